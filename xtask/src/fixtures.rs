@@ -73,6 +73,7 @@ const SCRIPTS: [Script; 23] = [
         argument: Argument::Vocabularies,
         ..Script::new("crates/tokenizer/tests/fixtures/make_chat.py")
     },
+    Script::new("crates/tokenizer/tests/fixtures/make_conversations.py"),
     Script::new("crates/tokenizer/tests/fixtures/make_trained.py"),
     Script::new("crates/tokenizer/tests/fixtures/make_sentence_piece.py"),
 ];

@@ -3,6 +3,7 @@
 
 mod about;
 mod adapter;
+mod chat;
 mod weights;
 
 use std::fs;
@@ -14,7 +15,6 @@ use emberlm_gguf::is_gguf;
 use emberlm_model::DecoderConfig;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
-use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
@@ -263,87 +263,6 @@ impl Model {
             Source::Checkpoint { checkpoint, .. } => generation_config(&checkpoint.path),
             Source::HuggingFace { files, .. } => files.generation_config(),
         }
-    }
-
-    /// Builds the encoder of conversations with the template `requested` (chatml, llama3 or a path), by default with
-    /// the model's template. Returns `None` if the model has no template.
-    ///
-    /// emberlm trains with the end-of-text token before every conversation, so prompts for its models begin with that
-    /// token, unless the template itself begins with a special token.
-    pub fn chat(
-        &self,
-        tokenizer: &Tokenizer,
-        requested: Option<&str>,
-    ) -> Result<Option<ChatEncoder>, ModelError> {
-        let template = match requested {
-            Some(requested) => Some(requested.parse()?),
-            None => self.chat_template()?,
-        };
-        Ok(template.map(|template| self.encoder(template, tokenizer)))
-    }
-
-    /// [`Model::chat`] with the template named `tool_use`, for conversations with tools. Returns `None` if there is
-    /// no such template.
-    pub fn tool_chat(
-        &self,
-        tokenizer: &Tokenizer,
-        requested: Option<&str>,
-    ) -> Result<Option<ChatEncoder>, ModelError> {
-        let template = match (requested, &self.source) {
-            (Some(requested), _) => ChatTemplate::for_tools(requested)?,
-            (None, Source::HuggingFace { files, .. }) => files.tool_template()?,
-            (None, Source::Checkpoint { .. }) => None,
-        };
-        Ok(template.map(|template| self.encoder(template, tokenizer)))
-    }
-
-    fn encoder(&self, template: ChatTemplate, tokenizer: &Tokenizer) -> ChatEncoder {
-        let encoder = ChatEncoder::new(template, tokenizer);
-        let trained = self.chat_template_spec();
-        let begins_itself = match trained {
-            Some(spec) if spec.template == encoder.template().source() => {
-                spec.begins_with.is_some()
-            }
-            _ => encoder.begins_with().is_some(),
-        };
-        let beginning = match &self.source {
-            Source::Checkpoint { .. } if !begins_itself => {
-                tokenizer.end_of_text().into_iter().collect()
-            }
-            Source::Checkpoint { .. } | Source::HuggingFace { .. } => Vec::new(),
-        };
-        encoder.with_beginning(beginning)
-    }
-
-    /// The specification of the chat template that emberlm trained the model with, if any.
-    pub fn chat_template_spec(&self) -> Option<&ChatTemplateSpec> {
-        match &self.source {
-            Source::Checkpoint { description, .. } => description.chat_template.as_ref(),
-            Source::HuggingFace { .. } => None,
-        }
-    }
-
-    /// The model's chat template: that of its training dataset, or the one in its Hugging Face directory.
-    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, ModelError> {
-        Ok(match &self.source {
-            Source::Checkpoint { .. } => {
-                let spec = self.chat_template_spec();
-                spec.map(ChatTemplate::try_from).transpose()?
-            }
-            Source::HuggingFace { files, .. } => files.chat_template()?,
-        })
-    }
-
-    /// The strings and tokens that end an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`].
-    pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
-        let mut stops = encoder.stops();
-        stops.tokens.extend(self.stop_tokens(Some(tokenizer)));
-        stops
-            .tokens
-            .retain(|&id| (id as usize) < self.config.vocab_size());
-        stops.tokens.sort_unstable();
-        stops.tokens.dedup();
-        stops
     }
 
     /// The id that begins a text generated without a prompt, if any.

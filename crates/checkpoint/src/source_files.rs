@@ -18,12 +18,14 @@ use crate::model::GENERATION_CONFIG_FILE;
 const SOURCE_CONFIG: &str = "hugging_face_config.json";
 
 /// Settings of the tokenizer, of chat, of generation and of sentence-transformers, which an export writes unchanged.
-const SETTINGS_FILES: [&str; 10] = [
+const SETTINGS_FILES: [&str; 12] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
+    "additional_chat_templates/tool_use.jinja",
+    "additional_chat_templates/rag.jinja",
     "generation_config.json",
     "modules.json",
     "sentence_bert_config.json",

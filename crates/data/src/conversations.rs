@@ -18,7 +18,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use emberlm_tokenizer::chat::ChatError;
+use emberlm_tokenizer::chat::{ChatError, decode_record};
 use serde_json::{Map, Value, json};
 
 use crate::lists::quoted;
@@ -105,6 +105,7 @@ const MARKS_OF_OTHERS: [&str; 5] = [
 /// # Errors
 /// See [`to_example`].
 pub(crate) fn convert(record: &mut Object) -> Result<bool, ChatError> {
+    decode_record(record)?;
     record.retain(|name, value| !(value.is_null() && is_of_form(name)));
     let mut changed = convert_lists(record)?;
     let has_completion = ["completion", "chosen"]

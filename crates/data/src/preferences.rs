@@ -36,8 +36,9 @@ pub struct PreferenceRecord {
 }
 
 /// Reads the preferences of `inputs`, in order. A pair has `prompt`, `chosen` and `rejected`, which are three texts or three
-/// lists of messages. Without `prompt`, the messages that both lists begin with are the prompt. A labelled record has
-/// `prompt`, `completion` and `label`, true or false. `tools` and `chat_template_kwargs` are passed to the chat template.
+/// lists of messages, also as JSON in a text. Without `prompt`, the messages that both lists begin with are the prompt. A labelled record has
+/// `prompt`, `completion` and `label`, true or false. `tools`, `documents` and `chat_template_kwargs` are passed to the chat
+/// template.
 ///
 /// As in LLaMA-Factory, the prompt can also be a conversation in ShareGPT's form or an Alpaca instruction, and a completion
 /// of a conversation one message or its text.
@@ -145,9 +146,12 @@ fn example(object: &Map<String, Value>, prompt: &Value, completion: Value) -> St
     example.to_string()
 }
 
+/// The fields of a record that are passed to the chat template.
+pub(crate) const TEMPLATE_FIELDS: [&str; 3] = ["tools", "documents", "chat_template_kwargs"];
+
 /// Copies the fields of a record that are passed to the chat template.
 pub(crate) fn copy_template_fields(object: &Map<String, Value>, conversation: &mut Value) {
-    for name in ["tools", "chat_template_kwargs"] {
+    for name in TEMPLATE_FIELDS {
         if let Some(value) = object.get(name) {
             conversation[name] = value.clone();
         }
@@ -213,7 +217,7 @@ fn completion<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a Valu
 /// Tokenizes preferences.
 ///
 /// A conversation is rendered by the chat template. As in datasets that `prepare` makes, it begins with the end-of-text
-/// token unless the template itself begins with a special token. Texts are concatenated and end with the end-of-text
+/// token unless the template is a published model's or begins with a special token itself. Texts are concatenated and end with the end-of-text
 /// token. They begin with the tokens that the tokenizer puts before a text, or with the end-of-text token if the prompt is
 /// empty and there are none.
 #[derive(Debug)]
@@ -222,8 +226,6 @@ pub struct PreferenceEncoder {
     /// Ids before a text.
     before_text: Vec<u32>,
     end_of_text: Option<u32>,
-    /// The special token that the template begins a conversation with.
-    begins_with: Option<u32>,
 }
 
 impl PreferenceEncoder {
@@ -236,12 +238,10 @@ impl PreferenceEncoder {
         tokenizer: &Tokenizer,
         template: Option<&ChatTemplateSpec>,
     ) -> Result<Self, ChatError> {
-        let chat = ChatEncoder::of_spec(template, tokenizer)?;
         Ok(Self {
             before_text: tokenizer.beginning(),
             end_of_text: tokenizer.end_of_text(),
-            begins_with: chat.begins_with().map(|token| token.id),
-            chat,
+            chat: ChatEncoder::of_spec(template, tokenizer)?.with_document_start(),
         })
     }
 
@@ -270,20 +270,15 @@ impl PreferenceEncoder {
 
     /// The tokens with those that begin a sequence.
     fn begun(&self, tokens: ChatTokens, is_conversation: bool) -> ChatTokens {
-        let first = tokens.ids.first().copied();
         let begins_with_target = tokens.learnt.first() == Some(&true);
-        let end = || self.end_of_text.into_iter().collect();
-        let before: Vec<u32> = match is_conversation {
-            true if first.is_some() && first == self.begins_with => Vec::new(),
-            true => end(),
-            false if self.before_text.is_empty() && begins_with_target => end(),
-            false => self.before_text.clone(),
+        let start = match is_conversation {
+            true => self.chat.beginning(),
+            false if self.before_text.is_empty() && begins_with_target => {
+                self.end_of_text.as_slice()
+            }
+            false => &self.before_text,
         };
-        let none = std::iter::repeat_n(false, before.len());
-        ChatTokens {
-            learnt: none.chain(tokens.learnt).collect(),
-            ids: before.into_iter().chain(tokens.ids).collect(),
-        }
+        tokens.after(start)
     }
 }
 

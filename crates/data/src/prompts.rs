@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use emberlm_tokenizer::Tokenizer;
-use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplateSpec};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplateSpec, decode_field};
 use serde_json::{Map, Value, json};
 
 use crate::DataError;
 use crate::conversations::convert_list;
 use crate::inputs::read_objects;
-use crate::preferences::copy_template_fields;
+use crate::preferences::{TEMPLATE_FIELDS, copy_template_fields};
 
 /// A prompt with the record that it comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +62,11 @@ fn record(
 ) -> Result<PromptRecord, String> {
     let mut fields = object.clone();
     convert_list(&mut fields, "prompt").map_err(|error| error.to_string())?;
+    for name in ["prompt"].iter().chain(&TEMPLATE_FIELDS) {
+        if let Some(value) = fields.get_mut(*name) {
+            decode_field(name, value).map_err(|error| error.to_string())?;
+        }
+    }
     match fields.get("prompt") {
         None | Some(Value::Null) => return Err("`prompt` is missing".to_owned()),
         Some(Value::String(text)) if text.is_empty() => return Err("`prompt` is empty".to_owned()),
@@ -88,8 +93,8 @@ fn record(
 /// Tokenizes prompts for their completion.
 ///
 /// A conversation is rendered by the chat template, up to the beginning of the assistant's answer. As in datasets that
-/// `prepare` makes, it begins with the end-of-text token unless the template itself begins with a special token. A text
-/// begins with the tokens that the tokenizer puts before a text.
+/// `prepare` makes, it begins with the end-of-text token unless the template is a published model's or begins with a special
+/// token itself. A text begins with the tokens that the tokenizer puts before a text.
 #[derive(Debug)]
 pub struct PromptEncoder {
     chat: ChatEncoder,
@@ -106,11 +111,8 @@ impl PromptEncoder {
         tokenizer: &Tokenizer,
         template: Option<&ChatTemplateSpec>,
     ) -> Result<Self, ChatError> {
-        let chat = ChatEncoder::of_spec(template, tokenizer)?;
-        let begins = chat.begins_with().is_some();
-        let end = tokenizer.end_of_text().filter(|_| !begins);
         Ok(Self {
-            chat: chat.with_beginning(end.into_iter().collect()),
+            chat: ChatEncoder::of_spec(template, tokenizer)?.with_document_start(),
             tokenizer: tokenizer.clone(),
         })
     }

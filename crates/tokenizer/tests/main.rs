@@ -10,6 +10,7 @@
 )]
 
 mod chat;
+mod chat_encoded_twice;
 mod chat_files;
 mod chat_refusals;
 mod export;

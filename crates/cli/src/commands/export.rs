@@ -2,6 +2,7 @@
 
 mod adapter;
 mod args;
+mod chat;
 mod encoders;
 mod gguf;
 
@@ -18,7 +19,7 @@ use emberlm_kernels::{PackedFormat, TrainingBackend, memory};
 use emberlm_model::WeightFormat;
 use emberlm_model::hugging_face::{ExportOptions, Exported, export};
 use emberlm_model::weights::Element;
-use emberlm_tokenizer::chat::{ChatTemplate, TEMPLATE_FILE};
+use emberlm_tokenizer::chat::{ADDITIONAL_TEMPLATES, ChatTemplate, TEMPLATE_FILE};
 use emberlm_tokenizer::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer};
 use emberlm_trainer::fit::HeldWeights;
 use indicatif::{HumanBytes, HumanCount};
@@ -29,6 +30,7 @@ use crate::error::CliError;
 use crate::model;
 use crate::new_folder::{NewFolder, as_folder};
 use crate::output::print;
+use chat::{ChatFiles, write_template, write_tokenizer};
 
 /// Files other than weights that are copied unchanged from a Hugging Face directory.
 const KEPT_FILES: [&str; 10] = [
@@ -183,7 +185,15 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
         merges: args.merges,
     })??;
     match (source_directory, &tokenizer) {
-        (Some(source), _) => keep_files(source.path(), folder.path())?,
+        (Some(source), _) => {
+            keep_files(source.path(), folder.path())?;
+            // An adapter can have a template of its own.
+            if model.has_adapter()
+                && let Some(tokenizer) = model.tokenizer()?
+            {
+                write_template(ChatFiles::of(model, &tokenizer, None)?, folder.path())?;
+            }
+        }
         (None, Some(tokenizer)) => write_tokenizer(model, tokenizer, folder.path())?,
         (None, None) => {}
     }
@@ -298,45 +308,6 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
     Ok(fields)
 }
 
-/// Writes a trained model's tokenizer and chat template. Files of the model that it was fine-tuned from are
-/// copied unchanged.
-fn write_tokenizer(model: &Model, tokenizer: &Tokenizer, folder: &Path) -> Result<(), CliError> {
-    write(folder, TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
-    let kept = model.source_files()?.export(folder)?;
-    let keeps_config = kept.contains(&TOKENIZER_CONFIG_FILE);
-    let mut config = tokenizer.to_tokenizer_config_json(Some(model.config().seq_len()));
-    if let Some(template) = model.chat_template()? {
-        let source = trained_source(model, &template, tokenizer);
-        let came = ChatTemplate::beside_model(folder)?;
-        if came.is_none_or(|came| came.source() != source) {
-            write(folder, TEMPLATE_FILE, source.into_bytes())?;
-        }
-        config = with_tokens(config, &template)?;
-    }
-    match keeps_config {
-        true => Ok(()),
-        false => write(folder, TOKENIZER_CONFIG_FILE, config),
-    }
-}
-
-/// The source of the template that a model was trained with.
-fn trained_source(model: &Model, template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
-    let spec = model.chat_template_spec();
-    match spec.is_some_and(|spec| spec.begins_with.is_some()) {
-        true => template.source().to_owned(),
-        false => with_end_of_text(template, tokenizer),
-    }
-}
-
-/// The source of a model's chat template, with every token that it begins with.
-fn template(model: &Model, tokenizer: &Tokenizer) -> Result<Option<String>, CliError> {
-    let template = model.chat_template()?;
-    Ok(template.map(|template| match model.hugging_face() {
-        Some(_) => template.source().to_owned(),
-        None => trained_source(model, &template, tokenizer),
-    }))
-}
-
 /// Writes the ids that begin and end a text to `generation_config.json`, unless the model that this one was
 /// fine-tuned from has such a file. Without it `transformers` derives the ids from `config.json` and prints a
 /// warning.
@@ -355,45 +326,17 @@ fn write_generation_config(fields: &Map<String, Value>, folder: &Path) -> Result
     write(folder, GENERATION_CONFIG_FILE, text)
 }
 
-/// Prepends the tokenizer's end-of-text token to a template, if there is one: training starts every
-/// conversation with it.
-fn with_end_of_text(template: &ChatTemplate, tokenizer: &Tokenizer) -> String {
-    let end = tokenizer.end_of_text();
-    let end = tokenizer
-        .special_tokens()
-        .into_iter()
-        .find(|(_, id)| Some(*id) == end);
-    let source = template.source();
-    match end {
-        Some((name, _)) => format!("{{{{- {} }}}}{source}", json!(name)),
-        None => source.to_owned(),
-    }
-}
-
-/// Adds the template's special tokens to a `tokenizer_config.json` if it does not define them.
-fn with_tokens(config: Vec<u8>, template: &ChatTemplate) -> Result<Vec<u8>, CliError> {
-    if template.tokens().is_empty() {
-        return Ok(config);
-    }
-    let mut fields: Map<String, Value> = serde_json::from_slice(&config).map_err(unwritable)?;
-    for (name, token) in template.tokens() {
-        fields.entry(name.as_str()).or_insert_with(|| json!(token));
-    }
-    let mut config = serde_json::to_vec_pretty(&fields).map_err(unwritable)?;
-    config.push(b'\n');
-    Ok(config)
-}
-
-fn unwritable(error: serde_json::Error) -> CliError {
-    CliError::new(format!("cannot write {TOKENIZER_CONFIG_FILE}: {error}"))
-}
-
 fn keep_files(from: &Path, to: &Path) -> Result<(), CliError> {
     for name in KEPT_FILES {
         let file = from.join(name);
         if file.exists() {
             fs::copy(&file, to.join(name)).map_err(CliError::io("copy", &file))?;
         }
+    }
+    for (name, template) in ChatTemplate::additional(from)? {
+        let folder = to.join(ADDITIONAL_TEMPLATES);
+        fs::create_dir_all(&folder).map_err(CliError::io("create", &folder))?;
+        write(&folder, &format!("{name}.jinja"), template.into_bytes())?;
     }
     Ok(())
 }

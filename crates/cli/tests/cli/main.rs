@@ -65,6 +65,7 @@ mod model_errors;
 mod model_kinds;
 mod names;
 mod objectives;
+mod one_conversation;
 mod optimizers;
 mod own_tokenizer;
 mod plots_and_runs;

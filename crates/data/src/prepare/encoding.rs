@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate, SpecialToken};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatError, ChatTemplate, ChatTokens};
 use emberlm_tokenizer::{TokenBytes, Tokenizer};
 
 use crate::conversations::to_example;
@@ -20,8 +20,8 @@ pub enum Encoding {
     #[default]
     Text,
     /// A record with a conversation of any form, or with a prompt and its completion, rendered by a chat template. The
-    /// end-of-text token comes first if the tokenizer has one, unless the template begins with a special token
-    /// itself. Only the answers are targets.
+    /// end-of-text token comes first if the tokenizer has one, unless the template is a published model's or begins
+    /// with a special token itself. Only the answers are targets.
     Chat {
         /// The name or path of the template, as parsed by the `FromStr` of [`ChatTemplate`].
         template: String,
@@ -50,7 +50,10 @@ impl Encoding {
     pub(crate) fn template(&self) -> Result<Option<ChatTemplate>, DataError> {
         Ok(match self {
             Self::Text => None,
-            Self::Chat { template } => Some(template.parse()?),
+            Self::Chat { template } => {
+                let with_tools = ChatTemplate::for_tools(template)?;
+                Some(template.parse::<ChatTemplate>()?.with_tool_use(with_tools))
+            }
         })
     }
 
@@ -89,8 +92,8 @@ const CHAT_BATCH: usize = 32;
 
 struct Chat {
     encoder: ChatEncoder,
-    /// The special token that the template begins with.
-    begins_with: Option<SpecialToken>,
+    /// The name of the special token that the template begins with.
+    begins_with: Option<String>,
     bytes: Option<TokenBytes>,
     /// The error that stopped the renderer, after which it is not called again.
     stopped: OnceLock<ChatError>,
@@ -100,9 +103,9 @@ impl<'a> Encoder<'a> {
     /// An encoder of texts, or of conversations with `template`.
     pub(crate) fn new(tokenizer: &'a Tokenizer, template: Option<ChatTemplate>) -> Self {
         let chat = template.map(|template| {
-            let encoder = ChatEncoder::new(template, tokenizer);
+            let encoder = ChatEncoder::new(template, tokenizer).with_document_start();
             Chat {
-                begins_with: encoder.begins_with(),
+                begins_with: encoder.begins_with().map(|token| token.name),
                 encoder,
                 bytes: tokenizer.token_bytes(),
                 stopped: OnceLock::new(),
@@ -123,8 +126,7 @@ impl<'a> Encoder<'a> {
 
     /// The name of the special token that the template begins with.
     pub(crate) fn begins_with(&self) -> Option<&str> {
-        let token = self.chat.as_ref()?.begins_with.as_ref()?;
-        Some(&token.name)
+        self.chat.as_ref()?.begins_with.as_deref()
     }
 
     /// The special tokens in the template that the tokenizer lacks.
@@ -146,11 +148,10 @@ impl<'a> Encoder<'a> {
     ///
     /// After the renderer has exceeded a limit once, all further conversations fail: each of them could take as long.
     pub(crate) fn encode_batch(&self, texts: &[(&str, bool)]) -> Vec<Result<Encoded, ChatError>> {
-        let begin = |begins: bool| self.tokenizer.end_of_text().filter(|_| begins);
         let Some(chat) = &self.chat else {
             let encode = |&(text, begins): &(&str, bool)| {
                 let mut ids = self.tokenizer.encode(text)?;
-                if let Some(begin) = begin(begins) {
+                if let Some(begin) = self.tokenizer.end_of_text().filter(|_| begins) {
                     ids.insert(0, begin);
                 }
                 Ok(Encoded {
@@ -170,7 +171,7 @@ impl<'a> Encoder<'a> {
         });
         let converted: Vec<Result<Cow<str>, ChatError>> = converted.collect();
         let records: Vec<&str> = converted.iter().flatten().map(AsRef::as_ref).collect();
-        let tokens = chat.encoder.encode_batch(&records);
+        let tokens = chat.encoder.encode_documents(&records);
         if let Some(Err(error)) = tokens
             .iter()
             .find(|tokens| matches!(tokens, Err(error) if error.is_of_renderer()))
@@ -179,16 +180,11 @@ impl<'a> Encoder<'a> {
             let _ = chat.stopped.set(error.clone());
         }
         let mut tokens = tokens.into_iter();
-        let encoded = converted.iter().zip(texts).map(|(record, (_, begins))| {
-            let tokens = match record {
+        let encoded = converted.iter().map(|record| {
+            let ChatTokens { ids, learnt } = match record {
                 Ok(_) => tokens.next().unwrap_or_else(|| Err(too_long()))?,
                 Err(error) => return Err(error.clone()),
             };
-            let first = chat.begins_with.as_ref().map(|token| token.id);
-            let begins_itself = first.is_some() && first == tokens.ids.first().copied();
-            let begin = begin(*begins && !begins_itself);
-            let ids: Vec<u32> = begin.into_iter().chain(tokens.ids).collect();
-            let learnt = begin.iter().map(|_| false).chain(tokens.learnt).collect();
             Ok(Encoded {
                 bytes: chat
                     .bytes

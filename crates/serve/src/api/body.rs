@@ -12,7 +12,10 @@ use axum::http::header;
 use emberlm_system::nearest::nearest;
 use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
+};
+use serde::ser::{Error, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -223,10 +226,30 @@ fn with_integers(value: Value) -> Value {
 /// 2^63.
 const EXACT: f64 = 9_223_372_036_854_775_808.0;
 
-/// A value that must be a JSON object. Serde would also accept an array of a struct's fields.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Object<T>(pub T);
+/// A value that must be a JSON object. Serde would also accept an array of a struct's fields. It is written with its fields in
+/// the order in which they were read: chat templates show them in the client's order, as in training.
+#[derive(Clone, Debug)]
+pub(crate) struct Object<T>(pub T, Vec<String>);
+
+impl<T> Object<T> {
+    /// An object whose fields have the order of the type.
+    pub const fn new(value: T) -> Self {
+        Self(value, Vec::new())
+    }
+}
+
+impl<T: Serialize> Serialize for Object<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = serde_json::to_value(&self.0).map_err(S::Error::custom)?;
+        let Value::Object(fields) = value else {
+            return value.serialize(serializer);
+        };
+        let mut fields: Vec<(String, Value)> = fields.into_iter().collect();
+        let place = |name: &String| self.1.iter().position(|read| read == name);
+        fields.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+        serializer.collect_map(fields)
+    }
+}
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -244,7 +267,38 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Fieldwise<T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
-        T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+        let mut order = Vec::new();
+        let fields = OrderedFields {
+            fields,
+            order: &mut order,
+        };
+        let value = T::deserialize(MapAccessDeserializer::new(fields))?;
+        Ok(Object(value, order))
+    }
+}
+
+/// The fields of an object, whose names are noted.
+struct OrderedFields<'o, A> {
+    fields: A,
+    order: &'o mut Vec<String>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for OrderedFields<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        let Some(name) = self.fields.next_key::<String>()? else {
+            return Ok(None);
+        };
+        self.order.push(name.clone());
+        seed.deserialize(name.into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.fields.next_value_seed(seed)
     }
 }
 
@@ -269,4 +323,25 @@ impl<T: JsonSchema> JsonSchema for Object<T> {
 /// The JSON schema of a type.
 fn schema<T: JsonSchema>() -> Value {
     schema_for!(T).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::conversation::Tool;
+
+    /// Templates show a tool as it is in the request, as they do in training.
+    #[test]
+    fn objects_keep_the_order_of_their_fields() {
+        let text = r#"{"function":{"parameters":{"b":1,"a":{}},"description":"d","name":"f"},"type":"function"}"#;
+        let tool: Object<Tool> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&tool).unwrap(), text);
+        let nulls =
+            r#"{"type":"function","function":{"description":null,"strict":true,"name":"f"}}"#;
+        let tool: Object<Tool> = serde_json::from_str(nulls).unwrap();
+        let written = r#"{"type":"function","function":{"name":"f"}}"#;
+        assert_eq!(serde_json::to_string(&tool).unwrap(), written);
+        let error = serde_json::from_str::<Object<Tool>>(r#"{"type":"function","x":1}"#);
+        assert!(error.unwrap_err().to_string().contains("unknown field `x`"));
+    }
 }

@@ -90,8 +90,8 @@ where
 {
     match Option::<Object<Value>>::deserialize(deserializer)? {
         None => Ok(None),
-        Some(Object(value)) if value["type"].is_string() => {
-            Option::deserialize(value).map_err(Error::custom)
+        Some(value) if value.0["type"].is_string() => {
+            Option::deserialize(value.0).map_err(Error::custom)
         }
         Some(_) => Err(Error::custom(
             "`type` must be text, json_object or json_schema",

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use super::body::Object;
 use super::error::ApiError;
 use crate::model::ServedModel;
-pub(crate) use messages::{Message, ToolKind, read_arguments};
+pub(crate) use messages::{Message, ToolKind};
 use tools::tool_format;
 pub(crate) use tools::{Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction};
 

@@ -56,6 +56,7 @@ impl Delivery {
     /// Returns true if a stream should end with the token counts.
     pub fn reports_usage(&self) -> bool {
         self.stream_options
+            .as_ref()
             .is_some_and(|options| options.0.include_usage == Some(true))
     }
 

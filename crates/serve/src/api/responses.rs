@@ -177,7 +177,9 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let streams = fields.stream == Some(true);
     let messages = fields.messages()?;
     let functions = fields.tools.iter().flatten();
-    let tools: Vec<_> = functions.map(|tool| Object(tool.0.to_tool())).collect();
+    let tools: Vec<_> = functions
+        .map(|tool| Object::new(tool.0.to_tool()))
+        .collect();
     let parallel = fields.parallel_tool_calls != Some(false);
     let choice = fields.tool_choice.as_ref();
     let calling = Calling::new(&model, &tools, choice, parallel, &request.trace);
@@ -306,7 +308,7 @@ impl Responses {
     /// Takes the conversation out of the request: the instructions and the input.
     fn messages(&mut self) -> Result<Vec<Object<Message>>, ApiError> {
         let system = self.instructions.clone();
-        let system = system.map(|text| Object(Message::of_text("system", text)));
+        let system = system.map(|text| Object::new(Message::of_text("system", text)));
         let input = std::mem::take(&mut self.input).into_messages()?;
         Ok(system.into_iter().chain(input).collect())
     }

@@ -8,6 +8,7 @@ use minijinja::Value;
 use super::example::with_field;
 use super::marks::{self, Marks};
 use super::renderer::RenderJob;
+use super::spec::ConversationStart;
 use super::turns::TurnTexts;
 use super::{ChatError, ChatExample, ChatTemplate, ChatTemplateSpec, Conversation};
 use crate::Tokenizer;
@@ -48,7 +49,7 @@ pub struct ChatEncoder {
     pub(super) ends: Vec<String>,
     missing: Vec<String>,
     pub(super) end_of_text: Option<u32>,
-    /// Ids that precede every prompt.
+    /// The ids that precede every conversation.
     pub(super) beginning: Vec<u32>,
 }
 
@@ -108,9 +109,13 @@ impl ChatEncoder {
 
     /// The template, as it is stored with a dataset or a model.
     pub fn spec(&self) -> ChatTemplateSpec {
-        ChatTemplateSpec {
-            begins_with: self.begins_with().map(|token| token.name),
-            ..ChatTemplateSpec::from(&self.template)
+        let spec = ChatTemplateSpec::from(&self.template);
+        match self.template.start() {
+            ConversationStart::Recorded(_) => spec,
+            ConversationStart::Run | ConversationStart::Published => ChatTemplateSpec {
+                begins_with: self.begins_with().map(|token| token.name),
+                ..spec
+            },
         }
     }
 
@@ -142,35 +147,55 @@ impl ChatEncoder {
     /// Encodes each of `records` like [`ChatEncoder::encode`]. A renderer in another process receives one
     /// request for the whole batch.
     pub fn encode_batch(&self, records: &[&str]) -> Vec<Result<ChatTokens, ChatError>> {
+        self.encode_all(records, false)
+    }
+
+    /// Encodes each of `records` as a document of a dataset: like [`ChatEncoder::encode_batch`], with the ids of
+    /// [`ChatEncoder::with_document_start`] before a conversation, and the end of text before a prompt and a completion
+    /// that are strings. These ids are not targets.
+    pub fn encode_documents(&self, records: &[&str]) -> Vec<Result<ChatTokens, ChatError>> {
+        self.encode_all(records, true)
+    }
+
+    fn encode_all(
+        &self,
+        records: &[&str],
+        are_documents: bool,
+    ) -> Vec<Result<ChatTokens, ChatError>> {
         let mut read: Vec<Result<Record<'_>, ChatError>> =
             records.iter().map(|json| self.read(json)).collect();
-        let jobs: Vec<RenderJob> = conversations(&mut read).map(TurnTexts::next_job).collect();
-        let rendered = match jobs.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.template.run_jobs(&jobs),
-        };
+        let templates = [Some(&self.template), self.template.tool_use()];
+        let rendered = templates
+            .into_iter()
+            .flatten()
+            .try_for_each(|template| render(template, &mut read));
         match rendered {
-            Ok(texts) => {
-                for (turns, texts) in conversations(&mut read).zip(texts) {
-                    turns.add_texts(texts);
-                }
-            }
+            Ok(()) => {}
             // One record exceeds a limit: encode them separately, so that the others still succeed.
             Err(_) if records.len() > 1 => {
                 let mut stopped = None;
-                let separately = records.iter().map(|json| match &stopped {
-                    Some(error) => Err(ChatError::clone(error)),
-                    None => self.encode(json).inspect_err(|error| {
-                        if error.is_of_renderer() {
-                            stopped = Some(error.clone());
-                        }
-                    }),
+                let separately = records.iter().flat_map(|json| match &stopped {
+                    Some(error) => vec![Err(ChatError::clone(error))],
+                    None => {
+                        let encoded = self.encode_all(&[json], are_documents);
+                        let failed = encoded.iter().find_map(|tokens| tokens.as_ref().err());
+                        stopped = failed.filter(|error| error.is_of_renderer()).cloned();
+                        encoded
+                    }
                 });
                 return separately.collect();
             }
             Err(error) => return vec![Err(error)],
         }
-        let finished = read.into_iter().map(|record| self.tokens_of(record?));
+        let finished = read.into_iter().map(|record| {
+            let record = record?;
+            let start = match (are_documents, &record) {
+                (true, Record::Conversation(_)) => self.beginning.as_slice(),
+                (true, Record::Text { .. }) => self.end_of_text.as_slice(),
+                (false, _) => &[],
+            };
+            Ok(self.tokens_of(record)?.after(start))
+        });
         finished.collect()
     }
 
@@ -187,10 +212,11 @@ impl ChatEncoder {
                 "hold none of the assistant's that is to be learnt",
             ));
         }
-        let mut conversation = conversation.for_template(self.template.reads_parts());
+        let template = self.template.for_conversation(&conversation);
+        let mut conversation = conversation.for_template(template.reads_parts());
         let marks = self.marks_for(&conversation)?;
         self.bar(&mut conversation, marks.barrier);
-        let turns = TurnTexts::new(&self.template, conversation, marks);
+        let turns = TurnTexts::new(template, conversation, marks);
         Ok(Record::Conversation(Box::new(turns)))
     }
 
@@ -265,14 +291,24 @@ enum Record<'a> {
     Conversation(Box<TurnTexts<'a>>),
 }
 
-/// Returns the conversations among `records`.
-fn conversations<'r, 'a: 'r>(
-    records: &'r mut [Result<Record<'a>, ChatError>],
-) -> impl Iterator<Item = &'r mut TurnTexts<'a>> {
-    records.iter_mut().filter_map(|record| match record {
-        Ok(Record::Conversation(turns)) => Some(&mut **turns),
+/// Renders the first texts of those of `records` that are conversations of `template`.
+fn render(
+    template: &ChatTemplate,
+    records: &mut [Result<Record<'_>, ChatError>],
+) -> Result<(), ChatError> {
+    let turns = records.iter_mut().filter_map(|record| match record {
+        Ok(Record::Conversation(turns)) if turns.is_of(template) => Some(&mut **turns),
         _ => None,
-    })
+    });
+    let mut turns: Vec<&mut TurnTexts<'_>> = turns.collect();
+    if turns.is_empty() {
+        return Ok(());
+    }
+    let jobs: Vec<RenderJob> = turns.iter_mut().map(|turns| turns.next_job()).collect();
+    for (turns, texts) in turns.into_iter().zip(template.run_jobs(&jobs)?) {
+        turns.add_texts(texts);
+    }
+    Ok(())
 }
 
 impl ChatTokens {
@@ -289,5 +325,13 @@ impl ChatTokens {
             learnt: placed.iter().map(is_learnt).collect(),
             ids: placed.iter().map(|token| token.id).collect(),
         }
+    }
+
+    /// Returns the tokens after `start`, whose ids are no targets.
+    #[must_use]
+    pub fn after(mut self, start: &[u32]) -> Self {
+        self.learnt.splice(..0, start.iter().map(|_| false));
+        self.ids.splice(..0, start.iter().copied());
+        self
     }
 }

@@ -2,8 +2,9 @@
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
+use serde::Deserialize;
 
-use super::ChatError;
+use super::{ChatError, decode_record};
 
 /// The field names of a message's reasoning, in order of precedence.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
@@ -52,6 +53,8 @@ impl ChatExample {
     /// - `{"prompt": "…", "completion": "…"}`.
     /// - `{"prompt": [messages], "completion": [messages]}`. The assistant's messages in `completion` are the
     ///   targets.
+    ///
+    /// Values that are JSON in a text are decoded: see [`decode_record`].
     ///
     /// # Errors
     /// [`ChatError::Json`], or [`ChatError::Record`] with the field and the violated rule.
@@ -146,9 +149,9 @@ impl Message {
     }
 }
 
-/// Parses a record, which must be an object.
+/// Parses a record, which must be an object, and decodes its values that are encoded twice.
 fn read_object(json: &str) -> Result<Value, ChatError> {
-    let record: Value = serde_json::from_str(json).map_err(|error| {
+    let mut record: serde_json::Value = serde_json::from_str(json).map_err(|error| {
         let place = format!(" at line {} column {}", error.line(), error.column());
         let message = error.to_string();
         ChatError::Json {
@@ -156,10 +159,10 @@ fn read_object(json: &str) -> Result<Value, ChatError> {
             reason: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
         }
     })?;
-    match record.kind() {
-        ValueKind::Map => Ok(record),
-        _ => Err(ChatError::record("record", "must be an object")),
-    }
+    let fields = record.as_object_mut();
+    let fields = fields.ok_or_else(|| ChatError::record("record", "must be an object"))?;
+    decode_record(fields)?;
+    Value::deserialize(record).map_err(|error| ChatError::record("record", error.to_string()))
 }
 
 /// Returns a field that is present and not null.
@@ -288,6 +291,8 @@ fn check_parts(parts: &Value, path: &str) -> Result<(), ChatError> {
 fn read_variables(record: &Value) -> Result<Vec<(String, Value)>, ChatError> {
     let named = ["tools", "documents"].into_iter();
     let named = named.filter_map(|name| Some((name.to_owned(), field(record, name)?)));
+    // Without tools is the same as with none: a server does not pass an empty list either.
+    let named = named.filter(|(name, value)| name != "tools" || value.len() != Some(0));
     let mut variables: Vec<(String, Value)> = named.collect();
     match field(record, "chat_template_kwargs") {
         Some(given) if given.kind() == ValueKind::Map => {

@@ -1,13 +1,15 @@
 //! Loads templates by name and from the files of Hugging Face libraries.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use emberlm_gguf::{GgufFile, is_gguf};
 use emberlm_system::read::{DESCRIPTION_LIMIT, check_text, read_bytes, read_text};
 use serde_json::Value;
 
 use super::{ChatError, ChatTemplate, builtin};
-use crate::TOKENIZER_CONFIG_FILE;
+use crate::{GgufTokenizer, TOKENIZER_CONFIG_FILE};
 
 /// The name of the template file in a model directory.
 pub const TEMPLATE_FILE: &str = "chat_template.jinja";
@@ -15,8 +17,11 @@ pub const TEMPLATE_FILE: &str = "chat_template.jinja";
 /// The name of the template that `transformers` uses for conversations with tools.
 pub const TOOL_USE: &str = "tool_use";
 
-/// The folder of additional templates.
-const ADDITIONAL_FOLDER: &str = "additional_chat_templates";
+/// The folder of additional templates in a model directory, each in the file `NAME.jinja`.
+pub const ADDITIONAL_TEMPLATES: &str = "additional_chat_templates";
+
+/// The file of special tokens in directories of earlier versions of `transformers`.
+const SPECIAL_TOKENS_MAP_FILE: &str = "special_tokens_map.json";
 
 /// The maximum number of template names in an error message, and their maximum length in bytes.
 const SHOWN_NAMES: usize = 12;
@@ -47,7 +52,7 @@ impl ChatTemplate {
     /// Loads a template from a file or folder. In a `.json` file, such as `tokenizer_config.json`, it is the
     /// `chat_template`; any other file is the template itself. A folder needs a `chat_template.jinja` or a
     /// `tokenizer_config.json`. If a file has several templates, `which` selects one by name; the default is
-    /// `default`.
+    /// `default`. Of a GGUF file, it is the one in its metadata.
     ///
     /// Special tokens such as `bos_token` come from the `tokenizer_config.json` in the same folder, if there is
     /// one.
@@ -56,20 +61,38 @@ impl ChatTemplate {
     /// [`ChatError::File`] if a file cannot be read or has no such template. [`ChatError::Template`] if the
     /// template is not valid Jinja.
     pub fn from_path(path: &Path, which: Option<&str>) -> Result<Self, ChatError> {
+        if is_gguf(path) {
+            let missing = || refuse(path, "it has no chat template");
+            return Self::in_gguf(path, which)?.ok_or_else(missing);
+        }
         let file = match path.is_dir() {
             true => in_folder(path)?,
             false => path.to_owned(),
         };
         let config_path = file.with_file_name(TOKENIZER_CONFIG_FILE);
-        Self::from_file(&file, &config_path, which)
+        let template = Self::from_file(&file, &config_path, which)?;
+        Ok(
+            match path.is_dir() || is_json(&file) || config_path.is_file() {
+                true => template.published(),
+                false => template,
+            },
+        )
+    }
+
+    /// Loads the template in the metadata of a GGUF file: the one named `which`, by default the main one.
+    fn in_gguf(path: &Path, which: Option<&str>) -> Result<Option<Self>, ChatError> {
+        let file = GgufFile::open(path).map_err(|error| refuse(path, error))?;
+        let tokenizer =
+            GgufTokenizer::read(file.metadata()).map_err(|error| refuse(path, error))?;
+        match tokenizer {
+            Some(tokenizer) => tokenizer.chat_template(&path.display().to_string(), which),
+            None => Ok(None),
+        }
     }
 
     /// Loads a template, with the special tokens of the `tokenizer_config.json` at `config_path`.
     fn from_file(file: &Path, config_path: &Path, which: Option<&str>) -> Result<Self, ChatError> {
-        let config = match config_path.is_file() {
-            true => read_json(config_path)?,
-            false => Value::Null,
-        };
+        let config = folder_config(config_path)?;
         let source = match is_json(file) {
             true if file == config_path => select(&config, which, file)?,
             true => select(&read_json(file)?, which, file)?,
@@ -107,7 +130,7 @@ impl ChatTemplate {
         let source = select(config, which, Path::new(name))?;
         let mut template = Self::parse(name, &source)?;
         template.add_specials(added_specials(config));
-        Ok(Some(template.with_tokens(named_tokens(config))))
+        Ok(Some(template.with_tokens(named_tokens(config)).published()))
     }
 
     /// Loads the template of the model in `folder`, from `chat_template.jinja`, `tokenizer_config.json` or
@@ -117,7 +140,7 @@ impl ChatTemplate {
     /// See [`ChatTemplate::from_path`].
     pub fn beside_model(folder: &Path) -> Result<Option<Self>, ChatError> {
         match beside_model(folder)? {
-            Some(file) => Self::from_path(&file, None).map(Some),
+            Some(file) => Ok(Some(Self::from_path(&file, None)?.published())),
             None => Ok(None),
         }
     }
@@ -137,6 +160,7 @@ impl ChatTemplate {
         }
         match path.is_dir() {
             true => Self::for_tools_of(&in_folder(path)?),
+            false if is_gguf(path) => Self::in_gguf(path, Some(TOOL_USE)),
             false => Self::for_tools_of(path),
         }
     }
@@ -152,6 +176,26 @@ impl ChatTemplate {
         }
     }
 
+    /// Reads the sources of the additional templates in a model's `folder`, by name.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn additional(folder: &Path) -> Result<BTreeMap<String, String>, ChatError> {
+        let files = std::fs::read_dir(folder.join(ADDITIONAL_TEMPLATES));
+        let files = files.into_iter().flatten().flatten();
+        let files = files.map(|file| file.path());
+        let templates = files.filter_map(|file| {
+            let name = file.file_stem()?.to_str()?.to_owned();
+            let is_template = file.extension().is_some_and(|end| end == "jinja") && file.is_file();
+            is_template.then_some((name, file))
+        });
+        let read = templates.map(|(name, file)| {
+            let source = read_text(&file, DESCRIPTION_LIMIT);
+            Ok((name, source.map_err(|error| refuse(&file, error))?))
+        });
+        read.collect()
+    }
+
     fn for_tools_of(file: &Path) -> Result<Option<Self>, ChatError> {
         if is_json(file) {
             let config = read_json(file)?;
@@ -162,12 +206,13 @@ impl ChatTemplate {
                 false => Ok(None),
             };
         }
-        let added = format!("{ADDITIONAL_FOLDER}/{TOOL_USE}.jinja");
+        let added = format!("{ADDITIONAL_TEMPLATES}/{TOOL_USE}.jinja");
         let added = file.with_file_name(added);
         match added.is_file() {
             true => {
                 let config_path = file.with_file_name(TOKENIZER_CONFIG_FILE);
-                Self::from_file(&added, &config_path, None).map(Some)
+                let template = Self::from_file(&added, &config_path, None)?;
+                Ok(Some(template.published()))
             }
             false => Ok(None),
         }
@@ -238,6 +283,24 @@ fn select(config: &Value, which: Option<&str>, path: &Path) -> Result<String, Ch
         path,
         format!("its `chat_template` has none called {which:?}, but: {names}"),
     ))
+}
+
+/// Reads a `tokenizer_config.json`. As in `transformers`, the special tokens in `special_tokens_map.json` replace its own,
+/// unless it has the field `added_tokens_decoder`.
+fn folder_config(path: &Path) -> Result<Value, ChatError> {
+    let mut config = match path.is_file() {
+        true => read_json(path)?,
+        false => Value::Null,
+    };
+    let map = path.with_file_name(SPECIAL_TOKENS_MAP_FILE);
+    if config["added_tokens_decoder"].is_null() && map.is_file() {
+        let fields = read_json(&map)?;
+        let fields = fields.as_object().into_iter().flatten();
+        for (name, token) in fields.filter(|(name, _)| name.ends_with("_token")) {
+            config[name] = token.clone();
+        }
+    }
+    Ok(config)
 }
 
 /// Returns `bos_token`, `eos_token` and similar fields. Each is a string, or an object with the string in

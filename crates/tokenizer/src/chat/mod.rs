@@ -9,6 +9,7 @@
 //! | `builtin`, `files` | the built-in templates ChatML and Llama 3; templates from files |
 //! | `generation`, `python` | extensions of minijinja: `{% generation %}`, Python's functions and methods |
 //! | `example` | [`ChatExample`]: parses a JSON record |
+//! | `decode` | [`decode_record`]: decodes values of a record that are JSON in a text |
 //! | `marks` | characters that mark the origin of each part of a rendered text |
 //! | `turns` | finds the assistant's answers in a rendered text |
 //! | `encode` | [`ChatEncoder`]: encodes a record to ids and a loss mask |
@@ -18,6 +19,7 @@
 //! | `error` | [`ChatError`] |
 
 mod builtin;
+mod decode;
 mod encode;
 mod error;
 mod example;
@@ -34,10 +36,11 @@ mod stops;
 mod template;
 mod turns;
 
+pub use decode::{decode_field, decode_record, read_arguments};
 pub use encode::{ChatEncoder, ChatTokens};
 pub use error::ChatError;
 pub use example::{ChatExample, Conversation, Message};
-pub use files::{TEMPLATE_FILE, TOOL_USE};
+pub use files::{ADDITIONAL_TEMPLATES, TEMPLATE_FILE, TOOL_USE};
 pub use jinja::InProcess;
 pub use remote::{
     RemoteRenderer, RenderReply, RenderRequest, RenderService, SendRequest, SharedText,

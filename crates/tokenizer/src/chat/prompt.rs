@@ -1,14 +1,67 @@
 //! Encodes a conversation as a prompt for its next answer.
 
-use super::{ChatEncoder, ChatError, Conversation, turns};
+use serde_json::{Map, Value, json};
+
+use super::spec::ConversationStart;
+use super::{ChatEncoder, ChatError, ChatTemplate, Conversation, turns};
 
 impl ChatEncoder {
-    /// Puts `ids` before every prompt. `emberlm prepare` begins each document with the end-of-text token, so
-    /// models trained on its datasets expect one. [`ChatEncoder::encode`] is not affected.
+    /// Puts the end-of-text token before every conversation if emberlm trains with it there: if the template was chosen for
+    /// a run of emberlm and does not begin with a special token itself. Nothing precedes the conversations of published
+    /// models ([`ChatTemplate::published`](super::ChatTemplate::published)).
+    #[must_use]
+    pub fn with_document_start(self) -> Self {
+        let begins_itself = match self.template.start() {
+            ConversationStart::Published => true,
+            ConversationStart::Recorded(name) => name.is_some(),
+            ConversationStart::Run => self.begins_with().is_some(),
+        };
+        let end = self.end_of_text.filter(|_| !begins_itself);
+        self.with_beginning(end.into_iter().collect())
+    }
+
+    /// Puts `ids` before every conversation. It applies to [`ChatEncoder::prompt`] and
+    /// [`ChatEncoder::encode_documents`]. [`ChatEncoder::encode`] is not affected.
     #[must_use]
     pub fn with_beginning(mut self, ids: Vec<u32>) -> Self {
         self.beginning = ids;
         self
+    }
+
+    /// The ids before every conversation.
+    pub fn beginning(&self) -> &[u32] {
+        &self.beginning
+    }
+
+    /// The source of `template`, the encoder's or the one for tools, for `transformers` and llama.cpp, which pass the special
+    /// tokens `tokens` to it by name. Rendered by them, a conversation has the ids of [`ChatEncoder::prompt`]: the text begins with the token of
+    /// [`ChatEncoder::beginning`], and the source sets the special tokens that are others here.
+    pub fn source_for(&self, template: &ChatTemplate, tokens: &Map<String, Value>) -> String {
+        let source = template.source();
+        let text = |token: &Value| {
+            token
+                .as_str()
+                .or_else(|| token["content"].as_str())
+                .map(str::to_owned)
+        };
+        let mut before = String::new();
+        for name in ["bos_token", "eos_token", "pad_token", "unk_token"] {
+            let own = template.tokens().get(name).map_or("", String::as_str);
+            let given = tokens.get(name).and_then(text).unwrap_or_default();
+            if source.contains(name) && own != given {
+                before += &format!("{{%- set {name} = {} %}}", json!(own));
+            }
+        }
+        let specials = self.tokenizer.special_tokens();
+        let start = specials
+            .iter()
+            .filter(|(_, id)| self.beginning.contains(id));
+        let start: String = start.map(|(name, _)| name.as_str()).collect();
+        // An expression keeps the white space that follows it, unlike a statement.
+        if !(before.is_empty() && start.is_empty()) {
+            before += &format!("{{{{- {} }}}}", json!(start));
+        }
+        before + source
     }
 
     /// Encodes the record's `messages` and the prompt for the assistant's next answer. The record has the
@@ -16,17 +69,18 @@ impl ChatEncoder {
     ///
     /// The ids are those of `transformers`' `apply_chat_template` with `add_generation_prompt=True`, except
     /// that a special token's name in a message is plain text, as in [`ChatEncoder::encode`]. They follow the
-    /// ids of [`ChatEncoder::with_beginning`].
+    /// ids of [`ChatEncoder::beginning`].
     ///
     /// # Errors
     /// The record is invalid, the template rejects it, or the tokenizer cannot encode the text.
     pub fn prompt(&self, json: &str) -> Result<Vec<u32>, ChatError> {
         let conversation = Conversation::from_json(json)?;
-        let mut conversation = conversation.for_template(self.template.reads_parts());
+        let template = self.template.for_conversation(&conversation);
+        let mut conversation = conversation.for_template(template.reads_parts());
         let marks = self.marks_for(&conversation)?;
         self.bar(&mut conversation, marks.barrier);
-        let text = self.template.run(&conversation, true)?;
-        let unmarked = turns::remove_marks(&self.template, &marks, &text)?;
+        let text = template.run(&conversation, true)?;
+        let unmarked = turns::remove_marks(template, &marks, &text)?;
         let placed = self.markup.encode(&unmarked.text, &unmarked.barriers)?;
         let ids = placed.into_iter().map(|token| token.id);
         Ok(self.beginning.iter().copied().chain(ids).collect())

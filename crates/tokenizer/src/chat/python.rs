@@ -7,6 +7,7 @@ use chrono::DateTime;
 use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
+use serde::Deserialize;
 
 /// Registers all functions. `now` is the time that templates see, in seconds since 1970 (UTC).
 pub(crate) fn install(env: &mut Environment<'static>, now: i64) {
@@ -64,6 +65,15 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     }
 }
 
+/// Writes a value like `json.dumps(value, ensure_ascii=False)`.
+pub(crate) fn json_dumps(value: &serde_json::Value) -> String {
+    let mut json = String::new();
+    let value = Value::deserialize(value).unwrap_or_default();
+    // Values of JSON can be written.
+    let _ = JsonFormat::default().write(&value, 0, &mut json);
+    json
+}
+
 /// The formatting options of `json.dumps`.
 struct JsonFormat {
     indent: Option<usize>,
@@ -71,6 +81,18 @@ struct JsonFormat {
     sorted: bool,
     between_items: String,
     after_key: String,
+}
+
+impl Default for JsonFormat {
+    fn default() -> Self {
+        Self {
+            indent: None,
+            ascii: false,
+            sorted: false,
+            between_items: ", ".to_owned(),
+            after_key: ": ".to_owned(),
+        }
+    }
 }
 
 /// Implements `json.dumps(value, ensure_ascii=False)`. Unlike Jinja's own filter, it does not escape HTML.

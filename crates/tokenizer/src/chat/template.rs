@@ -13,6 +13,7 @@ use super::marks;
 use super::renderer::{
     self, OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, TextRequest, Texts,
 };
+use super::spec::ConversationStart;
 use super::{ChatError, generation};
 
 /// Renders a conversation to the text that a model reads.
@@ -37,6 +38,9 @@ pub struct ChatTemplate {
     tokens: BTreeMap<String, String>,
     /// Names of special tokens in the template.
     specials: Vec<String>,
+    start: ConversationStart,
+    /// The template for conversations with tools.
+    tool_use: Option<Box<ChatTemplate>>,
 }
 
 impl ChatTemplate {
@@ -91,6 +95,8 @@ impl ChatTemplate {
             reads_parts: false,
             tokens: BTreeMap::new(),
             specials: written_specials(source),
+            start: ConversationStart::default(),
+            tool_use: None,
             source: text.source,
         };
         template.reads_parts = template.probe_parts()?;
@@ -101,7 +107,68 @@ impl ChatTemplate {
     #[must_use]
     pub fn with_tokens(mut self, tokens: impl IntoIterator<Item = (String, String)>) -> Self {
         self.tokens.extend(tokens);
+        let tokens = self.tokens.clone();
+        let tool_use = self.tool_use.take();
+        let with_tokens = |template: Box<Self>| Box::new(template.with_tokens(tokens));
+        self.tool_use = tool_use.map(with_tokens);
         self
+    }
+
+    /// Sets the template for conversations with tools. Without one, it is this template.
+    #[must_use]
+    pub fn with_tool_use(mut self, template: Option<Self>) -> Self {
+        self.tool_use = template.map(Box::new);
+        self
+    }
+
+    /// The separate template for conversations with tools.
+    pub fn tool_use(&self) -> Option<&Self> {
+        self.tool_use.as_deref()
+    }
+
+    /// Returns the separate template for conversations with tools.
+    pub fn into_tool_use(self) -> Option<Self> {
+        self.tool_use.map(|template| *template)
+    }
+
+    /// The template for a conversation.
+    pub(crate) fn for_conversation(&self, conversation: &Conversation) -> &Self {
+        let has_tools = || {
+            conversation
+                .variables
+                .iter()
+                .any(|(name, _)| name == "tools")
+        };
+        self.tool_use().filter(|_| has_tools()).unwrap_or(self)
+    }
+
+    /// Makes this the template of a published model: no token is added before its conversations, whose ids are those of
+    /// `transformers`. Templates of files beside a `tokenizer_config.json`, of folders and of GGUF files are published.
+    #[must_use]
+    pub fn published(self) -> Self {
+        self.with_start(ConversationStart::Published)
+    }
+
+    /// Returns true for the template of a published model.
+    pub fn is_published(&self) -> bool {
+        self.start == ConversationStart::Published
+    }
+
+    /// The template, with the same token before conversations as `other` has.
+    #[must_use]
+    pub fn starting_as(self, other: &Self) -> Self {
+        self.with_start(other.start.clone())
+    }
+
+    /// Sets the token before conversations.
+    pub(crate) fn with_start(mut self, start: ConversationStart) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// The token before conversations.
+    pub(crate) fn start(&self) -> &ConversationStart {
+        &self.start
     }
 
     /// The name of the template, or its path.
@@ -114,11 +181,12 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// Returns the BLAKE3 hash, in hexadecimal, of the source and the special tokens.
+    /// Returns the BLAKE3 hash, in hexadecimal, of the sources and the special tokens.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let tokens = self.tokens.iter().flat_map(|(name, token)| [name, token]);
-        for text in [&self.source].into_iter().chain(tokens) {
+        let tool_use = self.tool_use().map(|template| &template.source);
+        for text in [&self.source].into_iter().chain(tokens).chain(tool_use) {
             hasher.update(&(text.len() as u64).to_le_bytes());
             hasher.update(text.as_bytes());
         }
@@ -152,8 +220,10 @@ impl ChatTemplate {
             .iter()
             .filter(|(name, _)| self.source.contains(name.as_str()));
         let named = named.map(|(_, token)| token.as_str());
+        let tool_use = self.tool_use().map(Self::specials).unwrap_or_default();
         named
             .chain(self.specials.iter().map(String::as_str))
+            .chain(tool_use)
             .collect()
     }
 
@@ -230,6 +300,9 @@ impl ChatTemplate {
     /// Adds the template's characters that must not be used as marks.
     pub(crate) fn note_used(&self, used: &mut BTreeSet<char>) {
         marks::note_used(&self.source, used);
+        if let Some(template) = self.tool_use() {
+            template.note_used(used);
+        }
     }
 
     /// Tests with a probe message if the template reads contents that are lists of parts.

@@ -54,6 +54,11 @@ impl<'a> TurnTexts<'a> {
         }
     }
 
+    /// True for a conversation that `template` renders.
+    pub fn is_of(&self, template: &ChatTemplate) -> bool {
+        std::ptr::eq(self.template, template)
+    }
+
     /// Returns the job that renders the next group of texts.
     pub fn next_job(&mut self) -> RenderJob {
         let texts = MAX_BYTES / self.conversation.bytes.max(1);

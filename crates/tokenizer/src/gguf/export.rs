@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use emberlm_gguf::{Array, Value};
 use serde_json::{Map, Value as Json};
 
-use super::{ENDS, MODEL, SPECIAL, TEMPLATE, TOKEN_TYPES, TOKENS, token_type};
+use super::{ENDS, MODEL, SPECIAL, TEMPLATE, TEMPLATE_NAMES, TOKEN_TYPES, TOKENS, token_type};
 use crate::{Tokenizer, TokenizerError};
 
 /// Settings of a model that the metadata of its tokenizer include.
@@ -94,12 +94,35 @@ fn convert(
     if let Some(template) = options.template {
         set(TEMPLATE, Value::String(template.to_owned()));
     }
+    let named = named_templates(options.config);
+    if !named.is_empty() {
+        let names = named.iter().map(|(name, _)| (*name).to_owned()).collect();
+        set(TEMPLATE_NAMES, Value::Array(Array::String(names)));
+    }
+    for (name, template) in named {
+        set(
+            &format!("{TEMPLATE}.{name}"),
+            Value::String(template.to_owned()),
+        );
+    }
     set(TOKEN_TYPES, Value::Array(Array::I32(vocabulary.kinds)));
     set(TOKENS, Value::Array(Array::String(texts)));
     Ok(GgufVocabulary {
         metadata,
         difference: vocabulary.difference,
     })
+}
+
+/// The additional chat templates in a `tokenizer_config.json`.
+fn named_templates(config: &Map<String, Json>) -> Vec<(&str, &str)> {
+    let templates = config.get("chat_template").and_then(Json::as_array);
+    let templates = templates.into_iter().flatten().filter_map(|template| {
+        let name = template["name"]
+            .as_str()
+            .filter(|name| *name != "default")?;
+        Some((name, template["template"].as_str()?))
+    });
+    templates.collect()
 }
 
 /// The names of all ids.

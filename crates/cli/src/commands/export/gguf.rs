@@ -1,5 +1,6 @@
 //! `emberlm export --format gguf`: writes a decoder as one file that llama.cpp loads.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::tensor::Device;
@@ -10,11 +11,13 @@ use emberlm_model::gguf::{self, FileType, GgufOptions};
 use emberlm_model::hugging_face::Exported;
 use emberlm_model::{Decoder, InputImportance, InputProducts, WeightFormat};
 use emberlm_system::read;
+use emberlm_tokenizer::chat::{ChatTemplate, TOOL_USE};
 use emberlm_tokenizer::{GgufTokenizerOptions, GgufVocabulary, Tokenizer};
 use emberlm_trainer::Rank;
 use indicatif::{HumanBytes, HumanCount};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
+use super::chat::ChatFiles;
 use super::{ExportArgs, RoundingMethod};
 use crate::backend::Job;
 use crate::error::{CliError, warn};
@@ -101,20 +104,17 @@ fn check_method(args: &ExportArgs, file_type: FileType) -> Result<(), CliError> 
 
 /// The metadata of the tokenizer.
 fn vocabulary(model: &Model, tokenizer: &Tokenizer) -> Result<Vec<(String, GgufValue)>, CliError> {
-    let config = match model.source_files()?.tokenizer_config() {
-        Some(config) => config,
-        None => {
-            let config = tokenizer.to_tokenizer_config_json(None);
-            serde_json::from_slice::<Map<String, Value>>(&config).unwrap_or_default()
-        }
-    };
-    let template = super::template(model, tokenizer)?;
+    let mut files = ChatFiles::of(model, tokenizer, None)?;
+    for (name, token) in &files.tokens {
+        files.config.insert(name.clone(), json!(token));
+    }
+    set_templates(&mut files, model.path())?;
     let vocabulary = GgufVocabulary::of(
         tokenizer,
         &GgufTokenizerOptions {
-            config: &config,
+            config: &files.config,
             ends: &model.stop_tokens(Some(tokenizer)),
-            template: template.as_deref(),
+            template: files.template.as_deref(),
             vocab_size: model.config().vocab_size(),
         },
     )?;
@@ -122,6 +122,30 @@ fn vocabulary(model: &Model, tokenizer: &Tokenizer) -> Result<Vec<(String, GgufV
         warn(difference);
     }
     Ok(vocabulary.metadata)
+}
+
+/// Sets the additional templates of a model in the fields of `tokenizer_config.json`.
+fn set_templates(files: &mut ChatFiles, model: &Path) -> Result<(), CliError> {
+    let mut templates = BTreeMap::new();
+    if files.keeps_templates {
+        let listed = files.config.get("chat_template").and_then(Value::as_array);
+        let listed = listed.into_iter().flatten().filter_map(|template| {
+            let source = template["template"].as_str()?;
+            Some((template["name"].as_str()?.to_owned(), source.to_owned()))
+        });
+        templates.extend(listed);
+        if model.is_dir() {
+            templates.extend(ChatTemplate::additional(model)?);
+        }
+    }
+    let tool_use = files.tool_use.clone();
+    templates.extend(tool_use.map(|template| (TOOL_USE.to_owned(), template)));
+    let templates = templates
+        .into_iter()
+        .map(|(name, template)| json!({"name": name, "template": template}));
+    let templates = templates.collect();
+    files.config.insert("chat_template".to_owned(), templates);
+    Ok(())
 }
 
 /// The sequences of a calibration text.

@@ -1,9 +1,8 @@
 //! Messages of a conversation, as in requests and in chat templates.
 
+use emberlm_tokenizer::chat::read_arguments;
 use schemars::JsonSchema;
-use serde::ser::{Error, Serializer};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::api::body::Object;
 use crate::api::error::ApiError;
@@ -101,23 +100,7 @@ struct CalledFunction {
     /// The function's name.
     name: String,
     /// The arguments: a JSON object, as a string. Templates receive an object.
-    #[serde(serialize_with = "as_object")]
     arguments: String,
-}
-
-/// Serializes the arguments as an object.
-fn as_object<S: Serializer>(arguments: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    let object = read_arguments(arguments).map_err(S::Error::custom)?;
-    object.serialize(serializer)
-}
-
-/// Parses the arguments of a call. Empty text counts as an empty object: functions without parameters are
-/// called that way.
-pub(crate) fn read_arguments(text: &str) -> serde_json::Result<Map<String, Value>> {
-    match text.trim() {
-        "" => Ok(Map::new()),
-        text => serde_json::from_str(text),
-    }
 }
 
 impl Message {
@@ -157,10 +140,12 @@ impl Message {
         let call = ToolCall {
             id,
             kind: ToolKind::Function,
-            function: Object(CalledFunction { name, arguments }),
+            function: Object::new(CalledFunction { name, arguments }),
             index: None,
         };
-        self.tool_calls.get_or_insert_default().push(Object(call));
+        self.tool_calls
+            .get_or_insert_default()
+            .push(Object::new(call));
     }
 
     /// Returns true if the message is a refusal without content.
@@ -191,9 +176,8 @@ impl Message {
             return Err(ApiError::field(field, "must have content or tool_calls"));
         }
         for (number, call) in self.tool_calls.iter().flatten().enumerate() {
-            if let Err(error) = read_arguments(&call.0.function.0.arguments) {
+            if let Err(rule) = read_arguments(&call.0.function.0.arguments) {
                 let field = format!("messages[{index}].tool_calls[{number}].function.arguments");
-                let rule = format!("must be a JSON object, written as a string: {error}");
                 return Err(ApiError::field(field, rule));
             }
         }

@@ -43,7 +43,7 @@ impl Tool {
     pub fn new(function: ToolFunction) -> Self {
         Self {
             kind: ToolKind::Function,
-            function: Object(function),
+            function: Object::new(function),
         }
     }
 }

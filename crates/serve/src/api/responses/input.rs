@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use emberlm_tokenizer::chat::read_arguments;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::api::body::Object;
-use crate::api::conversation::{self, read_arguments};
+use crate::api::conversation;
 use crate::api::error::ApiError;
 
 /// The user's message, or a conversation.
@@ -195,7 +196,7 @@ impl<'de> Deserialize<'de> for Input {
 
 impl<'de> Deserialize<'de> for InputItem {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Object(value) = Object::<Value>::deserialize(deserializer)?;
+        let value = Object::<Value>::deserialize(deserializer)?.0;
         let kind = value.get("type").filter(|kind| !kind.is_null());
         let item = match kind.map(|kind| kind.as_str().unwrap_or_default()) {
             None | Some("message") => serde_json::from_value(value).map(Self::Message),
@@ -233,7 +234,7 @@ impl Input {
         let items = match self {
             Self::Text(text) => {
                 let message = conversation::Message::of_text("user", text);
-                return Ok(vec![Object(message)]);
+                return Ok(vec![Object::new(message)]);
             }
             Self::Items(items) => items,
         };
@@ -244,18 +245,17 @@ impl Input {
                 Err(ApiError::field(format!("input[{index}].{field}"), rule))
             };
             match item {
-                InputItem::Message(message) => messages.push(Object(message.into())),
+                InputItem::Message(message) => messages.push(Object::new(message.into())),
                 InputItem::FunctionCall(call) => {
-                    if let Err(error) = read_arguments(&call.arguments) {
-                        let rule = format!("must be a JSON object, written as a string: {error}");
+                    if let Err(rule) = read_arguments(&call.arguments) {
                         return refuse("arguments", rule);
                     }
                     called.insert(call.call_id.clone());
                     if !messages.last().is_some_and(|last| last.0.is_of_assistant()) {
-                        messages.push(Object(conversation::Message::of_calls()));
+                        messages.push(Object::new(conversation::Message::of_calls()));
                     }
-                    if let Some(Object(message)) = messages.last_mut() {
-                        message.add_call(call.call_id, call.name, call.arguments);
+                    if let Some(message) = messages.last_mut() {
+                        message.0.add_call(call.call_id, call.name, call.arguments);
                     }
                 }
                 InputItem::FunctionCallOutput(result) => {
@@ -265,7 +265,7 @@ impl Input {
                     }
                     let text = result.output.into_text();
                     let message = conversation::Message::of_result(result.call_id, text);
-                    messages.push(Object(message));
+                    messages.push(Object::new(message));
                 }
             }
         }
