@@ -61,12 +61,12 @@ fn record(
     required: &[String],
 ) -> Result<PromptRecord, String> {
     let mut fields = object.clone();
-    convert_list(&mut fields, "prompt").map_err(|error| error.to_string())?;
     for name in ["prompt"].iter().chain(&TEMPLATE_FIELDS) {
         if let Some(value) = fields.get_mut(*name) {
             decode_field(name, value).map_err(|error| error.to_string())?;
         }
     }
+    convert_list(&mut fields, "prompt").map_err(|error| error.to_string())?;
     match fields.get("prompt") {
         None | Some(Value::Null) => return Err("`prompt` is missing".to_owned()),
         Some(Value::String(text)) if text.is_empty() => return Err("`prompt` is empty".to_owned()),
