@@ -190,7 +190,7 @@ impl Recorder {
         mut save: impl FnMut(&mut Self) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         for attempt in 0..MAX_ATTEMPTS {
-            std::thread::sleep(std::time::Duration::from_secs(attempt));
+            std::thread::sleep(Duration::from_secs(attempt));
             save(self)?;
             self.wait();
             if !self.retry_due {

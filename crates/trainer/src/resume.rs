@@ -89,7 +89,7 @@ impl SettingChange {
     /// Returns true if a fork may have this change.
     pub fn may_be_forked(&self) -> bool {
         let is_below = |table: &&str| {
-            let rest = self.key.strip_prefix(**table);
+            let rest = self.key.strip_prefix(*table);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         self.is_one_of(&REGULARIZATION) || !FORK_KEEPS.iter().any(|table| is_below(&table))

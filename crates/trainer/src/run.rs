@@ -1,6 +1,5 @@
 //! A run from its configuration to its result.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use burn::tensor::Device;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use emberlm_data::Tokenizer;
+use emberlm_data::{DataError, TokenSplit, Tokenizer};
 use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
 use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
@@ -27,6 +27,20 @@ impl SamplePrompt {
             ids: ids.get(..answer.start)?.to_vec(),
             end: end.flatten(),
         })
+    }
+
+    /// The prompt of the first record of a split of conversations. `None` if it has more than `most` tokens.
+    ///
+    /// # Errors
+    /// The split cannot be read.
+    pub(crate) fn of_split(split: &TokenSplit, most: usize) -> Result<Option<Self>, DataError> {
+        // With an answer of as many tokens.
+        let length = split.len().min(2 * most as u64);
+        let Some(learnt) = split.learnt(0, length)? else {
+            return Ok(None);
+        };
+        let prompt = Self::of_record(&split.read(0, length)?, &learnt);
+        Ok(prompt.filter(|prompt| prompt.len() <= most))
     }
 
     /// The prompt with another token that ends the answer.

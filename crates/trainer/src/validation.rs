@@ -154,25 +154,15 @@ impl Validation {
     ///
     /// # Errors
     /// The data cannot be read.
-    pub(crate) fn prompt(&self, most: usize) -> Result<Option<SamplePrompt>, TrainError> {
-        let fits = |prompt: &SamplePrompt| prompt.len() <= most;
-        Ok(match self {
-            Self::Windows { sets, .. } => {
-                let Some(set) = sets.first() else {
-                    return Ok(None);
-                };
-                let split = set.windows.split();
-                // With an answer of as many tokens.
-                let length = split.len().min(2 * most as u64);
-                match split.learnt(0, length)? {
-                    Some(learnt) => SamplePrompt::of_record(&split.read(0, length)?, &learnt),
-                    None => None,
-                }
-            }
-            Self::Preferences(pairs) => pairs.prompts().find(fits),
-            Self::Labelled { .. } | Self::Pairs(_) | Self::Rewards(_) => None,
+    pub(crate) fn prompt(&self, most: usize) -> Result<Option<SamplePrompt>, DataError> {
+        match self {
+            Self::Windows { sets, .. } => match sets.first() {
+                Some(set) => SamplePrompt::of_split(set.windows.split(), most),
+                None => Ok(None),
+            },
+            Self::Preferences(pairs) => Ok(pairs.prompt(most)),
+            Self::Labelled { .. } | Self::Pairs(_) | Self::Rewards(_) => Ok(None),
         }
-        .filter(fits))
     }
 
     /// Returns true if an evaluation samples texts.

@@ -240,6 +240,7 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 /// Prints the resolved configuration, with the dataset's vocabulary if there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
+    config.model.check()?;
     let is_of_tokens = !config.reads_records();
     if !config.data.is_empty() && config.model.as_decoder().is_some() && is_of_tokens {
         let data = TrainingData::open(&config.data)?;
@@ -309,7 +310,7 @@ fn listen(
         asked = true;
         interrupter.stop(Some("interrupted"));
         if renderer == Renderer::Plain {
-            let loss = report.loss().map_or_else(String::new, |loss| format!(": that {loss}"));
+            let loss = report.loss().map_or_else(String::new, |loss| format!(", and {loss}"));
             console::note(format_args!(
                 "Stopping after this micro-batch, with a checkpoint of the last whole step. Ctrl-C again stops now, without it{loss}."
             ));

@@ -47,7 +47,8 @@ fn the_quit_dialog_stops_with_or_without_saving() {
         ("k", false, "without saving; it has no checkpoint"),
     ] {
         let sandbox = Sandbox::with_data();
-        let mut terminal = Terminal::start(&sandbox, &line(""), 24, 80);
+        let off = "--set train.checkpoints.at_evaluations=false";
+        let mut terminal = Terminal::start(&sandbox, &line(off), 24, 80);
         terminal.wait_for("the dashboard", |text| text.contains("tok/s"));
         terminal.press("q");
         let parts = [
@@ -73,6 +74,24 @@ fn the_quit_dialog_stops_with_or_without_saving() {
         let saved = std::fs::read_dir(sandbox.path("run/checkpoints")).unwrap();
         assert_eq!(saved.count(), usize::from(success), "{text}");
     }
+}
+
+#[test]
+fn the_quit_dialog_counts_the_steps_since_the_last_evaluation() {
+    let sandbox = Sandbox::with_data();
+    let mut terminal = Terminal::start(&sandbox, &line(""), 24, 80);
+    terminal.wait_for("a step after an evaluation", |text| {
+        text.contains("valid ") && text.contains("tok/s")
+    });
+    terminal.press("q");
+    terminal.wait_for("the question", |text| {
+        text.contains("whose checkpoint is kept.") || text.contains("is kept; later steps")
+    });
+    terminal.press("k");
+    let (success, text) = terminal.ended();
+    assert!(!success, "{text}");
+    let text = text.replace('\n', " ");
+    assert!(text.contains("checkpoints/step-000"), "{text}");
 }
 
 #[test]

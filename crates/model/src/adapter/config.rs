@@ -125,7 +125,7 @@ impl LoraConfig {
                 ));
             }
             if !is_in_f32(alpha) {
-                return Err(error(&field, alpha.to_string(), F32_RULE));
+                return Err(error(&field, format!("{alpha:e}"), F32_RULE));
             }
         }
         if !(0.0..1.0).contains(&self.dropout) {

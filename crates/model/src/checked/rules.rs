@@ -106,7 +106,7 @@ pub(crate) fn positive(field: &'static str, value: f64) -> Result<(), ConfigErro
     }
     match is_in_f32(value) {
         true => Ok(()),
-        false => Err(ConfigError::new(field, value, F32_RULE)),
+        false => Err(ConfigError::new(field, format!("{value:e}"), F32_RULE)),
     }
 }
 

@@ -193,6 +193,9 @@ impl TryFrom<EncoderSettings> for EncoderConfig {
         settings.feed_forward.expansion = None;
         let epsilon = settings.norm.epsilon();
         positive("norm.epsilon", epsilon)?;
+        if let Init::Normal { std, .. } = settings.init {
+            positive("init.std", std)?;
+        }
         for (field, probability) in [
             ("dropout", settings.dropout),
             ("attention_dropout", settings.attention_dropout),

@@ -44,6 +44,15 @@ pub(super) fn is_in_f32(value: f64) -> bool {
     value == 0.0 || values.contains(&value.abs())
 }
 
+/// A number with an exponent if it would have many digits without.
+fn shown(value: f64) -> String {
+    let magnitude = value.abs();
+    match value == 0.0 || !value.is_finite() || (1e-6..1e16).contains(&magnitude) {
+        true => value.to_string(),
+        false => format!("{value:e}"),
+    }
+}
+
 /// Checks numbers of one table.
 ///
 /// # Errors
@@ -53,8 +62,9 @@ pub(super) fn check_all(
     values: &[(&'static str, f64, Range)],
 ) -> Result<(), TrainError> {
     values.iter().try_for_each(|&(field, value, range)| {
-        require(table, field, value, range.holds(value), range.rule())?;
-        require(table, field, value, is_in_f32(value), F32_RULE)
+        let shown = shown(value);
+        require(table, field, &shown, range.holds(value), range.rule())?;
+        require(table, field, &shown, is_in_f32(value), F32_RULE)
     })
 }
 

@@ -113,17 +113,17 @@ fn judge(base: &RunConfig, setting: &str) -> Option<String> {
     }
     let model = match &config.model {
         RunModel::Decoder(model) => {
-            let mut model = model.clone();
+            let mut model = model.as_ref().clone();
             model.vocab_size = model.vocab_size.filter(|&size| size > 0).or(Some(65));
             DecoderConfig::try_from(model).map(|model| CheckedModel::Decoder(Box::new(model)))
         }
         RunModel::Encoder(settings) => {
-            let mut settings = settings.clone();
+            let mut settings = settings.as_ref().clone();
             settings.vocab_size = settings.vocab_size.max(65);
             EncoderConfig::try_from(settings).map(CheckedModel::Encoder)
         }
         RunModel::EncoderDecoder(settings) => {
-            let mut settings = settings.clone();
+            let mut settings = settings.as_ref().clone();
             settings.vocab_size = settings.vocab_size.max(65);
             EncoderDecoderConfig::try_from(settings).map(CheckedModel::EncoderDecoder)
         }

@@ -1,8 +1,10 @@
 //! The model of a run: one of the tables `[model]`, `[encoder]` and `[encoder_decoder]`.
 
-use emberlm_model::ModelConfig;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+use emberlm_model::{
+    ConfigError, DecoderConfig, EncoderConfig, EncoderDecoderConfig, ModelConfig,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{DataConfig, RunConfig, TrainConfig};
@@ -47,6 +49,33 @@ impl RunModel {
             Self::Decoder(_) => "model",
             Self::Encoder(_) => "encoder",
             Self::EncoderDecoder(_) => "encoder_decoder",
+        }
+    }
+
+    /// Checks the settings. The vocabulary depends on the data and may be unset.
+    ///
+    /// # Errors
+    /// Returns the first violated rule.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        match self {
+            Self::Decoder(model) => {
+                let mut model = model.as_ref().clone();
+                model.vocab_size = model.vocab_size.filter(|&size| size > 0).or(Some(1));
+                DecoderConfig::try_from(model).map(drop)
+            }
+            Self::Encoder(settings) => {
+                let mut settings = settings.as_ref().clone();
+                settings.vocab_size = settings.vocab_size.max(1);
+                EncoderConfig::try_from(settings).map(drop)
+            }
+            Self::EncoderDecoder(settings) => {
+                let mut settings = settings.as_ref().clone();
+                if settings.vocab_size == 0 {
+                    let last = settings.start_token.max(settings.padding_token);
+                    settings.vocab_size = (last as usize).saturating_add(1);
+                }
+                EncoderDecoderConfig::try_from(settings).map(drop)
+            }
         }
     }
 

@@ -93,7 +93,10 @@ impl<B: TrainingBackend> RankZero<B> {
         {
             // Half of the context is left for the answer.
             let most = decoder.config().seq_len() / 2;
-            let prompt = evaluator.validation.prompt(most)?;
+            let prompt = match evaluator.validation.prompt(most)? {
+                Some(prompt) => Some(prompt),
+                None => self.source.prompt(most)?,
+            };
             text = Some(self.sampled(decoder, prompt.as_ref(), tokens, config.seed)?);
         }
         let mut better = false;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches};
 
 use super::{HostBatch, MaskedLm, PairSet, PromptSet, RecordSet, SpanCorruption};
+use crate::sample::SamplePrompt;
 
 /// The task that a model solves on a window of tokens.
 #[derive(Clone)]
@@ -93,6 +94,18 @@ impl TrainSource {
             }
             // The driver samples them from the current weights.
             Self::Prompts(_) => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// The prompt of the first record, of at most `most` tokens, if the data consists of prompts and answers.
+    pub(crate) fn prompt(&self, most: usize) -> Result<Option<SamplePrompt>, DataError> {
+        match self {
+            Self::Windows { .. } => match self.splits().next() {
+                Some(split) => SamplePrompt::of_split(split, most),
+                None => Ok(None),
+            },
+            Self::Pairs(pairs) => Ok(pairs.prompt(most)),
+            Self::Records(_) | Self::Prompts(_) => Ok(None),
         }
     }
 

@@ -224,10 +224,8 @@ impl CheckedModel {
         }
         let file = checkpoint.path.join(TRAINING);
         Ok(match self {
-            // A fork may have another dropout.
             Self::Decoder(config) => {
-                let decoder = checkpoint.training_decoder::<B>(device)?;
-                decoder.reconfigured(config)?.into()
+                with_dropout(checkpoint.training_decoder::<B>(device)?, config)?.into()
             }
             Self::Encoder(config) => own(config.blank::<B>(device), &file)?.into(),
             Self::EncoderDecoder(config) => own(config.blank::<B>(device), &file)?.into(),
@@ -245,10 +243,7 @@ impl CheckedModel {
     ) -> Result<TrainingModel<B>, TrainError> {
         let path = &checkpoint.path;
         Ok(match self {
-            Self::Decoder(config) => {
-                let decoder = checkpoint.decoder::<B>(device)?;
-                decoder.reconfigured(config)?.into()
-            }
+            Self::Decoder(config) => with_dropout(checkpoint.decoder::<B>(device)?, config)?.into(),
             Self::Encoder(config) => {
                 let directory = HuggingFaceEncoder::open(path)?;
                 directory.encoder_as::<B>(config, 0, device)?.into()
@@ -259,6 +254,32 @@ impl CheckedModel {
             }
         })
     }
+}
+
+/// The decoder of a checkpoint with the dropout of `config`, which a fork may change.
+///
+/// # Errors
+/// It has an adapter, and another dropout.
+fn with_dropout<B: Backend>(
+    decoder: Decoder<B>,
+    config: &DecoderConfig,
+) -> Result<Decoder<B>, TrainError> {
+    let held = decoder.config();
+    if held.dropout() == config.dropout() && held.dropout_sites() == config.dropout_sites() {
+        return Ok(decoder);
+    }
+    if decoder.has_adapter() {
+        return Err(TrainError::Setting {
+            table: "model",
+            field: "dropout",
+            value: config.dropout().to_string(),
+            rule: format!(
+                "must be {}, with the same sites, in a fork of a run with an adapter",
+                held.dropout()
+            ),
+        });
+    }
+    Ok(decoder.reconfigured(config)?)
 }
 
 /// Loads a module from a file whose tensors have the names of its parameters.

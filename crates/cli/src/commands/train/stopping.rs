@@ -37,6 +37,7 @@ fn loss(step: usize, saved: Option<usize>) -> String {
     match saved {
         Some(saved) if saved >= step => format!("loses the steps after step {saved}"),
         Some(saved) => format!("loses the {} steps after step {saved}", step - saved),
+        None if step == 0 => "loses no complete step".to_owned(),
         None => format!("loses all {step} steps: there is no checkpoint yet"),
     }
 }
@@ -62,6 +63,7 @@ mod tests {
             (537, Some(500), "loses the 37 steps after step 500"),
             (500, Some(500), "loses the steps after step 500"),
             (37, None, "loses all 37 steps: there is no checkpoint yet"),
+            (0, None, "loses no complete step"),
         ] {
             assert_eq!(super::loss(step, saved), expected);
         }

@@ -26,7 +26,7 @@ impl ResumeTarget {
     /// # Errors
     /// The path is neither a run nor a checkpoint.
     pub fn find(given: &Path) -> Result<Self, CliError> {
-        let is_run = |path: &Path| path.join(folder::CONFIG_FILE).is_file();
+        let is_run = |path: &Path| path.join(folder::CONFIG_FILE).exists();
         let given = given.to_owned();
         if is_run(&given) {
             let run = Some(given.clone());
@@ -43,7 +43,7 @@ impl ResumeTarget {
             Some(run) if is_run(run) => path,
             _ => path.canonicalize().unwrap_or(path),
         };
-        if path.join(STATE).is_file() {
+        if path.join(STATE).exists() {
             let folder = path.parent().filter(|folder| folder.ends_with(FOLDER));
             let run = folder.and_then(Path::parent).filter(|run| is_run(run));
             let run = run.map(Path::to_owned);

@@ -82,15 +82,16 @@ impl PairSet {
         self.pairs.len()
     }
 
-    /// The prompts, in the order of the file.
-    pub(crate) fn prompts(&self) -> impl Iterator<Item = SamplePrompt> + '_ {
+    /// The first prompt of at most `most` tokens.
+    pub(crate) fn prompt(&self, most: usize) -> Option<SamplePrompt> {
         let prompt = |pair: &Pair| {
             let [ChatTokens { ids, learnt }, _] = &pair.sequences;
             let prompt = SamplePrompt::of_record(ids, learnt)?;
             // A completion is the end of its sequence.
             Some(prompt.ended_by(ids.last().copied()))
         };
-        self.pairs.iter().filter_map(prompt)
+        let mut prompts = self.pairs.iter().filter_map(prompt);
+        prompts.find(|prompt| prompt.len() <= most)
     }
 
     /// The length of the longest sequence in tokens.
