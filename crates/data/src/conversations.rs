@@ -240,11 +240,6 @@ fn convert_message(message: &mut Object, maps_roles: bool, path: &str) -> Result
         (_, true) if maps_roles => "role",
         _ => return Ok(false),
     };
-    if !message.contains_key("content")
-        && let Some(value) = message.remove("value")
-    {
-        message.insert("content".to_owned(), value);
-    }
     let Some(Value::String(speaker)) = message.get(name) else {
         return Err(ChatError::Record {
             field: format!("{path}.{name}"),
@@ -262,8 +257,15 @@ fn convert_message(message: &mut Object, maps_roles: bool, path: &str) -> Result
         }
         None => return Err(unknown_speaker(&speaker, &format!("{path}.{name}"))),
     };
-    message.remove("from");
-    message.insert("role".to_owned(), role.into());
+    let fields = std::mem::take(message).into_iter();
+    let has_content = fields.clone().any(|(name, _)| name == "content");
+    *message = fields
+        .map(|(field, value)| match field.as_str() {
+            other if other == name => ("role".to_owned(), role.into()),
+            "value" if !has_content => ("content".to_owned(), value),
+            _ => (field, value),
+        })
+        .collect();
     Ok(true)
 }
 
@@ -281,7 +283,10 @@ fn unknown_speaker(speaker: &str, field: &str) -> ChatError {
 
 /// Replaces the content of a message, the JSON of one call or several, by `tool_calls`.
 fn call_tools(message: &mut Object, path: &str) -> Result<(), ChatError> {
-    let calls = match message.remove("content") {
+    let calls = match message
+        .remove("value")
+        .or_else(|| message.remove("content"))
+    {
         Some(Value::String(text)) => serde_json::from_str(&text).unwrap_or(Value::Null),
         Some(calls) => calls,
         None => Value::Null,
