@@ -185,10 +185,11 @@ fn is_of_form(name: &str) -> bool {
     LISTS.contains(&name) || COMPLETION_LISTS.contains(&name) || others.contains(&name)
 }
 
-/// Converts every list of messages in place.
+/// Converts every list of messages in place. Of the lists of whole conversations, only the first is used.
 fn convert_lists(record: &mut Object) -> Result<bool, ChatError> {
     let mut changed = false;
-    for name in LISTS.iter().chain(&COMPLETION_LISTS) {
+    let list = LISTS.iter().find(|name| record.contains_key(**name));
+    for name in list.into_iter().chain(&COMPLETION_LISTS) {
         changed |= convert_list(record, name)?;
     }
     Ok(changed)
