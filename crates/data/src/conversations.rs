@@ -258,9 +258,9 @@ fn convert_message(message: &mut Object, maps_roles: bool, path: &str) -> Result
         }
         None => return Err(unknown_speaker(&speaker, &format!("{path}.{name}"))),
     };
-    let fields = std::mem::take(message).into_iter();
-    let has_content = fields.clone().any(|(name, _)| name == "content");
-    *message = fields
+    let has_content = message.contains_key("content");
+    *message = std::mem::take(message)
+        .into_iter()
         .map(|(field, value)| match field.as_str() {
             other if other == name => ("role".to_owned(), role.into()),
             "value" if !has_content => ("content".to_owned(), value),
