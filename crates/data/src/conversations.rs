@@ -186,10 +186,11 @@ fn is_of_form(name: &str) -> bool {
     LISTS.contains(&name) || COMPLETION_LISTS.contains(&name) || others.contains(&name)
 }
 
-/// Converts every list of messages in place.
+/// Converts every list of messages in place. Of the lists of whole conversations, only the first is used.
 fn convert_lists(record: &mut Object) -> Result<bool, ChatError> {
     let mut changed = false;
-    for name in LISTS.iter().chain(&COMPLETION_LISTS) {
+    let list = LISTS.iter().find(|name| record.contains_key(**name));
+    for name in list.into_iter().chain(&COMPLETION_LISTS) {
         changed |= convert_list(record, name)?;
     }
     Ok(changed)
@@ -241,11 +242,6 @@ fn convert_message(message: &mut Object, maps_roles: bool, path: &str) -> Result
         (_, true) if maps_roles => "role",
         _ => return Ok(false),
     };
-    if !message.contains_key("content")
-        && let Some(value) = message.remove("value")
-    {
-        message.insert("content".to_owned(), value);
-    }
     let Some(Value::String(speaker)) = message.get(name) else {
         return Err(ChatError::Record {
             field: format!("{path}.{name}"),
@@ -263,8 +259,15 @@ fn convert_message(message: &mut Object, maps_roles: bool, path: &str) -> Result
         }
         None => return Err(unknown_speaker(&speaker, &format!("{path}.{name}"))),
     };
-    message.remove("from");
-    message.insert("role".to_owned(), role.into());
+    let has_content = message.contains_key("content");
+    *message = std::mem::take(message)
+        .into_iter()
+        .map(|(field, value)| match field.as_str() {
+            other if other == name => ("role".to_owned(), role.into()),
+            "value" if !has_content => ("content".to_owned(), value),
+            _ => (field, value),
+        })
+        .collect();
     Ok(true)
 }
 
@@ -282,7 +285,10 @@ fn unknown_speaker(speaker: &str, field: &str) -> ChatError {
 
 /// Replaces the content of a message, the JSON of one call or several, by `tool_calls`.
 fn call_tools(message: &mut Object, path: &str) -> Result<(), ChatError> {
-    let calls = match message.remove("content") {
+    let calls = match message
+        .remove("value")
+        .or_else(|| message.remove("content"))
+    {
         Some(Value::String(text)) => serde_json::from_str(&text).unwrap_or(Value::Null),
         Some(calls) => calls,
         None => Value::Null,

@@ -51,12 +51,16 @@ pub fn read_preferences(
 ) -> Result<Vec<PreferenceRecord>, DataError> {
     read_objects(inputs, "preferences", |object, number| {
         let mut object = object.clone();
+        let has_messages = object.contains_key("messages");
         convert(&mut object).map_err(|error| error.to_string())?;
         let names = match form {
             PreferenceForm::Pairs => &["chosen", "rejected"][..],
             PreferenceForm::Labelled => &["completion"],
         };
-        prompt_of_messages(&mut object, names);
+        // The lists of a pair can begin with the prompt, which `messages` then repeats.
+        if !(has_messages && form == PreferenceForm::Pairs) {
+            prompt_of_messages(&mut object, names);
+        }
         match form {
             PreferenceForm::Pairs => pair(&object, number),
             PreferenceForm::Labelled => labelled(&object, number),

@@ -170,11 +170,13 @@ fn detect(input: &Input) -> Result<(Vec<u8>, CountingFile, Option<Compression>),
     if compression.is_none()
         && let Some(claimed) = named_compression(&input.name)
     {
+        let is_cut_off = match claimed {
+            Compression::Bzip2 => head.starts_with(b"BZh"),
+            Compression::Xz => head.starts_with(b"\xFD7z"),
+            _ => false,
+        };
         match FileKind::of(&head) {
-            // The beginning of a file that was cut off.
-            Some(FileKind::Text) if claimed == Compression::Bzip2 && head.starts_with(b"BZh") => {
-                compression = Some(claimed);
-            }
+            _ if is_cut_off => compression = Some(claimed),
             Some(FileKind::Text | FileKind::Parquet | FileKind::Unicode(_)) => {}
             Some(kind) => {
                 return Err(DataError::OtherKind {

@@ -181,6 +181,12 @@ fn preferences_have_the_same_forms() {
         read("a.jsonl", labelled, PreferenceForm::Labelled),
         read("a.jsonl", talk, PreferenceForm::Labelled)
     );
+    // `messages` beside lists that begin with the prompt is not used.
+    let implicit = r#"{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "c"}], "messages": [{"role": "user", "content": "x"}]}"#;
+    assert_eq!(
+        read("a.jsonl", implicit, PreferenceForm::Pairs),
+        Ok(expected)
+    );
     let unknown =
         r#"{"prompt": [{"from": "narrator", "value": "a"}], "chosen": "b", "rejected": "c"}"#;
     let error = read("a.jsonl", unknown, PreferenceForm::Pairs).unwrap_err();

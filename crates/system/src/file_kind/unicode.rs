@@ -64,7 +64,7 @@ fn marked(head: &[u8]) -> Option<TextEncoding> {
         is_marked: true,
     };
     // Other binary files can begin with these bytes as well.
-    is_plausible(encoding, &head[unit..]).then_some(encoding)
+    decodes(encoding, &head[unit..], |_| true).then_some(encoding)
 }
 
 /// The encoding in which the bytes are usual text with ASCII characters, such as spaces and line breaks. UTF-8 text has no
@@ -81,13 +81,13 @@ fn unmarked(head: &[u8]) -> Option<TextEncoding> {
             is_marked: false,
         })
     });
-    let mut plausible =
-        encodings.filter(|encoding| is_plausible(*encoding, head) && has_ascii(*encoding, head));
+    let mut plausible = encodings
+        .filter(|encoding| decodes(*encoding, head, is_usual) && has_ascii(*encoding, head));
     plausible.next()
 }
 
-/// Returns true if enough of the code units are ASCII: more than have the NUL on the other side, and half of them if the
-/// bytes could be UTF-8 with NULs, or numbers of 32 bits.
+/// Returns true if enough of the code units are ASCII: more than have the NUL on the other side, and three quarters of them
+/// if the bytes could be UTF-8 with NULs, or numbers of 32 bits.
 fn has_ascii(encoding: TextEncoding, bytes: &[u8]) -> bool {
     let units = units(encoding, bytes);
     let ascii = units.iter().filter(|unit| **unit < 0x80).count();
@@ -96,8 +96,8 @@ fn has_ascii(encoding: TextEncoding, bytes: &[u8]) -> bool {
         Ok(_) => true,
         Err(error) => error.error_len().is_none(),
     };
-    let needs_half = is_utf8 || encoding.unit == 4;
-    ascii > swapped && (!needs_half || ascii * 2 >= units.len())
+    let needs_most = is_utf8 || encoding.unit == 4;
+    ascii > swapped && (!needs_most || ascii * 4 >= units.len() * 3)
 }
 
 /// The code units of `bytes`, which may end within one.
@@ -110,19 +110,19 @@ fn units(encoding: TextEncoding, bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(encoding.unit).map(number).collect()
 }
 
-/// Returns true if `bytes`, which may end within a character, are text without control characters.
-fn is_plausible(encoding: TextEncoding, bytes: &[u8]) -> bool {
+/// Returns true if `bytes`, which may end within a character, are valid and all their characters are `allowed`.
+fn decodes(encoding: TextEncoding, bytes: &[u8], allowed: impl Fn(char) -> bool) -> bool {
     let numbers = units(encoding, bytes);
     if encoding.unit == 4 {
         let mut characters = numbers.iter().map(|&code| char::from_u32(code));
-        return characters.all(|character| character.is_some_and(is_usual));
+        return characters.all(|character| character.is_some_and(&allowed));
     }
     // The head may end within a pair of surrogates.
     let is_split = |last: &u32| (0xD800..0xDC00).contains(last);
     let whole = numbers.len() - usize::from(numbers.last().is_some_and(is_split));
     // Two bytes each.
     let units = numbers[..whole].iter().map(|&unit| unit as u16);
-    char::decode_utf16(units).all(|decoded| decoded.is_ok_and(is_usual))
+    char::decode_utf16(units).all(|decoded| decoded.is_ok_and(&allowed))
 }
 
 /// Returns true if a character occurs in usual text.
@@ -195,7 +195,8 @@ mod tests {
             &token_ids,
             &floats,
             &[0; 64],
-            b"\xFF\xFE\x00\x01\x02\x00",
+            b"\xFF\xFE\x00\xD8\x02\x00",
+            b"a\0b a\0b a\0b a\0b ",
             b"",
         ] {
             assert_eq!(TextEncoding::of(bytes), None, "{bytes:?}");
