@@ -3,6 +3,7 @@
 use emberlm_checkpoint::Model;
 use emberlm_gguf::GgufFile;
 use emberlm_model::gguf;
+use emberlm_system::text::escaped;
 use emberlm_tokenizer::Tokenizer;
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -50,7 +51,7 @@ impl NamedToken {
 
     fn shown(&self) -> String {
         match &self.text {
-            Some(text) => format!("{text} ({})", self.id),
+            Some(text) => format!("{} ({})", escaped(text), self.id),
             None => self.id.to_string(),
         }
     }
