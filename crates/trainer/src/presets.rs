@@ -302,6 +302,13 @@ mod tests {
     }
 
     #[test]
+    fn names_of_presets_ignore_case() {
+        let lower = run("llama-nano").expect("a preset");
+        assert_eq!(run("LLaMA-Nano").expect("a preset"), lower);
+        assert_eq!(lower.train, TrainConfig::default());
+    }
+
+    #[test]
     fn suggested_presets_support_the_vocabulary() {
         for (vocab_size, tokens, threads, preset) in [
             (65, 1_000_000, 2, "char-nano"),

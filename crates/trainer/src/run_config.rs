@@ -16,6 +16,7 @@ use layer::Entry;
 
 pub use commented::to_toml;
 pub use layer::single_keys;
+use reason::in_words;
 pub use reason::toml_reason;
 
 /// An error in reading or writing a run's configuration.
@@ -179,7 +180,7 @@ fn with_layer(table: &Table, over: Table) -> Result<RunConfig, String> {
 /// Converts the table into a configuration. The error is one line.
 fn typed(table: Table) -> Result<RunConfig, String> {
     let config = table.try_into();
-    config.map_err(|error: toml::de::Error| error.to_string().trim_end().replace('\n', " "))
+    config.map_err(|error: toml::de::Error| in_words(&error.to_string()))
 }
 
 fn unwritable(error: toml::ser::Error) -> RunConfigError {

@@ -376,7 +376,7 @@ impl From<RunConfigError> for CliError {
             RunConfigError::Setting {
                 ref setting,
                 ref suggestion,
-                ..
+                ref reason,
             } => {
                 let refused =
                     Self::usage(format!("--set {error}")).did_you_mean(suggestion.as_deref());

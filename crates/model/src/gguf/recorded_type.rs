@@ -4,8 +4,8 @@ use emberlm_gguf::{GgufFile, Metadata};
 
 use super::main_type;
 
-/// Added to a type that was guessed from the tensors.
-const GUESSED: u64 = 1024;
+/// Added to a type that was estimated from the tensors.
+const ESTIMATED: u64 = 1024;
 
 /// The name of a file's type in lower case: that of `general.file_type`, such as `q4_k_m`, whose matrices have several types.
 /// Without it, that of the type of most elements.
@@ -18,7 +18,7 @@ pub fn type_name(file: &GgufFile) -> String {
 /// The types of llama.cpp (`llama_ftype`), in lower case.
 fn recorded(metadata: &Metadata) -> Option<&'static str> {
     let id = metadata.count("general.file_type").ok().flatten()?;
-    Some(match id & !GUESSED {
+    Some(match id & !ESTIMATED {
         0 => "f32",
         1 => "f16",
         2 => "q4_0",

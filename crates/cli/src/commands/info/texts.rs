@@ -3,6 +3,7 @@
 use emberlm_checkpoint::Model;
 use emberlm_gguf::GgufFile;
 use emberlm_model::gguf;
+use emberlm_system::text::escaped;
 use emberlm_tokenizer::Tokenizer;
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -24,9 +25,9 @@ pub struct ModelTexts {
     end_tokens: Vec<NamedToken>,
     /// The chat template's name.
     chat_template: Option<String>,
-    /// The number of its characters.
+    /// The template's name with the number of its characters, or the reason why it cannot be read.
     #[serde(skip)]
-    template_length: usize,
+    template_note: String,
 }
 
 /// A token.
@@ -50,7 +51,7 @@ impl NamedToken {
 
     fn shown(&self) -> String {
         match &self.text {
-            Some(text) => format!("{text} ({})", self.id),
+            Some(text) => format!("{} ({})", escaped(text), self.id),
             None => self.id.to_string(),
         }
     }
@@ -60,7 +61,7 @@ impl ModelTexts {
     /// Reads those of a model.
     ///
     /// # Errors
-    /// The tokenizer or the template cannot be read.
+    /// The tokenizer cannot be read.
     pub fn of(model: &Model) -> Result<Self, CliError> {
         let tokenizer = model.tokenizer()?;
         let file = model.hugging_face().and_then(|source| source.gguf());
@@ -69,14 +70,23 @@ impl ModelTexts {
             .and_then(|tokenizer| model.beginning(tokenizer));
         let ends = model.stop_tokens(tokenizer.as_ref());
         let named = |id| NamedToken::new(id, tokenizer.as_ref());
-        let template = model.chat_template()?;
+        let (chat_template, template_note) = match model.chat_template() {
+            Ok(None) => (None, "none".to_owned()),
+            Ok(Some(template)) => {
+                let length = HumanCount(template.source().chars().count() as u64);
+                let note = format!("{} ({length} characters)", template.name());
+                (Some(template.name().to_owned()), note)
+            }
+            // The other properties are still of use.
+            Err(error) => (None, format!("invalid: {error}")),
+        };
         Ok(Self {
             file_type: file.map(gguf::type_name),
             tensors: file.map(tensors).unwrap_or_default(),
             begin_token: begin.map(named),
             end_tokens: ends.into_iter().map(named).collect(),
-            chat_template: template.as_ref().map(|template| template.name().to_owned()),
-            template_length: template.map_or(0, |template| template.source().chars().count()),
+            chat_template,
+            template_note,
         })
     }
 
@@ -103,11 +113,7 @@ impl ModelTexts {
             false => ends.join(", "),
         };
         table.row(["end tokens", &ends]);
-        let template = self.chat_template.as_ref().map_or_else(none, |name| {
-            let length = HumanCount(self.template_length as u64);
-            format!("{name} ({length} characters)")
-        });
-        table.row(["chat template", &template]);
+        table.row(["chat template", &self.template_note]);
         format!("\nTexts\n{}", table.render())
     }
 }

@@ -141,6 +141,9 @@ fn a_new_kind_keeps_common_settings_and_has_defaults_for_the_others() {
     let base = set(&[]).expect("legal");
     let activation = |config: &RunConfig| decoder(config).feed_forward.activation;
     assert_eq!(activation(&gated), activation(&base));
+    let settings = ["model.bias=true", "model.norm=rms"];
+    let by_file = over_by_file("char-nano", "[model]\nnorm = \"rms\"\nbias = true\n");
+    assert_eq!(set(&settings).expect("legal"), by_file);
     let longer = over(
         "llama-nano",
         &["model.position.scaling=yarn", "model.seq_len=1024"],
