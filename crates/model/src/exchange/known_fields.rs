@@ -29,6 +29,7 @@ const UNREAD: FieldTable = FieldTable(&[
     ("dtype", NoEffect),
     ("experts_implementation", NoEffect),
     ("finetuning_task", NoEffect),
+    ("model_type", NoEffect),
     ("torch_dtype", NoEffect),
     ("transformers_version", NoEffect),
     ("transformers.js_config", NoEffect),
