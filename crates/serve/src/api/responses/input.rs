@@ -29,7 +29,7 @@ pub(super) enum InputItem {
     Message(Message),
     FunctionCall(FunctionCall),
     FunctionCallOutput(FunctionCallOutput),
-    Reasoning(Reasoning),
+    Reasoning(#[allow(dead_code)] Reasoning),
 }
 
 /// The reasoning of an earlier answer. It has no effect: OpenAI's API discards it, too.
@@ -42,9 +42,9 @@ pub(super) struct Reasoning {
     #[serde(rename = "type")]
     kind: ReasoningKind,
     /// Has no effect.
-    id: Option<String>,
+    id: String,
     /// Has no effect.
-    summary: Option<Vec<Value>>,
+    summary: Vec<Value>,
     /// Has no effect.
     content: Option<Vec<Value>>,
     /// Has no effect.
