@@ -63,7 +63,11 @@ impl fmt::Display for SchemaIssue {
             pointer,
             rule,
         } = self;
-        write!(f, "`{keyword}` at {pointer} {rule}")
+        match pointer.is_empty() {
+            // The whole schema.
+            true => write!(f, "{rule}"),
+            false => write!(f, "`{keyword}` at {pointer} {rule}"),
+        }
     }
 }
 

@@ -226,7 +226,7 @@ fn invalid_requests_are_rejected() {
     insta::assert_snapshot!(sandbox.run(["generate", "bytes", "--json-schema", r#"{"type": "fruit"}"#]), @r#"
     exit 1
     --- stderr
-    error: json_schema = {"type": "fruit"}: Invalid type: fruit
+    error: json_schema = {"type": "fruit"}: `type` at /type must be null, boolean, integer, number, string, array or object, or a list of these, and is "fruit"
     "#);
     write_run(&sandbox.path("silent"), &tiny(11), None, &[1]);
     insta::assert_snapshot!(sandbox.words("generate silent --tokens 1 --regex a"), @r"

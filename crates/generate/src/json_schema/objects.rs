@@ -176,8 +176,9 @@ impl<'a> Rewriter<'a> {
         if is_any(value) || fields.contains_key("additionalProperties") {
             return Ok(());
         }
-        if arrays::applies_others(fields) {
-            let rule = "is not supported beside keywords that apply other schemas: use `additionalProperties`";
+        if arrays::applies_others(fields) || !fields.contains_key("properties") {
+            let rule = "is only supported beside `properties`, without keywords that apply other schemas: \
+                        use `additionalProperties`";
             return self.unsupported("unevaluatedProperties", rule);
         }
         let rest = self.inner("unevaluatedProperties", None, value)?;

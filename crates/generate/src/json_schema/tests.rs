@@ -255,7 +255,10 @@ fn mistakes_are_named_with_their_place() {
             json!({ "$ref": "https://example.com/a" }),
             "`$ref` at /$ref must refer to a place within the schema (#/…), and is \"https://example.com/a\"",
         ),
-        (json!([]), "`` at  must be a schema"),
+        (
+            json!([]),
+            "must be a schema (an object, true or false), and is []",
+        ),
     ] {
         for unsupported in [Unsupported::Refuse, Unsupported::Loosen] {
             let error = simplify(&schema, unsupported).unwrap_err().to_string();

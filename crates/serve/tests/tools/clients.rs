@@ -333,7 +333,8 @@ fn answers_are_accepted_as_part_of_the_next_conversation() {
     let items = json!([
         { "role": "user", "content": "hi" },
         { "type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "phase": "final_answer",
-          "content": [{ "type": "output_text", "text": "yo", "annotations": [], "logprobs": [] }] },
+          "content": [{ "type": "output_text", "text": "yo", "annotations": [], "logprobs": [] }, { "type": "refusal", "refusal": "no" }] },
+        { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": null },
         { "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}", "status": "completed", "namespace": null },
         { "type": "function_call_output", "id": null, "call_id": "c1", "output": "3", "status": null },
     ]);

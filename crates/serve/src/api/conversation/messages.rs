@@ -58,7 +58,8 @@ struct Part {
     /// The part's type.
     #[serde(rename = "type")]
     kind: PartKind,
-    /// The text of the part.
+    /// The text of the part; of a refusal, the field is called `refusal`.
+    #[serde(alias = "refusal")]
     text: String,
 }
 
@@ -66,6 +67,9 @@ struct Part {
 #[serde(rename_all = "snake_case")]
 enum PartKind {
     Text,
+    // A text for templates.
+    #[serde(rename(serialize = "text"))]
+    Refusal,
 }
 
 /// A function call in a message.

@@ -30,6 +30,34 @@ pub(super) enum InputItem {
     Message(Message),
     FunctionCall(FunctionCall),
     FunctionCallOutput(FunctionCallOutput),
+    Reasoning(#[allow(dead_code)] Reasoning),
+}
+
+/// The reasoning of an earlier answer. It has no effect: OpenAI's API discards it, too.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "InputReasoning")]
+#[allow(dead_code)]
+pub(super) struct Reasoning {
+    /// The item's type.
+    #[serde(rename = "type")]
+    kind: ReasoningKind,
+    /// Has no effect.
+    id: String,
+    /// Has no effect.
+    summary: Vec<Value>,
+    /// Has no effect.
+    content: Option<Vec<Value>>,
+    /// Has no effect.
+    encrypted_content: Option<String>,
+    /// Has no effect.
+    status: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ReasoningKind {
+    Reasoning,
 }
 
 /// A message, or an output item of an earlier response.
@@ -148,7 +176,8 @@ struct Part {
     #[allow(dead_code)]
     #[serde(rename = "type")]
     kind: PartKind,
-    /// The text.
+    /// The text; of a refusal, the field is called `refusal`.
+    #[serde(alias = "refusal")]
     text: String,
     /// Has no effect.
     #[allow(dead_code)]
@@ -163,6 +192,7 @@ struct Part {
 enum PartKind {
     InputText,
     OutputText,
+    Refusal,
 }
 
 impl<'de> Deserialize<'de> for Input {
@@ -204,6 +234,7 @@ impl<'de> Deserialize<'de> for InputItem {
             Some("function_call_output") => {
                 serde_json::from_value(value).map(Self::FunctionCallOutput)
             }
+            Some("reasoning") => serde_json::from_value(value).map(Self::Reasoning),
             Some(_) => {
                 let rule = "`type` must be message, function_call or function_call_output";
                 return Err(D::Error::custom(rule));
@@ -245,6 +276,7 @@ impl Input {
                 Err(ApiError::field(format!("input[{index}].{field}"), rule))
             };
             match item {
+                InputItem::Reasoning(_) => {}
                 InputItem::Message(message) => messages.push(Object::new(message.into())),
                 InputItem::FunctionCall(call) => {
                     if let Err(rule) = read_arguments(&call.arguments) {
