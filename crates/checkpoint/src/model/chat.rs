@@ -48,8 +48,8 @@ impl Model {
         Ok(template.map(|template| encoder(template, tokenizer)))
     }
 
-    /// A template that replaces the model's own. If it is the same, its conversations begin as the recorded ones. A model
-    /// that emberlm did not train on its own template has nothing before them.
+    /// A template that replaces the model's own. Its conversations begin like those that the model was trained with: of a
+    /// published model with nothing, of a run of emberlm like its documents.
     fn requested(&self, template: ChatTemplate) -> Result<ChatTemplate, ModelError> {
         let own = self.chat_template()?;
         let is_of_run = matches!(self.source, Source::Checkpoint { .. });
@@ -58,7 +58,7 @@ impl Model {
                 template.starting_as(&own)
             }
             None if !is_of_run => template.published(),
-            _ => template,
+            _ => template.for_run(),
         })
     }
 

@@ -149,6 +149,13 @@ impl ChatTemplate {
         self.with_start(ConversationStart::Published)
     }
 
+    /// Makes this a template for a run of emberlm: the end-of-text token precedes its conversations, unless the template
+    /// begins with a special token.
+    #[must_use]
+    pub fn for_run(self) -> Self {
+        self.with_start(ConversationStart::Run)
+    }
+
     /// Returns true for the template of a published model.
     pub fn is_published(&self) -> bool {
         self.start == ConversationStart::Published
