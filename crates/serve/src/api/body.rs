@@ -236,6 +236,11 @@ impl<T> Object<T> {
     pub const fn new(value: T) -> Self {
         Self(value, Vec::new())
     }
+
+    /// The object with another value, written in the same order.
+    pub fn map(self, convert: impl FnOnce(T) -> T) -> Self {
+        Self(convert(self.0), self.1)
+    }
 }
 
 impl<T: Serialize> Serialize for Object<T> {

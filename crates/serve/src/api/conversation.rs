@@ -76,7 +76,7 @@ pub(crate) async fn encode_conversation(
     let messages = match messages.iter().any(|message| message.0.only_refuses()) {
         true => {
             let messages = messages.iter().cloned();
-            with_refusals = messages.map(|it| Object(it.0.with_refusal())).collect();
+            with_refusals = messages.map(|it| it.map(Message::with_refusal)).collect();
             &with_refusals
         }
         false => messages,

@@ -3,6 +3,7 @@
 use emberlm_tokenizer::chat::read_arguments;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::api::body::Object;
 use crate::api::error::ApiError;
