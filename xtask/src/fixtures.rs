@@ -35,7 +35,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 };
 
 /// The scripts. Each is listed after the scripts whose output it reads.
-const SCRIPTS: [Script; 23] = [
+const SCRIPTS: &[Script] = &[
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_conversations.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),

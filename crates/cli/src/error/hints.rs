@@ -21,7 +21,7 @@ use emberlm_trainer::tasks::TaskError;
 
 use super::CliError;
 use super::data::{advice_on, data, is_of_fields};
-use crate::output::{shell_path, shell_word};
+use crate::output::shell_path;
 
 impl From<TokenizerError> for CliError {
     fn from(error: TokenizerError) -> Self {
@@ -300,7 +300,7 @@ impl From<TrainError> for CliError {
                 ref dataset,
                 ..
             } => {
-                let data = format!(" --data {}", shell_word(&dataset.to_string_lossy()));
+                let data = format!(" --data {}", shell_path(dataset));
                 return with(&error, Some(fork(checkpoint, &data)));
             }
             TrainError::ResumeTokenizer { .. } => Some(
@@ -346,8 +346,8 @@ impl From<TrainError> for CliError {
 }
 
 /// The hint for a run that cannot be resumed with other settings or data.
-fn fork(path: &std::path::Path, options: &str) -> String {
-    let path = shell_word(&path.to_string_lossy());
+fn fork(path: &Path, options: &str) -> String {
+    let path = shell_path(path);
     format!("fork the run instead: emberlm train --resume {path} --out NEW{options}")
 }
 
@@ -376,7 +376,7 @@ impl From<RunConfigError> for CliError {
             RunConfigError::Setting {
                 ref setting,
                 ref suggestion,
-                ref reason,
+                ..
             } => {
                 let refused =
                     Self::usage(format!("--set {error}")).did_you_mean(suggestion.as_deref());
