@@ -171,7 +171,7 @@ fn invalid(path: &Path, error: &io::Error) -> Option<String> {
     }
 }
 
-/// Returns advice on the file at `path` if its first bytes show that it is no text of its own, such as a Git LFS pointer.
+/// Returns advice on the file at `path` if its first bytes show that it is of another kind, such as a Git LFS pointer.
 pub(super) fn advice_on(path: &Path) -> Option<String> {
     let found = FileKind::of_file(path).ok()??;
     // These can be what was expected, but damaged.
