@@ -99,8 +99,8 @@ const MARKS_OF_OTHERS: [&str; 5] = [
     "\"messages\":{",
 ];
 
-/// Converts the lists of messages of `record`, and its form to `messages` unless it has a prompt. Without a completion of
-/// its own, the record must have an answer. Returns true if anything was changed.
+/// Converts the lists of messages of `record`, and its form to `messages` unless it has a prompt. Without another
+/// completion, the record must have an answer. Returns true if anything was changed.
 ///
 /// # Errors
 /// See [`to_example`].
@@ -342,16 +342,16 @@ fn of_turns(record: &mut Object, answered: bool) -> Result<Option<Value>, ChatEr
 }
 
 /// The messages of earlier turns, each a list of what the user and the assistant said.
-fn history(turns: Option<Value>) -> Result<Vec<Value>, ChatError> {
+fn history(pairs: Option<Value>) -> Result<Vec<Value>, ChatError> {
     let wrong = || field_error("history", "must be a list of pairs of texts");
-    let turns = match turns {
+    let pairs = match pairs {
         None => return Ok(Vec::new()),
-        Some(Value::Array(turns)) => turns,
+        Some(Value::Array(pairs)) => pairs,
         Some(_) => return Err(wrong()),
     };
-    let mut messages = Vec::with_capacity(turns.len() * 2);
-    for turn in turns {
-        let pair = turn.as_array().map(Vec::as_slice);
+    let mut messages = Vec::with_capacity(pairs.len() * 2);
+    for pair in pairs {
+        let pair = pair.as_array().map(Vec::as_slice);
         let Some([Value::String(user), Value::String(assistant)]) = pair else {
             return Err(wrong());
         };

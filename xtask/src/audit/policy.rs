@@ -55,7 +55,7 @@ pub const ADVISORIES: [(&str, &str); 3] = [
 
 /// The allowed numbers of versions of a crate, grouped by the cause of the duplicates. A number above the
 /// actual one is also a finding, which keeps the list current.
-pub const DUPLICATES: [(&str, &[(&str, usize)]); 7] = [
+pub const DUPLICATES: [(&str, &[(&str, usize)]); 8] = [
     (
         "Burn 0.21's dashboard (ratatui with termwiz), and portable-pty in tests",
         &[
@@ -99,6 +99,7 @@ pub const DUPLICATES: [(&str, &[(&str, usize)]); 7] = [
     (
         "Burn's optional parts (tch, candle, image formats), which are resolved with all features and never compiled",
         &[
+            ("bzip2", 2),
             ("constant_time_eq", 2),
             ("miniz_oxide", 2),
             ("ndarray", 2),
@@ -127,6 +128,15 @@ pub const DUPLICATES: [(&str, &[(&str, usize)]); 7] = [
             ("num-bigint", 2),
             ("strum", 2),
             ("strum_macros", 2),
+        ],
+    ),
+    (
+        "the checksums of lzma-rust2",
+        &[
+            ("block-buffer", 2),
+            ("crypto-common", 2),
+            ("digest", 2),
+            ("sha2", 2),
         ],
     ),
     ("the bindings of MPI", &[("bindgen", 2)]),

@@ -25,6 +25,9 @@ impl From<DataError> for CliError {
     }
 }
 
+/// The hint for conversations that are read as texts.
+const CHAT_TEMPLATE: &str = "for conversations, pass a chat template: --chat-template chatml, or the folder of the model to fine-tune";
+
 /// Returns a hint for an error of the data crate.
 pub(super) fn data(error: &DataError) -> Option<String> {
     let hint = match error {
@@ -57,14 +60,16 @@ pub(super) fn data(error: &DataError) -> Option<String> {
         DataError::DamagedInput { .. } => {
             "copy the file again, or state its format: --format text|jsonl|csv|tsv|parquet"
         }
+        DataError::NoColumn { found, .. } if found.is_empty() => CHAT_TEMPLATE,
         DataError::NoColumn { .. } => "name one of them: --column NAME",
         DataError::Record { fault, .. } => match fault {
+            RecordFault::Conversation(reason) if reason.contains("`record` must be") => {
+                "a record is one JSON object (`jq -c '.[]' FILE.json > FILE.jsonl` makes lines of an array)"
+            }
             RecordFault::Json { .. } => {
                 "a line is one JSON object (`jq -c '.[]' FILE.json > FILE.jsonl` makes lines of an array); --on-error skip leaves broken lines out"
             }
-            RecordFault::Field(reason) if has_conversation(reason) => {
-                "for conversations, pass a chat template: --chat-template chatml, or the folder of the model to fine-tune"
-            }
+            RecordFault::Field(reason) if has_conversation(reason) => CHAT_TEMPLATE,
             RecordFault::Field(_) => {
                 "select the text field with --field NAME, or skip broken records with --on-error skip"
             }
@@ -171,7 +176,7 @@ fn invalid(path: &Path, error: &io::Error) -> Option<String> {
     }
 }
 
-/// Returns advice on the file at `path` if its first bytes show that it is no text of its own, such as a Git LFS pointer.
+/// Returns advice on the file at `path` if its first bytes show that it is of another kind, such as a Git LFS pointer.
 pub(super) fn advice_on(path: &Path) -> Option<String> {
     let found = FileKind::of_file(path).ok()??;
     // These can be what was expected, but damaged.

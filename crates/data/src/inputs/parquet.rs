@@ -1,6 +1,7 @@
 //! Reader for one column of a Parquet file.
 
 use std::fs::File;
+use std::io::Read;
 
 use emberlm_system::file_kind::FileKind;
 use parquet::basic::{LogicalType, Type};
@@ -18,8 +19,8 @@ use crate::DataError;
 
 const KIND: &str = "Parquet";
 
-/// The length of the shortest file: the marks at both ends, and the length of the metadata.
-const SHORTEST: u64 = 12;
+/// The mark at both ends of a file.
+const MARK: &[u8] = b"PAR1";
 
 /// Reads the values of one column, one page at a time.
 pub(super) struct Parquet<'a> {
@@ -201,8 +202,7 @@ fn seekable(input: &Input) -> Result<File, DataError> {
     let kind = FileKind::of_file(&input.path).map_err(DataError::io("read", &input.name))?;
     match kind {
         Some(FileKind::Parquet | FileKind::Compressed(_)) | None => {}
-        // The beginning of a file that was cut off.
-        Some(FileKind::Text) if input.bytes < SHORTEST => {}
+        Some(FileKind::Text) if is_cut_off(input) => {}
         Some(kind) => return Err(input.other_kind(kind, None)),
     }
     if !is_compressed(input)? {
@@ -212,6 +212,14 @@ fn seekable(input: &Input) -> Result<File, DataError> {
     let mut copy = tempfile::tempfile().map_err(DataError::io("decompress", &input.name))?;
     std::io::copy(&mut source, &mut copy).map_err(|error| source.failure(error))?;
     Ok(copy)
+}
+
+/// Returns true if a file without binary numbers is the beginning of a Parquet file.
+fn is_cut_off(input: &Input) -> bool {
+    let mut head = Vec::new();
+    let file = File::open(&input.path).map(|file| file.take(MARK.len() as u64));
+    let read = file.and_then(|mut file| file.read_to_end(&mut head));
+    read.is_ok() && MARK.starts_with(&head)
 }
 
 /// Returns the result of `work`. The `parquet` crate panics on some inconsistent metadata, which cannot be checked

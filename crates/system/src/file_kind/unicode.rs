@@ -18,7 +18,8 @@ pub struct TextEncoding {
     pub unit: usize,
     /// The order of the bytes of a unit.
     pub order: ByteOrder,
-    /// True if the text begins with a byte order mark, which states the encoding. Otherwise it is a guess.
+    /// True if the text begins with a byte order mark, which states the encoding. Otherwise it is
+    /// estimated from the bytes.
     pub is_marked: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Reads the conversations of a run, and tokenizes them for supervised fine-tuning.
 //!
-//! Each is a sequence of its own, of which the answers are learnt, as TRL trains on records without packing.
+//! Each is a separate sequence, of which the answers are learnt, as TRL trains on records without packing.
 
 use std::path::{Path, PathBuf};
 

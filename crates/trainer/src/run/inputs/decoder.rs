@@ -81,7 +81,7 @@ pub(super) fn conversations(
             table: "train",
             field: "documents",
             value: train.documents.to_string(),
-            rule: "must be stream for a file of records, each of which is a sequence of its own"
+            rule: "must be stream for a file of records, each of which is a separate sequence"
                 .to_owned(),
         });
     }
