@@ -29,6 +29,9 @@ pub const ADAPTER_CONFIG_FILE: &str = "adapter_config.json";
 /// The file with an adapter's weights.
 pub const ADAPTER_WEIGHTS_FILE: &str = "adapter_model.safetensors";
 
+/// The file with an adapter's weights that early versions of PEFT wrote.
+const PICKLE: &str = "adapter_model.bin";
+
 /// Begins the names of all tensors.
 pub(super) const PREFIX: &str = "base_model.model.";
 
@@ -59,9 +62,18 @@ impl PeftAdapter {
                 path: file.clone(),
                 reason: error.to_string(),
             })?;
+        let config = read_config(&fields)?;
+        let pickle = folder.join(PICKLE);
+        if pickle.exists() && !folder.join(ADAPTER_WEIGHTS_FILE).exists() {
+            let reason = "it is a PyTorch pickle, which can run any program when it is opened, and is not read";
+            return Err(AdapterError::File {
+                path: pickle,
+                reason: reason.to_owned(),
+            });
+        }
         Ok(Self {
             folder: folder.to_owned(),
-            config: read_config(&fields)?,
+            config,
             fields,
         })
     }
