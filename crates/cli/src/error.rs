@@ -4,6 +4,7 @@ mod data;
 mod hints;
 mod hub;
 mod model;
+mod train;
 
 use std::io;
 use std::path::Path;

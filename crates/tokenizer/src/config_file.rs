@@ -173,7 +173,7 @@ fn frame(processor: &Value) -> [Vec<String>; 2] {
                 None => side = 1,
             }
         }
-        // The processors of BERT and RoBERTa.
+        // The post-processors of BERT and RoBERTa.
         for (own, side) in [("cls", 0), ("sep", 1)] {
             frame[side].extend(part[own][0].as_str().map(str::to_owned));
         }

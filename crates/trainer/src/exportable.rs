@@ -6,10 +6,8 @@ use emberlm_model::{DecoderConfig, Family, ModelConfig};
 /// The warning that `emberlm export` will not support a model, with a family that supports it; `None` if it can be exported.
 pub fn export_warning(model: &DecoderConfig) -> Option<String> {
     let error = check_exportable(model).err()?;
-    // The families of the most programs come first.
-    let families = [Family::Llama, Family::Gpt2].into_iter().chain(Family::ALL);
-    let mut expressing = families.filter(|&family| is_expressible(model, family));
-    let advice = match expressing.next() {
+    let expressing = |family: &Family| is_expressible(model, *family);
+    let advice = match Family::ALL.into_iter().find(expressing) {
         Some(family) => format!("with --set model.family={} it can be", family.name()),
         None => "a model of the preset llama-nano can be".to_owned(),
     };

@@ -23,6 +23,9 @@ use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig}
 /// The default preset of `emberlm train`, for the built-in tales.
 pub const DEFAULT: &str = "pocket-tales";
 
+/// The preset whose training settings models of some million parameters have.
+const SMALL: &str = "pocket";
+
 /// The configuration of the preset `name`, in upper or lower case, without a dataset.
 ///
 /// # Errors
@@ -159,7 +162,7 @@ pub fn suggested(vocab_size: usize, tokens: u64, threads: usize) -> &'static str
     match vocab_size {
         0..=512 => "char-nano",
         _ if threads < MANY_THREADS || tokens < MANY_TOKENS => "bpe-nano",
-        _ => "pocket",
+        _ => SMALL,
     }
 }
 
@@ -188,7 +191,7 @@ fn training(name: &str) -> TrainConfig {
             },
             ..TrainConfig::default()
         },
-        "pocket" => TrainConfig {
+        SMALL => TrainConfig {
             steps: 10_000,
             micro_batch: 4,
             accumulation: 8,

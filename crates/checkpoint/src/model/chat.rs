@@ -14,7 +14,7 @@ impl Model {
     /// Builds the encoder of conversations with the template `requested` (chatml, llama3 or a path), by default with
     /// the model's template. Returns `None` if the model has no template.
     ///
-    /// The ids of prompts are those that the model was trained with. A run on a template of its own has the end-of-text
+    /// The ids of prompts are those that the model was trained with. A run on its own template has the end-of-text
     /// token before every conversation, unless the template itself begins with a special token. A published model, and a
     /// run with its template, has the ids of `transformers`.
     pub fn chat(

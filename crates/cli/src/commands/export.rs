@@ -187,7 +187,7 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
     match (source_directory, &tokenizer) {
         (Some(source), _) => {
             keep_files(source.path(), folder.path())?;
-            // An adapter can have a template of its own.
+            // An adapter can have its own template.
             if model.has_adapter()
                 && let Some(tokenizer) = model.tokenizer()?
             {

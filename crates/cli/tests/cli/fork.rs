@@ -137,7 +137,7 @@ fn a_fork_keeps_its_position_in_the_same_data() {
     trained(sandbox.words("train --resume parts --steps 12 --renderer plain"));
     assert_eq!(sandbox.losses("parts"), sandbox.losses("half"));
     assert_eq!(sandbox.weights("parts", 12), sandbox.weights("half", 12));
-    // Another order begins anew, and says so.
+    // Another order starts again, with a note.
     let ran = sandbox.words("train --resume run --out seed --seed 9 --steps 9 --renderer plain");
     let expected = "the data is read from its beginning: train.seed has changed";
     assert!(ran.stderr.contains(expected), "{ran}");

@@ -155,40 +155,32 @@ const UNREAD: FieldTable = FieldTable(&[
     ("typical_p", generation("1.0")),
 ]);
 
-/// Fields in published models that `transformers` does not read for their type.
-const LEFT_OVER: [(&str, &[&str]); 10] = [
-    ("bert", &POOLER),
-    (
-        "bloom",
-        &[
-            "attention_softmax_in_fp32",
-            "bias_dropout_fusion",
-            "masked_softmax_fusion",
-            "offset_alibi",
-            "skip_bias_add",
-            "unk_token_id",
-        ],
-    ),
-    ("distilbert", &["tie_weights_"]),
-    ("gptj", &["rotary", "scale_attn_weights"]),
-    (
-        "llama",
-        &["is_llama_config", "max_sequence_length", "unk_token_id"],
-    ),
-    ("modernbert", &["layer_norm_eps", "position_embedding_type"]),
-    ("mt5", &["n_positions"]),
-    ("phi3", &["embd_pdrop"]),
-    (
-        "starcoder2",
-        &[
-            "activation_function",
-            "attention_softmax_in_fp32",
-            "mlp_type",
-            "norm_type",
-            "scale_attn_weights",
-        ],
-    ),
-    ("t5", &["n_positions"]),
+/// Fields in published models that `transformers` does not read for the types that have them.
+const LEFT_OVER: [&str; 24] = [
+    "activation_function",
+    "attention_softmax_in_fp32",
+    "bias_dropout_fusion",
+    "directionality",
+    "embd_pdrop",
+    "is_llama_config",
+    "layer_norm_eps",
+    "masked_softmax_fusion",
+    "max_sequence_length",
+    "mlp_type",
+    "n_positions",
+    "norm_type",
+    "offset_alibi",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+    "position_embedding_type",
+    "rotary",
+    "scale_attn_weights",
+    "skip_bias_add",
+    "tie_weights_",
+    "unk_token_id",
 ];
 
 /// Settings of rotary positions that not every kind of scaling reads.
@@ -213,16 +205,7 @@ const ROPE: [&str; 18] = [
     "type",
 ];
 
-const POOLER: [&str; 6] = [
-    "directionality",
-    "pooler_fc_size",
-    "pooler_num_attention_heads",
-    "pooler_num_fc_layers",
-    "pooler_size_per_head",
-    "pooler_type",
-];
-
-/// Warnings about fields that were not read and are not known to have no effect. `transformers` ignores those that its
+/// Warnings about fields that were not read and may have an effect. `transformers` ignores those that its
 /// type does not have.
 pub(crate) fn warnings(fields: &Fields<'_>) -> Vec<String> {
     let mut unread = fields.unread();
@@ -230,11 +213,7 @@ pub(crate) fn warnings(fields: &Fields<'_>) -> Vec<String> {
         Some(("rope_parameters" | "rope_scaling", setting)) => !ROPE.contains(&setting),
         _ => true,
     });
-    if let Ok(model_type) = fields.text("model_type") {
-        let left_over = LEFT_OVER.iter().find(|(known, _)| *known == model_type);
-        let left_over = left_over.map_or(&[][..], |(_, names)| names);
-        unread.retain(|name, _| !left_over.contains(&name.as_str()));
-    }
+    unread.retain(|name, _| !LEFT_OVER.contains(&name.as_str()));
     let is_off = |name: &str| unread.get(name).is_some_and(is_unset);
     let found = UNREAD.unread(&unread);
     let found = found.filter(|found| found.rule.is_some() || !is_off(&found.field));

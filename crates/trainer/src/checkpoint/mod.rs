@@ -65,7 +65,7 @@ pub struct State {
     /// The position in the data from which a fork with other settings counts. Otherwise the step determines the position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_start: Option<DataStart>,
-    /// The settings that the run was trained with, in the format of `config.toml`, which have a file of their own.
+    /// The settings that the run was trained with, in the format of `config.toml`, which have their own file.
     #[serde(skip)]
     pub settings: Option<String>,
 }

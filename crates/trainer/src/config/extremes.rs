@@ -33,14 +33,12 @@ fn bases() -> Vec<(String, RunConfig)> {
     let mut bases = Vec::new();
     for (preset, kinds) in [
         ("char-nano", &["next_token", "dpo", "orpo", "simpo", "kto", "grpo"][..]),
-        ("llama2", &["next_token"]),
-        ("mixtral", &["next_token"]),
+        ("llama-2-7b", &["next_token"]),
+        ("mixtral-8x7b", &["next_token"]),
         ("bert-nano", &["mlm", "classify"]),
         ("t5-nano", &["span_corruption", "seq2seq"]),
     ] {
-        let Ok(base) = presets::run(preset) else {
-            continue;
-        };
+        let base = presets::run(preset).expect("a preset");
         for kind in kinds {
             let set = [format!("train.objective.kind={kind}")];
             let mut config = run_config::layered(base.clone(), None, &set).expect("an objective");

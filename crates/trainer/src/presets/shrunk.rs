@@ -2,7 +2,7 @@
 
 use emberlm_model::{DecoderConfig, ModelConfig, count};
 
-use super::training;
+use super::{SMALL, training};
 use crate::config::{RunConfig, TrainConfig};
 
 /// Up to this number of parameters of the blocks' linear layers, a model has the training settings of `char-nano`.
@@ -63,7 +63,7 @@ fn training_of_size(parameters: usize, seq_len: usize) -> Option<TrainConfig> {
             })
         }
         ..=POCKET => {
-            let train = training("pocket");
+            let train = training(SMALL);
             let (micro, step) = POCKET_TOKENS;
             let micro_batch = (micro / seq_len).clamp(1, train.micro_batch);
             let accumulation = (step / (micro_batch * seq_len)).max(1);

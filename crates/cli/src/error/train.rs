@@ -1,0 +1,181 @@
+//! Hints for errors of the trainer.
+
+use std::io;
+use std::path::Path;
+
+use emberlm_model::{Family, families};
+use emberlm_system::nearest::nearest;
+use emberlm_trainer::TrainError;
+use emberlm_trainer::config::keys_of;
+use emberlm_trainer::presets;
+use emberlm_trainer::run_config::RunConfigError;
+use emberlm_trainer::tasks::TaskError;
+
+use super::CliError;
+use super::data::{advice_on, data, is_of_fields};
+use super::hints::{io, with};
+use crate::output::shell_path;
+
+impl From<TrainError> for CliError {
+    fn from(error: TrainError) -> Self {
+        let hint = match error {
+            TrainError::Model(error) => return error.into(),
+            TrainError::Config(error) => return error.into(),
+            TrainError::Data(error) => return error.into(),
+            TrainError::Records(ref source) if !is_of_fields(source) => {
+                let hint = data(source);
+                return with(&error, hint);
+            }
+            TrainError::Records(_) => Some(
+                "train.objective names the fields of texts: --set train.objective.text=FIELD; preferences have prompt, chosen and rejected; prompts have prompt and the fields that rewards compare; conversations have messages, conversations, prompt and completion, or instruction and output",
+            ),
+            TrainError::DamagedData { ref source, .. } => {
+                let hint = data(source);
+                return with(&error, hint);
+            }
+            TrainError::Tokenizer(error) => return error.into(),
+            TrainError::Weights(error) => return error.into(),
+            TrainError::HuggingFace(error) => return error.into(),
+            TrainError::Adapter(error) => return error.into(),
+            TrainError::Checkpoint(error) => return error.into(),
+            TrainError::Generate(error) => return error.into(),
+            TrainError::RunExists { ref path } => {
+                let hint = format!(
+                    "choose another --out, or resume the run: emberlm train --resume {}",
+                    shell_path(path)
+                );
+                return with(&error, Some(hint));
+            }
+            TrainError::NotForRun { .. } => {
+                return with(&error, Some("choose another --out".to_owned()));
+            }
+            TrainError::File { ref source, .. } => return with(&error, io(source)),
+            TrainError::RunReplaced { .. } => {
+                Some("start a new run, or resume the one that was moved")
+            }
+            TrainError::LockReplaced { .. } => Some("resume it when no other process trains it"),
+            TrainError::NoRun { .. } => Some("pass a folder that `emberlm train` created"),
+            TrainError::RunLocked { .. } => Some("stop that process first, or wait until it ends"),
+            TrainError::Setting {
+                table: "train.objective",
+                field: "rewards",
+                ..
+            } => Some(
+                r#"add one, such as --set 'train.objective.rewards=[{kind = "exact_match", field = "answer"}]', which compares completions with the field `answer` of the records"#,
+            ),
+            TrainError::Resume { ref path, .. } => return with(&error, Some(fork(path, ""))),
+            TrainError::ResumeData {
+                ref checkpoint,
+                ref dataset,
+                ..
+            } => {
+                let data = format!(" --data {}", shell_path(dataset));
+                return with(&error, Some(fork(checkpoint, &data)));
+            }
+            TrainError::ResumeTokenizer { .. } => Some(
+                "prepare the texts with the tokenizer of the run: emberlm prepare … --tokenizer RUN",
+            ),
+            TrainError::StepsMade { .. } => Some("raise the number of steps with --steps"),
+            TrainError::Tokenizers { .. } => {
+                Some("prepare the texts with the same tokenizer: emberlm prepare … --tokenizer")
+            }
+            TrainError::Discarded {
+                ref run, ref last, ..
+            } => {
+                let run = shell_path(run);
+                let hint = match last {
+                    Some(_) => {
+                        format!("continue from the checkpoint: emberlm train --resume {run}")
+                    }
+                    None => format!("restart the run: emberlm train --resume {run} --restart"),
+                };
+                return with(&error, Some(hint));
+            }
+            TrainError::RanksDiffer { .. } => {
+                Some("start all ranks with the same program, command, data and files")
+            }
+            TrainError::UnevenRanks { accumulation, .. } => {
+                let hint = format!(
+                    "divide the step into more micro-batches with --accumulation and a smaller --micro-batch, or start a number of ranks that divides {accumulation}"
+                );
+                return with(&error, Some(hint));
+            }
+            TrainError::SingleLabel { .. } => Some(
+                "add records with other labels, or name the column of the labels: --set train.objective.label=NAME",
+            ),
+            TrainError::Terminal(_) => Some("use --renderer plain"),
+            TrainError::NoCheckpoint { .. } => Some("free disk space, then resume the run"),
+            TrainError::Diverged { .. } => {
+                Some("lower the learning rate, for example --set train.schedule.learning_rate=1e-4")
+            }
+            _ => None,
+        };
+        with(&error, hint.map(str::to_owned))
+    }
+}
+
+/// The hint for a run that cannot be resumed with other settings or data.
+fn fork(path: &Path, options: &str) -> String {
+    let path = shell_path(path);
+    format!("fork the run instead: emberlm train --resume {path} --out NEW{options}")
+}
+
+impl From<RunConfigError> for CliError {
+    fn from(error: RunConfigError) -> Self {
+        const KEYS: &str = "`emberlm train --print-config` shows every key with its value";
+        match error {
+            RunConfigError::UnknownPreset { ref name } => {
+                let presets = families::presets().into_iter().map(|preset| preset.name);
+                let presets = presets.chain(presets::EXTRA.map(|(name, _)| name));
+                let families = Family::ALL.into_iter().map(Family::name);
+                let near = nearest(name, presets.chain(families));
+                Self::usage(error.to_string())
+                    .did_you_mean(near)
+                    .hint("list the presets: emberlm info")
+            }
+            RunConfigError::Read {
+                ref path,
+                ref source,
+            } => with(&error, io(source).or_else(|| advice_on(path))),
+            RunConfigError::NoEquals { .. } => Self::usage(format!("--set {error}"))
+                .hint("write KEY=VALUE, such as --set model.d_model=256"),
+            RunConfigError::File { ref suggestion, .. } => Self::usage(error.to_string())
+                .did_you_mean(suggestion.as_deref())
+                .hint(KEYS),
+            RunConfigError::Setting {
+                ref setting,
+                ref suggestion,
+                ..
+            } => {
+                let refused =
+                    Self::usage(format!("--set {error}")).did_you_mean(suggestion.as_deref());
+                let keys = keys_of(setting.split('=').next().unwrap_or_default().trim());
+                match suggestion.is_none() && !keys.is_empty() {
+                    true => {
+                        refused.hint(format!("it is a table: set its keys {}", keys.join(", ")))
+                    }
+                    false => refused.hint(KEYS),
+                }
+            }
+            RunConfigError::NotToml { .. } | RunConfigError::Write { .. } => with(&error, None),
+        }
+    }
+}
+
+impl From<TaskError> for CliError {
+    fn from(error: TaskError) -> Self {
+        match error {
+            TaskError::Read { path, source } => {
+                let missing = source.kind() == io::ErrorKind::NotFound;
+                let this = Self::io("read", &path)(source);
+                match missing {
+                    true => {
+                        this.hint("emberlm downloads nothing: pass the path of the published file")
+                    }
+                    false => this,
+                }
+            }
+            error => with(&error, None),
+        }
+    }
+}
