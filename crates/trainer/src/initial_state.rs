@@ -10,7 +10,7 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::weights::Parts;
 
 use crate::checkpoint::State;
-use crate::config::RunConfig;
+use crate::config::{RunConfig, TrainConfig};
 use crate::ema::Average;
 use crate::error::TrainError;
 use crate::frozen::freeze;
@@ -95,7 +95,7 @@ impl<B: TrainingBackend> InitialState<B> {
             (decay > 0.0).then(|| Average::new(averaged.unwrap_or_else(|| model.valid()), decay));
         let notes = fork.map(|fork| fork.adapt(&mut state, config, inputs));
         state.data.clone_from(&inputs.identities);
-        state.settings = Some(run_config::to_toml(config)?);
+        state.settings = Some(run_config::to_toml(&fixed_settings(config))?);
         state.temporary = false;
         let backend = B::InnerBackend::name(device);
         let before = std::mem::replace(&mut state.backend, backend);
@@ -109,4 +109,17 @@ impl<B: TrainingBackend> InitialState<B> {
             notes: notes.unwrap_or_default(),
         })
     }
+}
+
+/// The settings that a checkpoint keeps: without those that depend on the machine and may differ between ranks.
+fn fixed_settings(config: &RunConfig) -> RunConfig {
+    let mut config = config.clone();
+    let TrainConfig {
+        loader_workers,
+        exchange,
+        ..
+    } = TrainConfig::default();
+    config.train.loader_workers = loader_workers;
+    config.train.exchange = exchange;
+    config
 }

@@ -26,6 +26,7 @@ use crate::pace::Pace;
 use crate::peers::devices::RankDevices;
 use crate::peers::{Peers, SingleProcess, agreement};
 use crate::recorder::Recorder;
+use crate::run_config;
 use crate::schedule::LearningRateSchedule;
 use crate::stop::StopSignal;
 use crate::tensorboard::TensorBoard;
@@ -258,7 +259,7 @@ fn rank_zero<B: TrainingBackend>(
     options: RunOptions,
     device: &Device<B>,
 ) -> Result<RankZero<B>, TrainError> {
-    let text = initial.state.settings.clone().unwrap_or_default();
+    let text = run_config::to_toml(config)?;
     let step = initial.state.step;
     let source = match (start.checkpoint(), &inputs.model) {
         (None, _) => options.source,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use emberlm_system::read;
-use toml::Table;
+use toml::{Table, Value};
 
 use crate::RunConfig;
 use crate::config::{MODEL_TABLES, legacy, suggested_in, suggested_value};
@@ -179,8 +179,27 @@ fn with_layer(table: &Table, over: Table) -> Result<RunConfig, String> {
 
 /// Converts the table into a configuration. The error is one line.
 fn typed(table: Table) -> Result<RunConfig, String> {
+    // Tables of models are converted by way of JSON, in which these numbers are null.
+    for name in MODEL_TABLES {
+        let model = table.get(name).and_then(Value::as_table);
+        if let Some((key, value)) = model.and_then(not_finite) {
+            return Err(format!("{name}.{key} = {value}: must be finite"));
+        }
+    }
     let config = table.try_into();
     config.map_err(|error: toml::de::Error| in_words(&error.to_string()))
+}
+
+/// The dotted key and the value of the first number that is NaN or infinite.
+fn not_finite(table: &Table) -> Option<(String, f64)> {
+    table.iter().find_map(|(key, value)| match value {
+        Value::Float(value) if !value.is_finite() => Some((key.clone(), *value)),
+        Value::Table(inner) => {
+            let (below, value) = not_finite(inner)?;
+            Some((format!("{key}.{below}"), value))
+        }
+        _ => None,
+    })
 }
 
 fn unwritable(error: toml::ser::Error) -> RunConfigError {
