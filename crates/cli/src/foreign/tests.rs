@@ -113,7 +113,6 @@ fn words_of_other_programs_have_a_hint() {
         ("serve m -c 4096", "`--context N`"),
         ("serve m --ctx-size 4096", "`--context N`"),
         ("generate m -t 4", "RAYON_NUM_THREADS"),
-        ("generate m --temp 0.8", "`--temperature T`"),
         ("serve m --tensor-parallel-size 2", "`--device N`"),
         ("train --wandb", "`--tensorboard`"),
         ("train --wandb_log=True", "`--tensorboard`"),

@@ -17,6 +17,8 @@ const ALL: u8 = 127;
 
 /// The most forms of one alternative that are compared.
 const MOST_FORMS: usize = 64;
+/// The most schemas that are read within each other: references may be circular.
+const MOST_NESTED: usize = 64;
 /// The most comparisons of all alternatives of a document: properties, values and forms.
 pub(super) const MOST_COMPARED: usize = 1_000_000;
 
@@ -25,6 +27,8 @@ pub(super) const MOST_COMPARED: usize = 1_000_000;
 pub(super) struct Overlap<'a, 'b> {
     document: &'b Document<'a>,
     left: &'b mut usize,
+    /// The schemas within each other that are being read.
+    depth: usize,
 }
 
 /// Properties of all values that match one form of a schema. Values that match need not have all of them.
@@ -43,7 +47,11 @@ impl<'a, 'b> Overlap<'a, 'b> {
     /// `left` is the number of comparisons that may still be made. When there are none, alternatives count as
     /// overlapping.
     pub fn new(document: &'b Document<'a>, left: &'b mut usize) -> Self {
-        Self { document, left }
+        Self {
+            document,
+            left,
+            depth: 0,
+        }
     }
 
     /// The first two of the alternatives that may match together. `around` are schemas that match in any case.
@@ -82,9 +90,15 @@ impl<'a, 'b> Overlap<'a, 'b> {
 
     /// Returns true if no value matches two schemas.
     fn are_exclusive(&mut self, first: &'a Value, second: &'a Value) -> bool {
+        if self.depth == MOST_NESTED {
+            return false;
+        }
+        self.depth += 1;
         let first = self.forms(first, Form::any());
         let second = self.forms(second, Form::any());
-        self.exclude(&first, &second)
+        let exclusive = self.exclude(&first, &second);
+        self.depth -= 1;
+        exclusive
     }
 
     fn exclude(&mut self, first: &[Form<'a>], second: &[Form<'a>]) -> bool {
@@ -148,9 +162,10 @@ impl<'a, 'b> Overlap<'a, 'b> {
         };
         let mut form = base;
         form.restrict(fields);
-        if !self.spend(form.size()) {
+        if self.depth == MOST_NESTED || !self.spend(form.size()) {
             return vec![Form::any()];
         }
+        self.depth += 1;
         let mut forms = vec![form];
         let list = |name: &str| fields.get(name).and_then(Value::as_array);
         let reference = fields.get("$ref").and_then(Value::as_str);
@@ -168,6 +183,7 @@ impl<'a, 'b> Overlap<'a, 'b> {
                 ..Form::any()
             });
         }
+        self.depth -= 1;
         forms
     }
 
