@@ -100,6 +100,8 @@ const UNREAD: FieldTable = FieldTable(&[
     ("task_specific_params", NoEffect),
     // Fields that are read only where others make use of them.
     ("hidden_act", NoEffect),
+    // The tensors show it.
+    ("is_gated_act", NoEffect),
     ("layer_types", NoEffect),
     ("global_rope_theta", NoEffect),
     ("local_rope_theta", NoEffect),
