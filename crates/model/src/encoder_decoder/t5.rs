@@ -162,7 +162,8 @@ impl Exchange {
         }
     }
 
-    /// `feed_forward_proj`: an activation, or `gated-` and an activation; `dense_act_fn` and `is_gated_act` override it.
+    /// `feed_forward_proj`: an activation, or `gated-` and an activation; `dense_act_fn` overrides the
+    /// activation.
     fn feed_forward(&self, fields: &Fields<'_>) -> Result<FeedForward, HuggingFaceError> {
         let field = "feed_forward_proj";
         let name = fields.optional_text(field)?.unwrap_or(self.feed_forward);
@@ -174,11 +175,9 @@ impl Exchange {
         };
         let rule = "must be an activation such as relu, or gated-gelu or gated-silu";
         let layer = layer.ok_or_else(|| fields.error(field, rule))?;
-        let activation = activation(fields, "dense_act_fn", layer.activation)?;
-        let gated = fields.flag("is_gated_act", layer.kind == FeedForwardKind::Gated)?;
-        Ok(match gated {
-            true => FeedForward::gated(activation),
-            false => FeedForward::dense(activation),
+        Ok(FeedForward {
+            activation: activation(fields, "dense_act_fn", layer.activation)?,
+            ..layer
         })
     }
 

@@ -100,6 +100,8 @@ const UNREAD: FieldTable = FieldTable(&[
     ("task_specific_params", NoEffect),
     // Fields that are read only where others make use of them.
     ("hidden_act", NoEffect),
+    // The tensors show it.
+    ("is_gated_act", NoEffect),
     ("layer_types", NoEffect),
     ("global_rope_theta", NoEffect),
     ("local_rope_theta", NoEffect),
@@ -265,7 +267,9 @@ mod tests {
         for (model_type, mut fields) in defaults() {
             let fields = fields.as_object_mut().unwrap();
             for list in ["layer_types", "no_rope_layers", "mlp_layer_types"] {
-                fields.insert(list.to_owned(), Value::Null);
+                if let Some(value) = fields.get_mut(list) {
+                    *value = Value::Null;
+                }
             }
             assert_eq!(judged(fields), (Vec::new(), Vec::new()), "{model_type}");
         }
