@@ -121,7 +121,7 @@ impl Case {
             let read = dataset
                 .split(split)
                 .unwrap()
-                .read(0, expected.len())
+                .read(0, expected.len() as u64)
                 .unwrap();
             assert_eq!(read, expected, "{name}");
         }
@@ -297,7 +297,10 @@ fn runs_have_the_ids_that_transformers_has_for_their_exports() {
             .iter()
             .flat_map(|c| c.ids.clone())
             .collect();
-        let read = dataset.split(Split::Train).unwrap().read(0, expected.len());
+        let read = dataset
+            .split(Split::Train)
+            .unwrap()
+            .read(0, expected.len() as u64);
         assert_eq!(read.unwrap(), expected, "{name}");
 
         succeed(&sandbox, "export run --out exported");
