@@ -181,8 +181,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             return Ok(None);
         }
         let text = read::read_text(&file, read::DESCRIPTION_LIMIT);
-        text.map(Some)
-            .map_err(CheckpointError::file("read", file))
+        text.map(Some).map_err(CheckpointError::file("read", file))
     }
 
     fn open_verified(path: &Path, verification: Verification) -> Result<Self, CheckpointError> {

@@ -37,7 +37,9 @@ pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), CheckpointErro
     kept.truncate(old);
     kept.retain(|(step, _)| !is_best(*step));
     let removed = temporary.iter().chain(&kept);
-    removed.map(|(_, path)| path).try_for_each(|path| discard(path))
+    removed
+        .map(|(_, path)| path)
+        .try_for_each(|path| discard(path))
 }
 
 /// Returns true if a checkpoint is marked as temporary. One that cannot be read is not.

@@ -31,7 +31,7 @@ mod schedule;
 mod sections;
 
 use check::{
-    MOST_SEQUENCES, MOST_STEP_SEQUENCES, MOST_STEPS, Range, check_all, check_count, require,
+    MOST_SEQUENCES, MOST_STEPS, Range, check_all, check_count, check_step_sequences, require,
 };
 pub use data::{DataConfig, MixedDataset};
 pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
@@ -182,13 +182,7 @@ impl TrainConfig {
         ] {
             check_count("train", field, value, 1, most)?;
         }
-        let most = MOST_STEP_SEQUENCES / self.micro_batch;
-        let rule = format!(
-            "must be at most {most} with train.micro_batch = {}: a step has at most {MOST_STEP_SEQUENCES} sequences",
-            self.micro_batch
-        );
-        let accumulation = self.accumulation;
-        require("train", "accumulation", accumulation, accumulation <= most, &rule)?;
+        check_step_sequences(self.micro_batch, self.accumulation)?;
         check_all(
             "train",
             &[

@@ -43,12 +43,12 @@ mod summary;
 
 pub use crate::driver::RunResult;
 pub use fork::Fork;
-pub use start::RunStart;
 use inputs::Circumstances;
 pub(crate) use inputs::RunInputs;
 pub use inputs::{EpochSize, epoch_size, resolve_model, sized};
 pub(crate) use model::adapted;
 pub use model::{AnyConfig, CheckedModel, RunWeights};
+pub use start::RunStart;
 
 /// The way a run shows its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,8 +166,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     };
     let mut inputs = RunInputs::open(&mut config, &circumstances)?;
     let rank = peers.rank();
-    let mut initial =
-        InitialState::<B>::new(&start, weights, &config, &inputs, rank, &device)?;
+    let mut initial = InitialState::<B>::new(&start, weights, &config, &inputs, rank, &device)?;
     let is_fork = start.fork().is_some();
     let (say, stop) = (options.say, StopSignal::new(options.interrupter.clone()));
     let references =

@@ -143,7 +143,12 @@ mod tests {
         let ids: Vec<u32> = (0..6).collect();
         let of = |learnt: [bool; 6]| SamplePrompt::of_record(&ids, &learnt);
         let (no, yes) = (false, true);
-        let expected = |ids: &[u32], end| Some(SamplePrompt { ids: ids.to_vec(), end });
+        let expected = |ids: &[u32], end| {
+            Some(SamplePrompt {
+                ids: ids.to_vec(),
+                end,
+            })
+        };
         assert_eq!(of([no, no, yes, yes, no, yes]), expected(&[0, 1], Some(3)));
         assert_eq!(of([no, no, no, yes, yes, yes]), expected(&[0, 1, 2], None));
         assert_eq!(of([yes; 6]), None);

@@ -310,7 +310,9 @@ fn listen(
         asked = true;
         interrupter.stop(Some("interrupted"));
         if renderer == Renderer::Plain {
-            let loss = report.loss().map_or_else(String::new, |loss| format!(", and {loss}"));
+            let loss = report
+                .loss()
+                .map_or_else(String::new, |loss| format!(", and {loss}"));
             console::note(format_args!(
                 "Stopping after this micro-batch, with a checkpoint of the last whole step. Ctrl-C again stops now, without it{loss}."
             ));

@@ -122,7 +122,10 @@ fn a_fine_tuned_chat_model_keeps_its_files() {
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stderr.contains("talks: documents "), "{ran}");
     // The sample answers the first prompt of the data, and the next step is a conversation.
-    assert!(ran.stdout.contains("chat run\n") && !ran.stdout.contains("generate run"), "{ran}");
+    assert!(
+        ran.stdout.contains("chat run\n") && !ran.stdout.contains("generate run"),
+        "{ran}"
+    );
     let samples = sandbox.events("run", "sample");
     let text = samples.last().unwrap()["text"].as_str().unwrap();
     let prompt = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";

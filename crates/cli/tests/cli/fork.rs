@@ -57,9 +57,13 @@ fn listed(sandbox: &Sandbox, name: &str) -> Value {
 fn a_fork_without_changes_equals_its_run() {
     let sandbox = with_run();
     let before = files(sandbox.path("run"));
-    for (number, target) in ["run/checkpoints/step-00000004", "run/checkpoints/4", "run/checkpoints/4/"]
-        .into_iter()
-        .enumerate()
+    for (number, target) in [
+        "run/checkpoints/step-00000004",
+        "run/checkpoints/4",
+        "run/checkpoints/4/",
+    ]
+    .into_iter()
+    .enumerate()
     {
         let out = format!("fork{number}");
         let line = format!("train --resume {target} --out {out} --renderer plain");
@@ -70,16 +74,34 @@ fn a_fork_without_changes_equals_its_run() {
         let last = |run: &str, file: &str| {
             fs::read(sandbox.path(format!("{run}/checkpoints/step-00000008/{file}"))).unwrap()
         };
-        for file in ["model.safetensors", "optimizer.safetensors", "state.json", "settings.toml"] {
+        for file in [
+            "model.safetensors",
+            "optimizer.safetensors",
+            "state.json",
+            "settings.toml",
+        ] {
             assert_eq!(last(&out, file), last("run", file), "{file}");
         }
         let parent = &listed(&sandbox, &out)["parent"];
-        assert!(PathBuf::from(parent["run"].as_str().unwrap()).ends_with("run"), "{parent}");
-        assert_eq!((&parent["step"], &parent["changes"]), (&json!(4), &json!({})));
+        assert!(
+            PathBuf::from(parent["run"].as_str().unwrap()).ends_with("run"),
+            "{parent}"
+        );
+        assert_eq!(
+            (&parent["step"], &parent["changes"]),
+            (&json!(4), &json!({}))
+        );
     }
-    assert_eq!(files(sandbox.path("run")), before, "the run is left as it is");
+    assert_eq!(
+        files(sandbox.path("run")),
+        before,
+        "the run is left as it is"
+    );
     let text = sandbox.words("runs .").ok();
-    assert!(text.contains("forked from") && text.contains("run@4"), "{text}");
+    assert!(
+        text.contains("forked from") && text.contains("run@4"),
+        "{text}"
+    );
     // A fork is a run like others.
     trained(sandbox.words("train --resume fork0 --steps 9 --renderer plain"));
 }
@@ -88,7 +110,8 @@ fn a_fork_without_changes_equals_its_run() {
 fn a_fork_changes_settings_and_records_them() {
     let sandbox = with_run();
     // The cooldown of a schedule without an end.
-    let cooled = "--set train.schedule.decay_steps=0 --set train.schedule.cooldown_steps=4 --steps 8";
+    let cooled =
+        "--set train.schedule.decay_steps=0 --set train.schedule.cooldown_steps=4 --steps 8";
     let line = format!("train --resume run/checkpoints/4 --out cooled --renderer plain {cooled}");
     trained(sandbox.words(&line));
     let rates: Vec<f64> = sandbox
@@ -97,7 +120,10 @@ fn a_fork_changes_settings_and_records_them() {
         .map(|step| step["learning_rate"].as_f64().unwrap())
         .collect();
     assert_eq!(rates[3], 0.005);
-    assert!(rates[4..].is_sorted_by(|a, b| a > b) && rates[7] < 0.002, "{rates:?}");
+    assert!(
+        rates[4..].is_sorted_by(|a, b| a > b) && rates[7] < 0.002,
+        "{rates:?}"
+    );
     assert_eq!(sandbox.losses("cooled")[..5], sandbox.losses("run")[..5]);
     assert_ne!(sandbox.weights("cooled", 8), sandbox.weights("run", 8));
     let changes = &listed(&sandbox, "cooled")["parent"]["changes"];
@@ -107,7 +133,8 @@ fn a_fork_changes_settings_and_records_them() {
     });
     assert_eq!(*changes, expected);
     // A fork of a fork has both as ancestors.
-    let line = "train --resume cooled --out twice --renderer plain --steps 10 --learning-rate 0.002";
+    let line =
+        "train --resume cooled --out twice --renderer plain --steps 10 --learning-rate 0.002";
     trained(sandbox.words(line));
     let twice = listed(&sandbox, "twice");
     let of = |run: &Value| PathBuf::from(run["run"].as_str().unwrap());
@@ -125,7 +152,8 @@ fn a_fork_keeps_its_position_in_the_same_data() {
     let [halves, whole] = ["halves", "run"].map(|run| sandbox.events(run, "step"));
     assert_eq!(halves[7]["tokens"], whole[7]["tokens"]);
     // Half the batch: half the tokens from there on, and the sequences that follow those of the checkpoint.
-    let line = "train --resume run/checkpoints/4 --out half --batch-size 2 --renderer plain --steps 12";
+    let line =
+        "train --resume run/checkpoints/4 --out half --batch-size 2 --renderer plain --steps 12";
     trained(sandbox.words(line));
     let half = sandbox.events("half", "step");
     assert_eq!(half[11]["tokens"], whole[7]["tokens"]);
@@ -142,25 +170,43 @@ fn a_fork_keeps_its_position_in_the_same_data() {
     let expected = "the data is read from its beginning: train.seed has changed";
     assert!(ran.stderr.contains(expected), "{ran}");
     trained(ran);
-    let text: String = (0..400).map(|i| format!("{i} and {} make {}\n", i + 2, 2 * i + 2)).collect();
+    let text: String = (0..400)
+        .map(|i| format!("{i} and {} make {}\n", i + 2, 2 * i + 2))
+        .collect();
     sandbox.write("text.txt", text);
-    sandbox.words("prepare text.txt --out other --tokenizer char").ok();
-    let message = refused(sandbox.words("train --resume run --data other --steps 9 --renderer plain"));
+    sandbox
+        .words("prepare text.txt --out other --tokenizer char")
+        .ok();
+    let message =
+        refused(sandbox.words("train --resume run --data other --steps 9 --renderer plain"));
     assert!(message.contains("--out NEW --data other"), "{message}");
-    let ran = sandbox.words("train --resume run --out data2 --data other --steps 9 --renderer plain");
-    assert!(ran.stderr.contains("read from its beginning: it is other data"), "{ran}");
+    let ran =
+        sandbox.words("train --resume run --out data2 --data other --steps 9 --renderer plain");
+    assert!(
+        ran.stderr
+            .contains("read from its beginning: it is other data"),
+        "{ran}"
+    );
     trained(ran);
 }
 
 #[test]
 fn a_fork_with_another_optimizer_has_a_new_state_and_keeps_the_model() {
     let sandbox = with_run();
-    let line = "train --resume run --out lion --set train.optimizer.kind=lion --steps 9 --renderer plain";
+    let line =
+        "train --resume run --out lion --set train.optimizer.kind=lion --steps 9 --renderer plain";
     let ran = sandbox.words(line);
-    assert!(ran.stderr.contains("the optimizer starts with a new state"), "{ran}");
+    assert!(
+        ran.stderr.contains("the optimizer starts with a new state"),
+        "{ran}"
+    );
     trained(ran);
     trained(sandbox.words("train --resume lion --steps 10 --renderer plain"));
-    trained(sandbox.words("train --resume run --out calm --set model.dropout=0 --steps 9 --renderer plain"));
+    trained(
+        sandbox.words(
+            "train --resume run --out calm --set model.dropout=0 --steps 9 --renderer plain",
+        ),
+    );
     for change in [
         "--set model.d_model=48",
         "--set train.from=other",
@@ -188,7 +234,8 @@ fn forks_of_adapters_and_preferences_are_exact() {
         pair.to_string() + "\n"
     });
     sandbox.write("pairs.jsonl", pairs.collect::<String>());
-    let prompts = (0..40).map(|i| json!({"prompt": format!("{i} and"), "answer": "1"}).to_string() + "\n");
+    let prompts =
+        (0..40).map(|i| json!({"prompt": format!("{i} and"), "answer": "1"}).to_string() + "\n");
     sandbox.write("prompts.jsonl", prompts.collect::<String>());
     let more = "--steps 4 --batch-size 4 --accumulation 1 --set train.checkpoints.interval=1 --renderer plain";
     for (name, options) in [
@@ -203,7 +250,8 @@ fn forks_of_adapters_and_preferences_are_exact() {
     ] {
         trained(sandbox.words(&format!("train --from run --out {name} {options} {more}")));
         // The third step of `grpo` trains on completions of the second.
-        let line = format!("train --resume {name}/checkpoints/3 --out {name}-fork --renderer plain");
+        let line =
+            format!("train --resume {name}/checkpoints/3 --out {name}-fork --renderer plain");
         trained(sandbox.words(&line));
         for file in ["model.safetensors", "optimizer.safetensors", "state.json"] {
             let [fork, run] = [format!("{name}-fork"), name.to_owned()].map(|run| {
@@ -212,11 +260,22 @@ fn forks_of_adapters_and_preferences_are_exact() {
             assert_eq!(fork, run, "{name}: {file}");
         }
     }
-    sandbox.write("other.jsonl", fs::read_to_string(sandbox.path("pairs.jsonl")).unwrap().repeat(2));
+    sandbox.write(
+        "other.jsonl",
+        fs::read_to_string(sandbox.path("pairs.jsonl"))
+            .unwrap()
+            .repeat(2),
+    );
     for (change, expected) in [
         ("dpo --data other.jsonl", "must keep the data"),
-        ("lora --set train.adapter.alpha=3", "lora cannot be forked: train.adapter.alpha was 8.0"),
-        ("lora --set model.dropout=0.2", "model.dropout = 0.2: must be 0.1"),
+        (
+            "lora --set train.adapter.alpha=3",
+            "lora cannot be forked: train.adapter.alpha was 8.0",
+        ),
+        (
+            "lora --set model.dropout=0.2",
+            "model.dropout = 0.2: must be 0.1",
+        ),
     ] {
         let line = format!("train --resume {change} --steps 9 --out wrong --renderer plain");
         let message = refused(sandbox.words(&line));
@@ -274,8 +333,14 @@ fn fewer_steps_than_were_made_are_refused() {
     let sandbox = with_run();
     let before = files(sandbox.path("run"));
     let message = refused(sandbox.words("train --resume run --steps 5 --renderer plain"));
-    assert!(message.contains("run has already made 8 steps, more than train.steps = 5"), "{message}");
-    assert!(message.contains("--resume run/checkpoints/STEP --out NEW --steps 5"), "{message}");
+    assert!(
+        message.contains("run has already made 8 steps, more than train.steps = 5"),
+        "{message}"
+    );
+    assert!(
+        message.contains("--resume run/checkpoints/STEP --out NEW --steps 5"),
+        "{message}"
+    );
     assert!(!message.contains("finished"), "{message}");
     assert_eq!(files(sandbox.path("run")), before);
 }
@@ -283,13 +348,20 @@ fn fewer_steps_than_were_made_are_refused() {
 #[test]
 fn the_folder_of_a_checkpoint_is_resumed_or_forked() {
     let sandbox = with_run();
-    let ran = sandbox.words("train --resume run/checkpoints/step-00000008 --steps 9 --renderer plain");
+    let ran =
+        sandbox.words("train --resume run/checkpoints/step-00000008 --steps 9 --renderer plain");
     assert!(ran.stderr.contains("Resuming run after step 8"), "{ran}");
     trained(ran);
     trained(sandbox.words("train --resume run/checkpoints --steps 10 --renderer plain"));
     let message = refused(sandbox.words("train --resume run/checkpoints/4 --renderer plain"));
-    assert!(message.contains("is not the newest usable checkpoint"), "{message}");
-    assert!(message.contains("train --resume run/checkpoints/4 --out NEW"), "{message}");
+    assert!(
+        message.contains("is not the newest usable checkpoint"),
+        "{message}"
+    );
+    assert!(
+        message.contains("train --resume run/checkpoints/4 --out NEW"),
+        "{message}"
+    );
     // A copy of a checkpoint has its settings.
     let copy = sandbox.path("copy");
     fs::create_dir(&copy).unwrap();
@@ -298,7 +370,10 @@ fn the_folder_of_a_checkpoint_is_resumed_or_forked() {
         fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
     }
     let message = refused(sandbox.words("train --resume copy --renderer plain"));
-    assert!(message.contains("outside of the folder of its run"), "{message}");
+    assert!(
+        message.contains("outside of the folder of its run"),
+        "{message}"
+    );
     trained(sandbox.words("train --resume copy --out from-copy --steps 8 --renderer plain"));
     assert_eq!(sandbox.weights("from-copy", 8), sandbox.weights("run", 8));
     for wrong in ["run/checkpoints/5", "run/samples", "data"] {
@@ -313,9 +388,16 @@ fn a_fork_whose_creation_was_interrupted_is_not_begun_again() {
     trained(sandbox.words("train --resume run/checkpoints/4 --out fork --renderer plain"));
     fs::remove_dir_all(sandbox.path("fork/checkpoints")).unwrap();
     for restart in ["", "--restart"] {
-        let message = refused(sandbox.words(&format!("train --resume fork --renderer plain {restart}")));
-        assert!(message.contains("fork is a fork without a checkpoint"), "{message}");
-        assert!(message.contains("hint: delete the folder fork"), "{message}");
+        let message =
+            refused(sandbox.words(&format!("train --resume fork --renderer plain {restart}")));
+        assert!(
+            message.contains("fork is a fork without a checkpoint"),
+            "{message}"
+        );
+        assert!(
+            message.contains("hint: delete the folder fork"),
+            "{message}"
+        );
     }
 }
 
@@ -333,7 +415,10 @@ fn evaluations_write_checkpoints_that_newer_ones_replace() {
     };
     let written = |run: &str| -> Vec<u64> {
         let checkpoints = sandbox.events(run, "checkpoint");
-        checkpoints.iter().map(|event| event["step"].as_u64().unwrap()).collect()
+        checkpoints
+            .iter()
+            .map(|event| event["step"].as_u64().unwrap())
+            .collect()
     };
     let line = "--data data --steps 10 --eval-interval 3 --set train.checkpoints.interval=4";
     trained(sandbox.train(&format!("{line} --out run")));

@@ -312,7 +312,11 @@ fn the_list_shows_the_state_of_runs() {
 
     let ran = sandbox.run(["runs", "rm", "runs/failed", "a b"]);
     assert_eq!(ran.code, Some(2), "{ran}");
-    assert!(ran.stderr.contains("delete it, as with rm -r runs/failed 'a b'"), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("delete it, as with rm -r runs/failed 'a b'"),
+        "{ran}"
+    );
     assert!(sandbox.path("runs/failed").exists());
 }
 

@@ -36,7 +36,7 @@ pub(super) const MOST_STEPS: usize = 1 << 40;
 /// The upper bound of the sequences of a batch, and of the micro-batches of a step, which are held in memory.
 pub(super) const MOST_SEQUENCES: usize = 1 << 20;
 /// The upper bound of the sequences of a step.
-pub(super) const MOST_STEP_SEQUENCES: usize = 1 << 22;
+const MOST_STEP_SEQUENCES: usize = 1 << 22;
 
 /// Returns true if a finite number is 0, or keeps its value in f32 up to rounding.
 pub(super) fn is_in_f32(value: f64) -> bool {
@@ -83,6 +83,22 @@ pub(super) fn check_count(
     require(table, field, value, value >= least, &rule)?;
     let rule = format!("must be at most {most}");
     require(table, field, value, value <= most, &rule)
+}
+
+/// Checks that a step has at most [`MOST_STEP_SEQUENCES`] sequences. `micro_batch` is at least 1.
+///
+/// # Errors
+/// It has more.
+pub(super) fn check_step_sequences(
+    micro_batch: usize,
+    accumulation: usize,
+) -> Result<(), TrainError> {
+    let most = MOST_STEP_SEQUENCES / micro_batch;
+    let rule = format!(
+        "must be at most {most} with train.micro_batch = {micro_batch}: a step has at most {MOST_STEP_SEQUENCES} sequences"
+    );
+    let holds = accumulation <= most;
+    require("train", "accumulation", accumulation, holds, &rule)
 }
 
 /// Returns a [`TrainError::Setting`] with `rule` unless `holds`.

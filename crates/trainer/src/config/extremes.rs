@@ -14,7 +14,8 @@ use crate::schedule::learning_rate;
 use crate::{RunConfig, memory, presets, run_config};
 
 const FLOATS: [&str; 12] = [
-    "0.0", "-1.0", "nan", "inf", "-inf", "1e308", "-1e308", "1e-320", "1e-45", "3.5e38", "1e38", "1e-37",
+    "0.0", "-1.0", "nan", "inf", "-inf", "1e308", "-1e308", "1e-320", "1e-45", "3.5e38", "1e38",
+    "1e-37",
 ];
 const INTEGERS: [&str; 7] = [
     "0",
@@ -32,7 +33,10 @@ const MOST_BYTES: u64 = 200 << 20;
 fn bases() -> Vec<(String, RunConfig)> {
     let mut bases = Vec::new();
     for (preset, kinds) in [
-        ("char-nano", &["next_token", "dpo", "orpo", "simpo", "kto", "grpo"][..]),
+        (
+            "char-nano",
+            &["next_token", "dpo", "orpo", "simpo", "kto", "grpo"][..],
+        ),
         ("llama-2-7b", &["next_token"]),
         ("mixtral-8x7b", &["next_token"]),
         ("bert-nano", &["mlm", "classify"]),
@@ -43,7 +47,8 @@ fn bases() -> Vec<(String, RunConfig)> {
             let set = [format!("train.objective.kind={kind}")];
             let mut config = run_config::layered(base.clone(), None, &set).expect("an objective");
             if *kind == "grpo" {
-                let rewards = ["train.objective.rewards=[{kind='command', command=['true']}]".to_owned()];
+                let rewards =
+                    ["train.objective.rewards=[{kind='command', command=['true']}]".to_owned()];
                 config = run_config::layered(config, None, &rewards).expect("rewards");
             }
             bases.push((format!("{preset} {kind}"), config));
@@ -55,7 +60,10 @@ fn bases() -> Vec<(String, RunConfig)> {
         &["train.schedule.kind=constant"],
         &["train.schedule.kind=linear"],
         &["train.schedule.kind=inverse_sqrt"],
-        &["train.schedule.kind=warmup_stable_decay", "train.schedule.cooldown_steps=10"],
+        &[
+            "train.schedule.kind=warmup_stable_decay",
+            "train.schedule.cooldown_steps=10",
+        ],
         &["train.skip.kind=outliers"],
         &["train.adapter.rank=4", "train.from=x"],
     ] {
@@ -106,7 +114,10 @@ fn judge(base: &RunConfig, setting: &str) -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     let train = &config.train;
-    if let Err(error) = train.check().and_then(|()| train.check_model(&config.model)) {
+    if let Err(error) = train
+        .check()
+        .and_then(|()| train.check_model(&config.model))
+    {
         return Some(error.to_string());
     }
     let model = match &config.model {
@@ -157,7 +168,15 @@ fn numbers_at_their_extremes_are_refused_or_accepted_without_a_panic() {
         // The settings that do not differ between the bases are tried once.
         let is_first = name == "char-nano next_token";
         keys.retain(|(key, _)| {
-            let of_base = ["model", "encoder", "train.objective", "train.optimizer", "train.schedule", "train.skip", "train.adapter"];
+            let of_base = [
+                "model",
+                "encoder",
+                "train.objective",
+                "train.optimizer",
+                "train.schedule",
+                "train.skip",
+                "train.adapter",
+            ];
             is_first || of_base.iter().any(|table| key.starts_with(table))
         });
         for (key, is_float) in keys {
@@ -181,7 +200,10 @@ fn numbers_at_their_extremes_are_refused_or_accepted_without_a_panic() {
                         failures.push(format!("{name}: {setting}: {message}"));
                     }
                     // A number that is none, or 0 or infinite in f32, has no meaning.
-                    Ok(None) if is_float && ["nan", "inf", "-inf", "1e308", "-1e308"].contains(value) => {
+                    Ok(None)
+                        if is_float
+                            && ["nan", "inf", "-inf", "1e308", "-1e308"].contains(value) =>
+                    {
                         failures.push(format!("{name}: {setting}: accepted"));
                     }
                     Ok(_) => {}
@@ -189,7 +211,12 @@ fn numbers_at_their_extremes_are_refused_or_accepted_without_a_panic() {
             }
         }
     }
-    assert!(failures.is_empty(), "{} of {tried}:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {tried}:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
     assert!(tried > 1000, "{tried}");
     assert!(TABLES.len() >= 36);
 }
@@ -229,6 +256,9 @@ fn numbers_that_f32_does_not_have_are_refused_with_their_rule() {
     ] {
         let message = judge(&base, setting).unwrap_or_default();
         let (key, _) = setting.split_once('=').expect("a setting");
-        assert!(message.contains(key) && message.contains(expected), "{setting}: {message}");
+        assert!(
+            message.contains(key) && message.contains(expected),
+            "{setting}: {message}"
+        );
     }
 }

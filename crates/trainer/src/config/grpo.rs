@@ -142,7 +142,8 @@ impl GrpoConfig {
             self.top_p <= 1.0,
             "must be at most 1",
         )?;
-        let rule = "must have at least one reward, which scores the completions that the run samples";
+        let rule =
+            "must have at least one reward, which scores the completions that the run samples";
         require(TABLE, "rewards", "[]", !self.rewards.is_empty(), rule)?;
         self.rewards.iter().try_for_each(RewardConfig::check)
     }

@@ -2,9 +2,7 @@
 
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{
-    ConfigError, DecoderConfig, EncoderConfig, EncoderDecoderConfig, ModelConfig,
-};
+use emberlm_model::{ConfigError, DecoderConfig, EncoderConfig, EncoderDecoderConfig, ModelConfig};
 use serde::{Deserialize, Serialize};
 
 use super::{DataConfig, RunConfig, TrainConfig};

@@ -136,7 +136,8 @@ mod tests {
         assert!(text.contains("┌Step 1000 of 1000─"), "{text}");
         assert!(!text.contains("evaluation in"), "{text}");
         screen.stopping = true;
-        let expected = "Stopping after this micro-batch. Ctrl-C again stops now and loses 1000 steps.";
+        let expected =
+            "Stopping after this micro-batch. Ctrl-C again stops now and loses 1000 steps.";
         assert!(drawn(&screen).contains(expected));
         screen.saved = Some(990);
         assert!(drawn(&screen).contains("loses 10 steps."));

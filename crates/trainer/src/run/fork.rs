@@ -32,7 +32,11 @@ const DATA_ORDER: [&str; 6] = [
     "train.objective.mean_span",
 ];
 /// Settings that define the validation loss.
-const VALIDATION: [&str; 3] = ["train.evaluation.tokens", "train.seq_len", "train.documents"];
+const VALIDATION: [&str; 3] = [
+    "train.evaluation.tokens",
+    "train.seq_len",
+    "train.documents",
+];
 /// Settings that define the completions of a step.
 const ROLLOUT: [&str; 3] = ["train.seed", "train.micro_batch", "train.accumulation"];
 
@@ -85,7 +89,11 @@ impl Fork {
             );
         }
         let validates = |identity: &crate::identity::DataIdentity| identity.val.clone();
-        let is_same_validation = state.data.iter().map(validates).eq(inputs.identities.iter().map(validates));
+        let is_same_validation = state
+            .data
+            .iter()
+            .map(validates)
+            .eq(inputs.identities.iter().map(validates));
         if !is_same_validation || any(&changes, &VALIDATION) || of_objective(&changes) {
             (state.best, state.validation_loss) = (None, None);
         }
@@ -102,7 +110,11 @@ impl Fork {
         changes: &[SettingChange],
     ) -> Option<String> {
         let trains = |identity: &crate::identity::DataIdentity| identity.train.clone();
-        let is_same_data = state.data.iter().map(trains).eq(inputs.identities.iter().map(trains));
+        let is_same_data = state
+            .data
+            .iter()
+            .map(trains)
+            .eq(inputs.identities.iter().map(trains));
         let moved = changes.iter().find(|change| change.is_one_of(&DATA_ORDER));
         let is_same_order = is_same_data && moved.is_none();
         if !is_same_order || any(changes, &ROLLOUT) || of_objective(changes) {

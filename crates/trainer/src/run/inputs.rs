@@ -125,9 +125,7 @@ impl Circumstances<'_> {
             (Some(checkpoint), None) => {
                 resume::check_data(checkpoint, tokenizer, identities, &folders)
             }
-            (Some(checkpoint), Some(_)) => {
-                resume::check_tokenizer(checkpoint, tokenizer, &folders)
-            }
+            (Some(checkpoint), Some(_)) => resume::check_tokenizer(checkpoint, tokenizer, &folders),
             (None, _) => Ok(()),
         }
     }

@@ -63,7 +63,12 @@ pub struct TrainArgs {
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "from"], help_heading = "Run")]
     pub resume: Option<PathBuf>,
     /// With --resume: restart a run that has no checkpoint, and delete its log
-    #[arg(long, requires = "resume", conflicts_with = "out", help_heading = "Run")]
+    #[arg(
+        long,
+        requires = "resume",
+        conflicts_with = "out",
+        help_heading = "Run"
+    )]
     pub restart: bool,
     /// The run's folder [default: runs/PRESET-NUMBER]
     #[arg(long, value_name = "RUN", value_parser = folder_parser("a run"), help_heading = "Run")]

@@ -7,9 +7,7 @@ use emberlm_trainer::ancestry::Ancestry;
 use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::resume::{self, SettingChange};
-use emberlm_trainer::{
-    Fork, Rank, RunConfig, RunFolder, RunStart, TrainError, folder, run_config,
-};
+use emberlm_trainer::{Fork, Rank, RunConfig, RunFolder, RunStart, TrainError, folder, run_config};
 
 use super::TrainArgs;
 use super::target::ResumeTarget;
@@ -95,8 +93,11 @@ fn fork(
         .hint("train the run until its first checkpoint"));
     };
     let Some(step) = step_of(Some(&checkpoint)) else {
-        return Err(CliError::new(format!("{shown} has not been trained"))
-            .hint(format!("start a new run from its weights: emberlm train --from {shown}")));
+        return Err(
+            CliError::new(format!("{shown} has not been trained")).hint(format!(
+                "start a new run from its weights: emberlm train --from {shown}"
+            )),
+        );
     };
     let then = match settings(&checkpoint)? {
         Some(settings) => settings,
@@ -234,7 +235,9 @@ fn shortened(mut changes: Vec<String>) -> String {
 fn options(changes: &[SettingChange]) -> String {
     let option = |change: &SettingChange| {
         let value = change.now.as_ref()?;
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         let setting = format!("{}={value}", change.key);
         Some(format!(" --set {}", shell_word(&setting)))
     };

@@ -54,7 +54,10 @@ impl ResumeTarget {
                 checkpoint,
             });
         }
-        match path.parent().filter(|run| path.ends_with(FOLDER) && is_run(run)) {
+        match path
+            .parent()
+            .filter(|run| path.ends_with(FOLDER) && is_run(run))
+        {
             Some(run) => Ok(Self {
                 given,
                 run: Some(run.to_owned()),
