@@ -329,6 +329,7 @@ fn collect(command: &Command, path: &str, found: &mut Vec<Found>) {
             ArgAction::SetTrue | ArgAction::SetFalse | ArgAction::Count
         );
         let names = arg.get_value_names().unwrap_or_default();
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         found.push(Found {
             command: path.clone(),
             name: name.to_owned(),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use emberlm_model::HuggingFaceError;
 use emberlm_model::encoder::{EncoderHeadConfig, ProblemType};
 use serde_json::{Value, json};
 
@@ -36,7 +37,7 @@ fn scores_are_those_of_the_pipeline() {
 
 #[test]
 fn the_problem_type_is_read_and_unknown_ones_are_refused() {
-    let problem = |value: Value| {
+    let problem = |value: Value| -> Result<ProblemType, HuggingFaceError> {
         let read = changed("bert-sequence", |fields| fields["problem_type"] = value)?;
         match &read.config().settings().head {
             Some(EncoderHeadConfig::Sequence { problem, .. }) => Ok(*problem),
@@ -57,8 +58,7 @@ fn the_problem_type_is_read_and_unknown_ones_are_refused() {
     ] {
         assert_eq!(problem(value).unwrap(), expected);
     }
-    let error: emberlm_model::HuggingFaceError = problem(json!("ranking")).unwrap_err();
-    let error = error.to_string();
+    let error = problem(json!("ranking")).unwrap_err().to_string();
     assert!(
         error.contains("problem_type") && error.contains("must be one of"),
         "{error}"
