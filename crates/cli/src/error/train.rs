@@ -145,15 +145,14 @@ impl From<RunConfigError> for CliError {
             RunConfigError::Setting {
                 ref setting,
                 ref suggestion,
-                ..
+                ref reason,
             } => {
                 let refused =
                     Self::usage(format!("--set {error}")).did_you_mean(suggestion.as_deref());
                 let keys = keys_of(setting.split('=').next().unwrap_or_default().trim());
-                match suggestion.is_none() && !keys.is_empty() {
-                    true => {
-                        refused.hint(format!("it is a table: set its keys {}", keys.join(", ")))
-                    }
+                // A value in place of a table.
+                match reason.starts_with("invalid type") && !keys.is_empty() {
+                    true => refused.hint(format!("set the keys of the table: {}", keys.join(", "))),
                     false => refused.hint(KEYS),
                 }
             }
