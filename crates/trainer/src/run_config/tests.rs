@@ -187,7 +187,7 @@ fn a_file_of_a_whole_model_takes_no_sizes_from_the_preset_below_it() {
     // `pocket` uses grouped queries. `char-nano`, and the file printed from it, do not.
     let text = to_toml(&set(&[]).expect("a preset")).expect("TOML");
     let file = tempfile::NamedTempFile::new().expect("a file");
-    fs::write(file.path(), text).expect("written");
+    std::fs::write(file.path(), text).expect("written");
     let base = presets::run("pocket").expect("a preset");
     let read = layered(base, Some(file.path()), &[]).expect("legal");
     assert_eq!(read, set(&[]).expect("a preset"));
