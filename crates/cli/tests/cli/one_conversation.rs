@@ -234,8 +234,7 @@ fn published_forms_have_the_same_ids(name: &str) {
         let mut messages = record["messages"].as_array().unwrap().clone();
         messages.pop();
         for path in models {
-            let name = path.trim_end_matches(".gguf");
-            let request = json!({ "model": name, "messages": messages, "max_tokens": 1 });
+            let request = json!({ "model": path, "messages": messages, "max_tokens": 1 });
             let answer = server.post("/v1/chat/completions", &request);
             assert_eq!(answer.status, 200, "{path}: {}", answer.body);
             assert_eq!(
@@ -308,8 +307,13 @@ fn runs_have_the_ids_that_transformers_has_for_their_exports() {
         case.check_directory(&sandbox, "exported");
         succeed(&sandbox, "export exported --out copy");
         case.check(&sandbox, "copy", Some("copy"));
-        // A run on the exported model is one on a published model.
-        let train = "train --from exported --data many --adapter lora --steps 1 --renderer plain --out tuned";
+        // A run on the exported model, by the template that it was made with.
+        let options = format!("--chat-template {template} --tokenizer exported");
+        succeed(
+            &sandbox,
+            &format!("prepare many.jsonl {options} --out tuned-talks"),
+        );
+        let train = "train --from exported --data tuned-talks --adapter lora --steps 1 --renderer plain --out tuned";
         succeed(&sandbox, train);
         case.check(&sandbox, "tuned", None);
         succeed(&sandbox, "merge tuned --out merged");
