@@ -21,8 +21,11 @@ use crate::objective::{
 use crate::peers::Peers;
 use crate::read::host_read;
 use crate::sample::SamplePrompt;
-use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
+
+mod limits;
+
+pub(crate) use limits::Limits;
 
 /// The validation data of a run. Every evaluation uses the same tokens.
 #[derive(Clone)]
@@ -65,25 +68,6 @@ pub(crate) struct ValidationOutcome {
     pub(crate) metrics: MetricValues,
     /// A text that the evaluation has sampled.
     pub(crate) sample: Option<String>,
-}
-
-/// The limits of an evaluation.
-#[derive(Clone, Copy)]
-pub(crate) struct Limits<'a> {
-    /// Sequences per batch.
-    pub(crate) batch: usize,
-    /// Input tokens of each dataset; `None` for all.
-    pub(crate) max_tokens: Option<u64>,
-    pub(crate) stop: &'a StopSignal,
-}
-
-impl Limits<'_> {
-    fn check(&self) -> ControlFlow<()> {
-        match self.stop.is_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    }
 }
 
 /// The outcome of a validation, if there is anything to predict. Breaks if a stop was requested.
@@ -236,7 +220,7 @@ impl Validation {
             Self::Preferences(pairs) => evaluate_preferences(pairs, model, limits, peers),
             Self::Rewards(validation) => evaluate_rewards(validation, model, limits, peers),
             Self::Pairs(records) => {
-                let batches = limited(records.batches(limits.batch), limits);
+                let batches = limits.of_records(records.batches(limits.batch));
                 let found = evaluate_batches(batches.map(Ok), model, limits, peers)?;
                 Ok(match found {
                     Some(found) => ControlFlow::Continue(Some(ValidationOutcome::of(found))),
@@ -366,7 +350,7 @@ fn evaluate_labels<B: Backend>(
 ) -> Result<Validated, TrainError> {
     let device = model.device();
     let mut scores = ClassScores::new(labels);
-    let batches = limited(records.batches(limits.batch), limits).map(Ok);
+    let batches = limits.of_records(records.batches(limits.batch)).map(Ok);
     let logits = |batch: &HostBatch| {
         let tensors = batch.to_tensors::<B>(&device);
         // Only classifiers have logits.
@@ -395,7 +379,7 @@ fn evaluate_preferences<B: Backend>(
 ) -> Result<Validated, TrainError> {
     let device = model.device();
     let mut scores = PreferenceScores::default();
-    let batches = limited(pairs.batches(limits.batch), limits).map(Ok);
+    let batches = limits.of_records(pairs.batches(limits.batch)).map(Ok);
     let of_batch = |batch: &HostBatch| {
         let tensors = batch.to_tensors::<B>(&device);
         let scores = B::run(|| model.completion_scores(&tensors));
@@ -435,19 +419,5 @@ fn evaluate_rewards<B: Backend>(
             sample: Some(found.sample),
         })),
         None => ControlFlow::Break(()),
-    })
-}
-
-/// The batches of records up to the limit of input tokens, at least one batch.
-fn limited(
-    batches: impl Iterator<Item = HostBatch>,
-    limits: Limits<'_>,
-) -> impl Iterator<Item = HostBatch> {
-    let mut left = limits.max_tokens.unwrap_or(u64::MAX);
-    batches.take_while(move |batch| {
-        let before = left;
-        let tokens = batch.lengths.iter().flatten().sum::<usize>() as u64;
-        left = left.saturating_sub(tokens);
-        before > 0
     })
 }

@@ -17,7 +17,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::examples;
 use crate::foreign;
-use crate::output::{Align, Table, print, print_json, shell_word};
+use crate::output::{Align, Table, print, print_json};
 use crate::plot::short;
 use crate::run_folders::{self, runs_below};
 use crate::run_history::{History, Status};
@@ -57,17 +57,6 @@ pub enum RunsCommand {
     Note(NoteArgs),
     /// Compare the settings and metrics of two runs
     Diff(DiffArgs),
-    /// Not supported yet: a run is removed by deleting its folder
-    #[command(hide = true, aliases = ["remove", "delete"])]
-    Rm(RmArgs),
-}
-
-/// Arguments of `runs rm`.
-#[derive(Debug, Args)]
-pub struct RmArgs {
-    /// The runs
-    #[arg(value_name = "RUN")]
-    pub runs: Vec<PathBuf>,
 }
 
 /// A listed run.
@@ -107,22 +96,8 @@ pub fn run(args: RunsArgs) -> Result<(), CliError> {
         Some(RunsCommand::Tag(args)) => labels::tag(args),
         Some(RunsCommand::Note(args)) => labels::note(args),
         Some(RunsCommand::Diff(args)) => diff::run(args),
-        Some(RunsCommand::Rm(args)) => Err(not_removed(&args.runs)),
         None => list(args),
     }
-}
-
-/// The error of `runs rm`, which does not exist.
-fn not_removed(runs: &[PathBuf]) -> CliError {
-    let folders = runs.iter().map(|run| shell_word(&run.to_string_lossy()));
-    let folders: Vec<String> = folders.collect();
-    let folders = match folders.is_empty() {
-        true => "RUN".to_owned(),
-        false => folders.join(" "),
-    };
-    CliError::usage("runs cannot be removed by this command").hint(format!(
-        "a run is its folder, with its checkpoints: delete it, as with rm -r {folders}"
-    ))
 }
 
 fn list(args: RunsArgs) -> Result<(), CliError> {

@@ -132,7 +132,7 @@ fn the_doctor_passes_on_the_cpu() {
 #[test]
 fn the_doctor_compares_the_families_models() {
     assert_eq!(healthy("doctor --only gpt2"), 1);
-    assert_eq!(healthy("doctor --backend ndarray --only llama"), 4);
+    assert_eq!(healthy("doctor --backend ndarray --only llama"), 5);
 }
 
 #[test]

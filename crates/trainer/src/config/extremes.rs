@@ -107,7 +107,7 @@ const UNSET: [(&str, bool); 12] = [
     ("train.groups.embeddings.beta2", true),
 ];
 
-/// What happens to a configuration before anything is trained. Returns the message of a refusal.
+/// Reads, checks and plans a configuration without training it. Returns the message of a refusal.
 fn judge(base: &RunConfig, setting: &str) -> Option<String> {
     let config = match run_config::layered(base.clone(), None, &[setting.to_owned()]) {
         Ok(config) => config,
