@@ -158,7 +158,7 @@ const UNREAD: FieldTable = FieldTable(&[
 ]);
 
 /// Fields in published models that `transformers` does not read for the types that have them.
-const LEFT_OVER: [&str; 24] = [
+const LEFT_OVER: [&str; 30] = [
     "activation_function",
     "attention_softmax_in_fp32",
     "bias_dropout_fusion",
@@ -169,6 +169,8 @@ const LEFT_OVER: [&str; 24] = [
     "masked_softmax_fusion",
     "max_sequence_length",
     "mlp_type",
+    "model_max_length",
+    "n_ctx",
     "n_positions",
     "norm_type",
     "offset_alibi",
@@ -178,11 +180,15 @@ const LEFT_OVER: [&str; 24] = [
     "pooler_size_per_head",
     "pooler_type",
     "position_embedding_type",
+    "rope_interleaved",
     "rotary",
     "scale_attn_weights",
+    "seq_length",
     "skip_bias_add",
+    "skip_bias_add_qkv",
     "tie_weights_",
     "unk_token_id",
+    "use_mrope",
 ];
 
 /// Settings of rotary positions that not every kind of scaling reads.
