@@ -8,6 +8,7 @@ use emberlm_system::file_kind::FileKind;
 use emberlm_system::read;
 use mmap_io::{MemoryMappedFile, MmapAdvice};
 
+use crate::MAGIC;
 use crate::error::GgufError;
 use crate::metadata::Metadata;
 use crate::reader::{Header, read_header};
@@ -186,8 +187,8 @@ fn map(path: &Path) -> Result<(Header, MappedFile), GgufError> {
     let bytes = MemoryMappedFile::open_ro(path).map_err(mapping(path))?;
     let all = bytes.as_slice_bytes(0, size).map_err(mapping(path))?;
     let header = read_header(all).map_err(|reason| match FileKind::of(all) {
-        None | Some(FileKind::Gguf) => format(reason),
-        Some(kind) => format(format!("it is {kind}")),
+        Some(kind) if !all.starts_with(&MAGIC) => format(format!("it is {kind}")),
+        _ => format(reason),
     })?;
     let path = path.to_owned();
     Ok((header, MappedFile { path, bytes }))

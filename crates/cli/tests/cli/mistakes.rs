@@ -151,7 +151,7 @@ fn invalid_json_is_reported_with_line_and_column() {
         "prepare chat.jsonl --chat-template chatml --out d --tokenizer byte",
         1,
         "chat.jsonl: line 1: `messages` must have at least one message",
-        "a record has `messages`, or `prompt` and `completion` (docs/guides/chat.md); --on-error skip leaves broken records out",
+        "a record has `messages`, `conversations` (ShareGPT), `prompt` and `completion`, or `instruction` and `output` (docs/guides/prepare-data.md); --on-error skip leaves broken records out",
     );
     assert!(!sandbox.path("d").exists());
 }

@@ -117,12 +117,15 @@ fn an_evaluation_covers_the_split() {
     let expected = [
         "bits_per_byte",
         "bytes",
+        "context",
         "documents",
         "loss",
         "perplexity",
+        "split",
         "stride",
         "tokens",
         "window",
+        "windows",
     ];
     assert_eq!(keys, expected);
     // 360 characters, a tenth of them for validation. The first one is not predicted.
@@ -150,7 +153,8 @@ fn an_evaluation_as_text() {
         .words("eval run --data data")
         .ok();
     let names: Vec<&str> = text.lines().map(|line| line[..15].trim()).collect();
-    assert_eq!(names, ["loss", "perplexity", "bits per byte", "tokens"]);
+    let expected = ["loss", "perplexity", "bits per byte", "tokens", "windows"];
+    assert_eq!(names, expected);
 }
 
 #[test]
