@@ -46,7 +46,7 @@ fn calls_of_tools_are_messages_of_the_assistant() {
         {"from": "human", "value": "a"}, {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
         {"from": "observation", "value": "2"}, {"from": "gpt", "value": "b", "weight": 0}], "tools": "[]"}"#;
     let call = json!({"type": "function", "function": {"name": "f", "arguments": {"x": 1}}});
-    let expected = json!({"tools": "[]", "messages": [
+    let expected = json!({"tools": [], "messages": [
         {"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2"},
         {"role": "assistant", "content": "b", "weight": 0},
     ]});
