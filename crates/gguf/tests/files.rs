@@ -300,7 +300,7 @@ fn files_that_are_not_gguf_are_refused_with_their_path() {
     for (bytes, reason) in [
         (&b""[..], "it is empty"),
         (b"GG", "it ends within its header, after 2 bytes"),
-        (b"{\"a\": 1}", "it does not begin with GGUF"),
+        (b"{\"a\": 1}", "it is a text file"),
     ] {
         let path = written(folder.path(), "m.gguf", bytes);
         let expected = format!("{} is not a complete GGUF file: {reason}", path.display());

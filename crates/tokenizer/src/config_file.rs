@@ -134,7 +134,8 @@ fn missing_tokens(config: &Map<String, Value>, parts: &TokenizerParts) -> Vec<St
     for (id, token) in listed.into_iter().flatten() {
         let content = token["content"].as_str().unwrap_or_default();
         let own = known.get(content);
-        let same_id = own.is_some_and(|own| own["id"].to_string() == *id);
+        let number = id.parse::<u64>().ok();
+        let same_id = own.is_some_and(|own| own["id"].as_u64() == number);
         let is_special = |token: &Value| token["special"] == true;
         let rule = match own {
             Some(own) if same_id && is_special(own) == is_special(token) => continue,
