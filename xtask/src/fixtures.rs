@@ -40,6 +40,7 @@ const SCRIPTS: &[Script] = &[
     Script::new("crates/data/tests/fixtures/make_conversations.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
     Script::new("crates/generate/tests/fixtures/make_schemas.py"),
+    Script::new("crates/generate/tests/fixtures/make_generation_fields.py"),
     Script::new("crates/hub/tests/fixtures/make_cache.py"),
     Script::new("crates/kernels/tests/fixtures/make_blocks.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
@@ -61,6 +62,8 @@ const SCRIPTS: &[Script] = &[
     Script::new("crates/model/tests/fixtures/make_tasks.py"),
     Script::new("crates/model/tests/fixtures/make_isolated.py"),
     Script::new("crates/model/tests/fixtures/make_scores.py"),
+    Script::new("crates/model/tests/fixtures/make_config_fields.py"),
+    Script::new("crates/model/tests/fixtures/make_peft_fields.py"),
     Script {
         argument: Argument::Vocabularies,
         ..Script::new("crates/tokenizer/tests/fixtures/make.py")

@@ -141,7 +141,7 @@ fn weights_hash(path: &Path) -> Result<String, CheckpointError> {
 #[derive(Debug)]
 pub(crate) enum AdapterSource {
     /// A directory of PEFT.
-    Peft(PeftAdapter),
+    Peft(Box<PeftAdapter>),
     /// The checkpoint of a run.
     Checkpoint(Box<Checkpoint>, Box<AdapterDescription>),
 }
@@ -151,7 +151,7 @@ impl AdapterSource {
     pub(crate) fn open(path: &Path) -> Result<Self, ModelError> {
         fs::metadata(path).map_err(|error| model::missing(path, error))?;
         if path.join(ADAPTER_CONFIG_FILE).exists() {
-            return Ok(Self::Peft(PeftAdapter::open(path)?));
+            return Ok(Self::Peft(Box::new(PeftAdapter::open(path)?)));
         }
         let checkpoint = match path.join(crate::checkpoint::FOLDER).exists() {
             true => model::newest(path)?.0,

@@ -64,7 +64,7 @@ pub fn missing(path: &Path) -> CliError {
         .map(|(_, run)| run.strip_prefix(".").unwrap_or(run));
     let error = CliError::new(format!("no run or folder {}", path.display()));
     match close {
-        Some(run) => error.hint(format!("did you mean {}?", shell_path(&run))),
+        Some(run) => error.hint(format!("did you mean {}?", shell_path(run))),
         None => error.hint(
             "`emberlm train --out RUN` makes a run, in the folder runs by default; `emberlm runs DIR` lists them",
         ),

@@ -187,7 +187,9 @@ fn map(path: &Path) -> Result<(Header, MappedFile), GgufError> {
     let bytes = MemoryMappedFile::open_ro(path).map_err(mapping(path))?;
     let all = bytes.as_slice_bytes(0, size).map_err(mapping(path))?;
     let header = read_header(all).map_err(|reason| match FileKind::of(all) {
-        Some(kind) if !MAGIC.starts_with(&all[..all.len().min(MAGIC.len())]) => format(format!("it is {kind}")),
+        Some(kind) if !MAGIC.starts_with(&all[..all.len().min(MAGIC.len())]) => {
+            format(format!("it is {kind}"))
+        }
         _ => format(reason),
     })?;
     let path = path.to_owned();

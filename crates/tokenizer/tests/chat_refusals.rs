@@ -143,7 +143,7 @@ fn broken_records_are_rejected_with_the_field() {
         ),
         (
             json!({"messages": "a"}),
-            "`messages` must be a list of messages",
+            "`messages` must be a list, or a list written as JSON",
         ),
         (
             json!({"messages": []}),

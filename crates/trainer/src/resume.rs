@@ -92,7 +92,7 @@ impl SettingChange {
             let rest = self.key.strip_prefix(*table);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        self.is_one_of(&REGULARIZATION) || !FORK_KEEPS.iter().any(|table| is_below(&table))
+        self.is_one_of(&REGULARIZATION) || !FORK_KEEPS.iter().any(is_below)
     }
 
     /// Returns true if the setting is one of `keys`, in which `*` matches any index of a list.

@@ -115,7 +115,7 @@ fn of_model(model: &Model) -> Result<Info, CliError> {
     let name = model.path().display().to_string();
     Ok(Info {
         tokenizer: model.tokenizer_spec()?,
-        texts: Some(ModelTexts::of(&model)?),
+        texts: Some(ModelTexts::of(model)?),
         ..Info::new(name, model.about()?, model.config())
     })
 }

@@ -78,7 +78,7 @@ impl Case {
         let name = format!("{}, {path}", self.name);
         let model = Model::open(&sandbox.path(path)).unwrap();
         let tokenizer = model.require_tokenizer().unwrap();
-        let encoder = model.chat(&tokenizer, None).unwrap().expect(&name);
+        let encoder = model.chat(&tokenizer, None).unwrap().unwrap();
         let with_tools = model.tool_chat(&tokenizer, None).unwrap();
         for Conversation {
             record,
@@ -89,7 +89,7 @@ impl Case {
             let mut asked = record.clone();
             asked["messages"].as_array_mut().unwrap().pop();
             let encoder = match record.get("tools") {
-                Some(_) => with_tools.as_ref().expect(&name),
+                Some(_) => with_tools.as_ref().unwrap(),
                 None => &encoder,
             };
             assert_eq!(

@@ -241,7 +241,7 @@ impl<'a> PeftSelection<'a> {
     pub(super) fn leaves_out(&self, module: &str) -> Option<&'static str> {
         let matches = |name: &&str| is_named(module, name);
         if let Some(excluded) = self.names("exclude_modules")
-            && excluded.iter().any(|name| matches(&name))
+            && excluded.iter().any(&matches)
         {
             return Some("exclude_modules");
         }
@@ -249,7 +249,7 @@ impl<'a> PeftSelection<'a> {
         if targets.contains(&module) {
             return None;
         }
-        if !targets.iter().any(|name| matches(&name)) {
+        if !targets.iter().any(matches) {
             return Some("target_modules");
         }
         let layers = self.layers()?;
@@ -286,11 +286,10 @@ impl<'a> PeftSelection<'a> {
             _ => self.names("layers_pattern").unwrap_or_default(),
         };
         let parts: Vec<&str> = module.split('.').collect();
-        let numbered = parts.windows(3).find_map(|parts| {
+        parts.windows(3).find_map(|parts| {
             let is_list = patterns.is_empty() || patterns.contains(&parts[0]);
             parts[1].parse().ok().filter(|_| is_list)
-        });
-        numbered
+        })
     }
 }
 

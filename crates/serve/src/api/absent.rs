@@ -87,7 +87,7 @@ fn remove(fields: &mut Map<String, Value>, path: &str, values: &[&str]) {
         let is_default = |value: &Value| {
             let default =
                 |text: &&str| serde_json::from_str(text).is_ok_and(|it: Value| it == *value);
-            values.iter().any(|text| default(text))
+            values.iter().any(default)
         };
         if fields.get(path).is_some_and(is_default) {
             fields.shift_remove(path);

@@ -158,12 +158,13 @@ mod tests {
         for text in [
             "plain text, two words\r\n",
             "漢，字 かな漢字\n",
-            "Düne 🔥🔥 x",
+            "Düne 🔥🔥 a",
         ] {
             for unit in [2, 4] {
                 for order in [ByteOrder::Little, ByteOrder::Big] {
                     for is_marked in [true, false] {
-                        if unit == 4 && !is_marked && !text.contains("x") {
+                        // Without a mark, most characters of UTF-32 must be ASCII.
+                        if unit == 4 && !is_marked && !text.is_ascii() {
                             continue;
                         }
                         let encoding = TextEncoding {

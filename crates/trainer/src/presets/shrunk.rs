@@ -54,7 +54,7 @@ fn parameters(model: &ModelConfig) -> Option<usize> {
 fn training_of_size(parameters: usize, seq_len: usize) -> Option<TrainConfig> {
     let seq_len = seq_len.max(1);
     match parameters {
-        ..=NANO => {
+        0..=NANO => {
             let train = training("char-nano");
             let micro_batch = (NANO_TOKENS / seq_len).clamp(1, train.micro_batch);
             Some(TrainConfig {
@@ -62,7 +62,7 @@ fn training_of_size(parameters: usize, seq_len: usize) -> Option<TrainConfig> {
                 ..train
             })
         }
-        ..=POCKET => {
+        n if n <= POCKET => {
             let train = training(SMALL);
             let (micro, step) = POCKET_TOKENS;
             let micro_batch = (micro / seq_len).clamp(1, train.micro_batch);

@@ -128,6 +128,6 @@ fn tensors(file: &GgufFile) -> Vec<(usize, &'static str)> {
             None => counts.push((1, name)),
         }
     }
-    counts.sort_by(|one, other| other.0.cmp(&one.0));
+    counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     counts
 }
