@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burn::module::Param;
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_generate::{EmbeddingRequest, Engine, EngineConfig, EventKind, Request, embed};
 use emberlm_model::config::Experts;
 use emberlm_model::nn::FeedForwardLayer;
 use emberlm_model::{Decoder, DecoderConfig, LoraConfig, WeightFormat};
+use emberlm_system::random::SplitMix64;
 
 use super::{EventLog, drain, greedy, plain, raw, run};
 
@@ -68,8 +69,10 @@ fn models(name: &str) -> (Decoder<Flex>, Vec<Arc<Decoder<Flex>>>) {
     (base, adapted.into())
 }
 
-/// Sets the factors B, which are zero at first, to other values.
+/// Sets the factors B, which are zero at first, to other values, the same in every run: with some values two tokens are
+/// equally probable up to rounding, and either can be chosen.
 fn trained(mut decoder: Decoder<Flex>) -> Decoder<Flex> {
+    let mut random = SplitMix64::new(3);
     for block in &mut decoder.stack.blocks {
         let mut linears = vec![&mut block.attention.qkv, &mut block.attention.out];
         let layers = match &mut block.feed_forward {
@@ -88,10 +91,12 @@ fn trained(mut decoder: Decoder<Flex>) -> Decoder<Flex> {
             .filter_map(|linear| linear.adapter.as_mut());
         for adapter in adapters {
             for part in &mut adapter.parts {
-                let shape = part.b.val().dims();
-                let device = Default::default();
-                let b = Tensor::random(shape, Distribution::Normal(0.0, 0.4), &device);
-                part.b = Param::from_tensor(b);
+                let [rows, columns] = part.b.val().dims();
+                let uniform = |_| random.below(1 << 20) as f32 / (1 << 20) as f32;
+                let values = (0..rows * columns).map(uniform);
+                let values: Vec<f32> = values.map(|u| 1.4 * (u - 0.5)).collect();
+                let values = TensorData::new(values, [rows, columns]);
+                part.b = Param::from_tensor(Tensor::from_data(values, &Default::default()));
             }
         }
     }
