@@ -314,7 +314,7 @@ fn the_list_shows_the_state_of_runs() {
     assert_eq!(ran.code, Some(2), "{ran}");
     assert!(
         ran.stderr
-            .contains("delete it, as with rm -r runs/failed 'a b'"),
+            .contains("hint: emberlm deletes no runs: remove the run's folder yourself"),
         "{ran}"
     );
     assert!(sandbox.path("runs/failed").exists());
