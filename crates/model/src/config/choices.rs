@@ -1,7 +1,7 @@
 //! The variants of the model's components with the settings that each has, and the defaults of those settings.
 //!
 //! Every setting of a variant has a default, so `kind` by itself selects it. The defaults of lengths depend on other settings of
-//! the model; [`complete`] fills these in.
+//! the model; `complete` fills these in.
 
 use serde_json::{Map, Value, json};
 
