@@ -78,7 +78,6 @@ def refused(client, _binary):
     wrong = {
         "previous_response_id": "resp_1",
         "conversation": "conv_1",
-        "store": True,
         "background": True,
         "tools[0].type": ("tools", [{"type": "web_search"}]),
         "top_logprobs": 2,
