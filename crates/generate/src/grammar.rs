@@ -6,12 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::SettingError;
-use crate::json_schema::{Unsupported, simplify};
+use crate::json_schema::{MAX_VALUES, Unsupported, count_values, simplify};
 
 /// The most bytes of a schema, an expression or a grammar.
 pub(crate) const MAX_SOURCE: usize = 256 << 10;
-/// The most JSON values of a schema, nested ones included.
-pub(crate) const MAX_VALUES: usize = 50_000;
 /// The deepest nesting of groups in an expression.
 pub(crate) const MAX_NESTING: u32 = 100;
 /// The most characters of an expression with its repetitions expanded.
@@ -145,16 +143,6 @@ fn check_schema(schema: &str) -> Result<(), String> {
         )),
         false => Ok(()),
     }
-}
-
-/// The number of values in a JSON value, itself included.
-pub(crate) fn count_values(value: &Value) -> usize {
-    let inner = match value {
-        Value::Array(items) => items.iter().map(count_values).sum(),
-        Value::Object(fields) => fields.values().map(count_values).sum(),
-        _ => 0,
-    };
-    1 + inner
 }
 
 /// Checks an expression by its syntax tree. Expanding character classes to ranges would take too much memory.

@@ -7,34 +7,32 @@
 //! | `keywords` | the table of keywords |
 //! | `rewrite` | the pass over one schema |
 //! | `choices`, `objects`, `arrays` | keywords that are rewritten |
+//! | `issue` | keywords at fault |
+//! | `integers` | numbers with two notations |
 //! | `references` | the targets of `$ref` |
 //! | `overlap` | the alternatives of `oneOf` that exclude each other |
+//! | `size` | the limit on a schema's size |
 //! | `patterns` | regular expressions that a grammar can express |
 
 mod arrays;
 mod choices;
+mod integers;
+mod issue;
 mod keywords;
 mod objects;
 mod overlap;
 mod patterns;
 mod references;
 mod rewrite;
-
-use std::fmt;
+mod size;
 
 use serde_json::{Value, json};
 
+pub use integers::with_integers;
+pub use issue::{SchemaIssue, Unsupported};
 pub use keywords::{KEYWORDS, Keyword, Role};
 use rewrite::Rewriter;
-
-/// The treatment of keywords that a grammar cannot express.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsupported {
-    /// The schema is an error.
-    Refuse,
-    /// The keyword is dropped, so that more values match than the schema allows.
-    Loosen,
-}
+pub(crate) use size::{MAX_VALUES, count_values};
 
 /// A schema with the keywords that a grammar can express.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,32 +41,6 @@ pub struct SimpleSchema {
     pub schema: Value,
     /// The keywords that were dropped although they restrict values.
     pub loosened: Vec<SchemaIssue>,
-}
-
-/// A keyword at fault, with its place in the schema.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct SchemaIssue {
-    /// The keyword.
-    pub keyword: String,
-    /// The JSON pointer of the keyword.
-    pub pointer: String,
-    /// The violated rule.
-    pub rule: String,
-}
-
-impl fmt::Display for SchemaIssue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            keyword,
-            pointer,
-            rule,
-        } = self;
-        match pointer.is_empty() {
-            // The whole schema.
-            true => write!(f, "{rule}"),
-            false => write!(f, "`{keyword}` at {pointer} {rule}"),
-        }
-    }
 }
 
 /// Simplifies a schema, in time linear in its size.

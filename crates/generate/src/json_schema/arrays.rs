@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::SchemaIssue;
-use super::keywords::is_any;
-use super::rewrite::{Fields, Rewriter, Simple, count};
+use super::issue::SchemaIssue;
+use super::keywords::{Fields, is_any};
+use super::rewrite::{Rewriter, Simple, count};
 
 impl<'a> Rewriter<'a> {
     pub(super) fn of_array(
@@ -59,12 +59,9 @@ impl<'a> Rewriter<'a> {
         fields: &'a Fields,
         simple: &mut Simple,
     ) -> Result<(), SchemaIssue> {
-        let bound = |name: &'static str| match fields.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match count(value) {
-                Some(count) => Ok(Some(count)),
-                None => Err(self.issue(name, "must be a whole number, 0 or more")),
-            },
+        let bound = |name: &str| {
+            let value = fields.get(name).filter(|value| !value.is_null());
+            value.map(|value| self.number(name, value)).transpose()
         };
         let (least, most) = (bound("minContains")?.unwrap_or(1), bound("maxContains")?);
         if least == 0 && most.is_none() {

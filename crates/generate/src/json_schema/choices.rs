@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::SchemaIssue;
-use super::keywords::is_any;
+use super::issue::SchemaIssue;
+use super::keywords::{Fields, is_any};
 use super::overlap::Overlap;
-use super::rewrite::{Fields, Rewriter, Simple};
+use super::rewrite::{Rewriter, Simple};
 
 /// 2^63: numbers from here on are not expressible as bounds.
 const LARGEST: f64 = 9_223_372_036_854_775_808.0;
@@ -34,6 +34,15 @@ impl<'a> Rewriter<'a> {
             let last = LARGEST_BOUND * if is_upper { 1 } else { -1 };
             return Ok(Some(last.into()));
         }
+        self.unsupported_value(name, value)
+    }
+
+    /// Refuses or drops a keyword that is not supported with its value.
+    fn unsupported_value(
+        &mut self,
+        name: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, SchemaIssue> {
         self.unsupported(name, format!("is not supported with the value {value}"))?;
         Ok(None)
     }
@@ -51,8 +60,7 @@ impl<'a> Rewriter<'a> {
         if digits <= f64::from(u32::MAX) {
             return Ok(Some(value.clone()));
         }
-        self.unsupported(name, format!("is not supported with the value {value}"))?;
-        Ok(None)
+        self.unsupported_value(name, value)
     }
 
     /// A bound that excludes its value. In draft 4 and OpenAPI 3.0 it is a flag of `limit`.

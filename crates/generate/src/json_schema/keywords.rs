@@ -1,6 +1,9 @@
 //! The keywords of JSON Schema (drafts 4 to 2020-12) and of OpenAPI 3.0 and 3.1.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+/// The keywords of a schema with their values.
+pub(super) type Fields = Map<String, Value>;
 
 /// A keyword of a schema.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::keywords::{Keyword, Role, is_any};
+use super::arrays;
+use super::issue::SchemaIssue;
+use super::keywords::{Fields, Keyword, Role, is_any};
 use super::patterns;
 use super::references::shown;
-use super::rewrite::{Fields, Rewriter, Simple, count};
-use super::{SchemaIssue, arrays};
+use super::rewrite::{Rewriter, Simple, count};
 
 /// The names that a schema of property names allows.
 enum NameRule {
@@ -134,9 +135,7 @@ impl<'a> Rewriter<'a> {
         simple: &mut Simple,
     ) -> Result<(), SchemaIssue> {
         let number = |name: &str| fields.get(name).and_then(count);
-        let Some(bound) = count(value) else {
-            return Err(self.issue(name, "must be a whole number, 0 or more"));
-        };
+        let bound = self.number(name, value)?;
         let required = names(fields.get("required"));
         let listed = fields.get("properties").and_then(Value::as_object);
         let listed = listed.into_iter().flatten();

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::keywords::Fields;
 use super::references::Document;
-use super::rewrite::Fields;
 
 /// The types as bits. A number is an integer or not.
 const NULL: u8 = 1;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// A schema document.
@@ -65,7 +66,7 @@ impl<'a> Document<'a> {
                 )
             })?,
         };
-        let fragment = percent_decoded(fragment);
+        let fragment = percent_decode_str(fragment).decode_utf8_lossy();
         let pointer = match self.named.get(&*fragment) {
             Some(anchored) if !fragment.is_empty() && !fragment.starts_with('/') => {
                 anchored.clone()
@@ -98,25 +99,4 @@ pub(super) fn shown(text: &str) -> String {
         shown.push('…');
     }
     format!("{shown:?}")
-}
-
-/// Decodes `%20` and the like. Other text stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).filter(|_| *first == b'%');
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

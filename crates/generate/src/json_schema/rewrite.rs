@@ -3,16 +3,15 @@
 use std::collections::HashMap;
 use std::mem;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::keywords::{FORMATS, Form, Keyword, Role, TYPES, is_any};
+use super::integers::with_integers;
+use super::issue::{SchemaIssue, Unsupported};
+use super::keywords::{FORMATS, Fields, Form, Keyword, Role, TYPES, is_any};
 use super::overlap::MOST_COMPARED;
 use super::patterns;
 use super::references::{Document, push, shown};
-use super::{SchemaIssue, Unsupported};
-use crate::grammar::MAX_VALUES;
-
-pub(super) type Fields = Map<String, Value>;
+use super::size::{MAX_VALUES, count_values};
 
 /// Rewrites the schemas of a document.
 pub(super) struct Rewriter<'a> {
@@ -125,7 +124,7 @@ impl<'a> Rewriter<'a> {
         self.count(1 + fields.len())?;
         let mut simple = Simple::default();
         for (name, value) in fields {
-            // Null is as if the keyword were not there.
+            // Null is the same as a missing keyword.
             if value.is_null() && name != "const" {
                 continue;
             }
@@ -158,13 +157,13 @@ impl<'a> Rewriter<'a> {
     ) -> Result<Option<Value>, SchemaIssue> {
         let rule = match form {
             Form::Any => {
-                self.count(values_in(value))?;
-                return Ok(Some(value.clone()));
+                self.count(count_values(value))?;
+                return Ok(Some(with_integers(value.clone())));
             }
             Form::Values => {
-                self.count(values_in(value))?;
+                self.count(count_values(value))?;
                 match value.as_array().is_some_and(|values| !values.is_empty()) {
-                    true => return Ok(Some(value.clone())),
+                    true => return Ok(Some(with_integers(value.clone()))),
                     false => "must be a list of values that is not empty",
                 }
             }
@@ -180,11 +179,10 @@ impl<'a> Rewriter<'a> {
                 return self.divisor(name, value);
             }
             Form::Divisor => "must be a number above 0",
-            Form::Count => match count(value) {
-                Some(0) if name.starts_with("min") => return Ok(None),
-                Some(count) => return Ok(Some(count.into())),
-                None => "must be a whole number, 0 or more",
-            },
+            Form::Count => {
+                let count = self.number(name, value)?;
+                return Ok((count > 0 || !name.starts_with("min")).then(|| count.into()));
+            }
             Form::Names => match value.as_array() {
                 Some(names) if names.iter().all(Value::is_string) => {
                     self.count(names.len())?;
@@ -315,6 +313,16 @@ impl<'a> Rewriter<'a> {
         Ok(rewritten.into())
     }
 
+    pub fn number(&self, keyword: &str, value: &Value) -> Result<u64, SchemaIssue> {
+        let rule = || {
+            format!(
+                "must be a whole number, 0 or more, and is {}",
+                shown_value(value)
+            )
+        };
+        count(value).ok_or_else(|| self.issue(keyword, rule()))
+    }
+
     pub fn text(&self, keyword: &str, value: &'a Value) -> Result<&'a str, SchemaIssue> {
         let text = value.as_str();
         text.ok_or_else(|| self.issue(keyword, "must be a text"))
@@ -405,10 +413,6 @@ pub(super) fn count(value: &Value) -> Option<u64> {
         .as_f64()
         .filter(|float| float.fract() == 0.0 && (0.0..EXACT).contains(float));
     value.as_u64().or(float.map(|float| float as u64))
-}
-
-fn values_in(value: &Value) -> usize {
-    crate::grammar::count_values(value)
 }
 
 fn shown_value(value: &Value) -> String {

@@ -304,3 +304,13 @@ fn loosened_schemas_keep_their_other_keywords() {
     let loose = simplify(&schema, Unsupported::Loosen).unwrap().schema;
     assert_matches(loose, &[r#"{"a": 1}"#], &["1"]);
 }
+
+/// JSON Schema does not distinguish 5 and 5.0.
+#[test]
+fn whole_floats_are_integers() {
+    assert_matches(json!({ "const": 5.0 }), &["5"], &["4", "5.5"]);
+    let values = json!({ "enum": [5.0, 2.5, [1.0]] });
+    assert_matches(values, &["5", "2.5", "[1]"], &["2", "[2]"]);
+    let bounds = json!({ "type": "integer", "minimum": 2.0, "maximum": 5.0, "multipleOf": 2.0 });
+    assert_matches(bounds, &["2", "4"], &["1", "3", "6"]);
+}

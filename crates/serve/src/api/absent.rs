@@ -1,9 +1,10 @@
-//! Fields that are as if they were not there: null, and the defaults of OpenAI's API for fields that the server does not
+//! Fields that count as missing: those that are null, and those with the default of OpenAI's API that the server does not
 //! have.
 
+use emberlm_generate::json_schema::with_integers;
 use serde_json::{Map, Value};
 
-/// Names of fields with data of the client, in which null is a value: JSON schemas, arguments of calls and metadata.
+/// Names of fields with data of the client, which stay as they are: JSON schemas, arguments of calls and metadata.
 const DATA: [&str; 5] = ["parameters", "schema", "json", "arguments", "metadata"];
 
 /// A field that the server does not have, by its path, and its defaults as JSON. The path of the items of a list ends in
@@ -56,22 +57,23 @@ pub(crate) const RESPONSES: [Default; 15] = [
     PROMPT_CACHE[3],
 ];
 
-/// Removes fields that are null, at every level except in data of the client.
-pub(crate) fn without_nulls(value: Value) -> Value {
+/// Removes fields that are null and writes whole floats, such as 5.0, as integers, at every level except in data of the
+/// client.
+pub(crate) fn normalized(value: Value) -> Value {
     match value {
-        Value::Array(values) => values.into_iter().map(without_nulls).collect(),
+        Value::Array(values) => values.into_iter().map(normalized).collect(),
         Value::Object(fields) => {
             let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
             let fields = fields.map(|(name, value)| {
                 let value = match DATA.contains(&&*name) {
                     true => value,
-                    false => without_nulls(value),
+                    false => normalized(value),
                 };
                 (name, value)
             });
             Value::Object(fields.collect())
         }
-        value => value,
+        value => with_integers(value),
     }
 }
 
@@ -123,25 +125,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn null_is_a_value_in_data_only() {
+    fn data_stays_as_it_is() {
         let body = json!({
             "stop": null,
+            "max_tokens": 5.0,
+            "top_p": 0.5,
             "stream_options": { "include_usage": null },
             "messages": [{ "role": "user", "content": [{ "type": "text", "text": "a", "detail": null }], "name": null }],
-            "tools": [{ "function": { "parameters": { "enum": [null], "const": null }, "description": null } }, { "function": { "parameters": null } }],
+            "tools": [{ "function": { "parameters": { "enum": [null, 5.0], "const": null }, "description": null } }, { "function": { "parameters": null } }],
             "metadata": { "a": null },
             "logit_bias": { "5": null },
             "input": [null],
         });
         let expected = json!({
+            "max_tokens": 5,
+            "top_p": 0.5,
             "stream_options": {},
             "messages": [{ "role": "user", "content": [{ "type": "text", "text": "a" }] }],
-            "tools": [{ "function": { "parameters": { "enum": [null], "const": null } } }, { "function": {} }],
+            "tools": [{ "function": { "parameters": { "enum": [null, 5.0], "const": null } } }, { "function": {} }],
             "metadata": { "a": null },
             "logit_bias": {},
             "input": [null],
         });
-        assert_eq!(without_nulls(body), expected);
+        assert_eq!(normalized(body), expected);
     }
 
     #[test]

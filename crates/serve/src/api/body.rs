@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::App;
-use super::absent::{Default, defaults_of, remove_defaults, without_nulls};
+use super::absent::{Default, defaults_of, normalized, remove_defaults};
 use super::error::ApiError;
 use crate::connection::Activity;
 use crate::request_log::Trace;
@@ -95,7 +95,7 @@ impl<T: FieldGroups> KnownFields<T> {
         }
     }
 
-    /// Parses the fields of a request. Fields that are null are as if they were not there, as are those with their default
+    /// Parses the fields of a request. Fields that are null count as missing, as do those with their default
     /// that the endpoint does not have.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl<T: FieldGroups> KnownFields<T> {
     pub fn read(&self, body: &[u8]) -> Result<T, ApiError> {
         let value = serde_json::from_slice(body)
             .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
-        let Value::Object(mut fields) = without_nulls(with_integers(value)) else {
+        let Value::Object(mut fields) = normalized(value) else {
             return Err(ApiError::invalid("the body must be a JSON object"));
         };
         remove_defaults(&mut fields, self.defaults);
@@ -203,28 +203,6 @@ fn with_nearest(reason: String) -> String {
         None => reason,
     }
 }
-
-/// Replaces floats with integral values, such as 5.0, by integers: JSON schemas treat both as integers.
-fn with_integers(value: Value) -> Value {
-    match value {
-        Value::Number(number) => match number.as_f64() {
-            // Every value in this range fits an i64.
-            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
-                (float as i64).into()
-            }
-            _ => number.into(),
-        },
-        Value::Array(values) => values.into_iter().map(with_integers).collect(),
-        Value::Object(fields) => fields
-            .into_iter()
-            .map(|(name, value)| (name, with_integers(value)))
-            .collect(),
-        value => value,
-    }
-}
-
-/// 2^63.
-const EXACT: f64 = 9_223_372_036_854_775_808.0;
 
 /// A value that must be a JSON object. Serde would also accept an array of a struct's fields. It is written with its fields in
 /// the order in which they were read: chat templates show them in the client's order, as in training.

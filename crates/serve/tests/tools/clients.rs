@@ -138,7 +138,7 @@ fn null_is_a_missing_field_at_every_level() {
 }
 
 #[test]
-fn null_stays_a_value_in_data() {
+fn data_of_the_client_stays_as_it_is() {
     let server = Server::new(HERMES);
     let prompt = |arguments: &str, parameters: Value| {
         let call = json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": arguments } });
@@ -154,6 +154,8 @@ fn null_stays_a_value_in_data() {
     assert_eq!(with_null - empty, r#""a": null"#.len());
     let with_default = prompt("{}", json!({ "type": "object", "default": null }));
     assert_eq!(with_default - empty, r#", "default": null"#.len());
+    let with_float = prompt("{}", json!({ "type": "object", "default": 5.0 }));
+    assert_eq!(with_float - empty, r#", "default": 5.0"#.len());
     let (_, body, _) = ask(&server, RESPONSES, json!({ "metadata": { "a": null } }));
     assert!(body.contains(r#""metadata":{"a":null}"#), "{body}");
 }
