@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use emberlm_model::encoder::Pooling;
-use emberlm_system::fields::{FieldTable, Treatment, is_unset};
+use emberlm_system::fields::{FieldTable, Treatment};
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use serde_json::Value;
 
@@ -110,16 +110,9 @@ fn warn_unread(table: &FieldTable, name: &str, config: &Value, warnings: &mut Ve
     let Some(fields) = config.as_object() else {
         return;
     };
-    let is_off = |name: &str| fields.get(name).is_some_and(is_unset);
+    let unknown = "sentence-transformers has no such setting";
     let found = table.unread(fields);
-    let found = found.filter(|found| found.rule.is_some() || !is_off(&found.field));
-    warnings.extend(found.map(|found| {
-        let (field, value) = (&found.field, &found.value);
-        let rule = found
-            .rule
-            .unwrap_or("sentence-transformers has no such setting");
-        format!("{name}: `{field}` = {value} is ignored: {rule}")
-    }));
+    warnings.extend(found.map(|found| format!("{name}: {}", found.warning(unknown))));
 }
 
 /// The pooling and normalization of `modules.json`. `None` without this file.

@@ -1,6 +1,6 @@
 //! The fields of a `generation_config.json`, and the warnings about those that are ignored and could change a result.
 
-use emberlm_system::fields::{FieldTable, Treatment, is_unset};
+use emberlm_system::fields::{FieldTable, Treatment};
 use serde_json::{Map, Value};
 
 use Treatment::{NoEffect, Only, Read};
@@ -123,8 +123,7 @@ const FIELDS: FieldTable = FieldTable(&[
 /// Describes the fields of a `generation_config.json` that are ignored and could change a result. `context` is the
 /// longest text of the model in tokens, if it has a limit.
 pub fn ignored_fields(fields: &Map<String, Value>, context: Option<usize>) -> Vec<String> {
-    let is_off = |name: &str| fields.get(name).is_some_and(is_unset);
-    let unread = FIELDS.unread(fields).filter(|found| !is_off(&found.field));
+    let unread = FIELDS.unread(fields);
     let mut ignored: Vec<String> = unread
         .map(|found| {
             let rule = found.rule.unwrap_or("`transformers` has no such setting");

@@ -11,7 +11,7 @@ pub enum Treatment {
     Read,
     /// No value changes a result: the field describes the origin of the file, its training, or another program.
     NoEffect,
-    /// Only one value is supported, and null and absence.
+    /// Only one value is supported, and absence. If this is an unset value (null, false or empty), all of these are.
     Only {
         /// The supported value as JSON, which is also the default.
         value: &'static str,
@@ -47,16 +47,16 @@ impl FieldTable {
         found.map(|(_, treatment)| *treatment)
     }
 
-    /// The fields that are not read and could change a result, in the order of the file. Null is the same as absence.
+    /// The fields that are not read and could change a result, in the order of the file. Null is the same as absence, and a
+    /// field in no table is off if it is false or empty.
     pub fn unread<'a>(&'a self, fields: &'a Map<String, Value>) -> impl Iterator<Item = Unread> {
         let present = fields.iter().filter(|(_, value)| !value.is_null());
         present.filter_map(|(name, value)| {
             let rule = match self.treatment(name) {
                 Some(Treatment::Read | Treatment::NoEffect) => return None,
-                Some(Treatment::Only { value: only, rule }) => match is(value, only) {
-                    true => return None,
-                    false => Some(rule),
-                },
+                Some(Treatment::Only { value: only, .. }) if is(value, only) => return None,
+                Some(Treatment::Only { rule, .. }) => Some(rule),
+                None if is_unset(value) => return None,
                 None => None,
             };
             Some(Unread {
@@ -68,17 +68,28 @@ impl FieldTable {
     }
 }
 
-/// Returns true if a value equals the JSON text. Numbers are compared as such: 1 is 1.0.
+impl Unread {
+    /// A warning that the field is ignored. `unknown` is the reason for fields that are in no table.
+    pub fn warning(&self, unknown: &str) -> String {
+        let Self { field, value, rule } = self;
+        format!(
+            "`{field}` = {value} is ignored: {}",
+            rule.unwrap_or(unknown)
+        )
+    }
+}
+
+/// Returns true if a value equals the JSON text. Numbers are compared as such: 1 is 1.0. Unset values are equal.
 fn is(value: &Value, text: &str) -> bool {
     match (value, serde_json::from_str::<Value>(text)) {
         (Value::Number(a), Ok(Value::Number(b))) => a.as_f64() == b.as_f64(),
-        (value, Ok(other)) => *value == other,
+        (value, Ok(other)) => *value == other || (is_unset(value) && is_unset(&other)),
         (_, Err(_)) => false,
     }
 }
 
 /// Returns true for values with which a feature is off: null, false and empty ones.
-pub fn is_unset(value: &Value) -> bool {
+fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::Object(map) => map.is_empty(),
@@ -104,6 +115,13 @@ mod tests {
                 rule: "scales",
             },
         ),
+        (
+            "prompt",
+            Treatment::Only {
+                value: "null",
+                rule: "has no prompt",
+            },
+        ),
     ]);
 
     fn unread(fields: Value) -> Vec<(String, Option<&'static str>)> {
@@ -117,6 +135,7 @@ mod tests {
         let none: Vec<(String, Option<&str>)> = Vec::new();
         assert_eq!(unread(json!({"size": 3, "author": "me", "scale": 1})), none);
         assert_eq!(unread(json!({"scale": null, "other": null})), none);
+        assert_eq!(unread(json!({"prompt": [], "other": false})), none);
     }
 
     #[test]

@@ -115,12 +115,6 @@ pub enum ZipKind {
 }
 
 impl FileKind {
-    /// Identifies a file by its first bytes, of which [`HEAD_BYTES`] are enough. `None` for binary files of an unknown
-    /// kind and for empty ones.
-    pub fn of(head: &[u8]) -> Option<Self> {
-        identify::identify(&head[..head.len().min(HEAD_BYTES)])
-    }
-
     /// Identifies the regular file at `path`.
     ///
     /// # Errors
@@ -225,11 +219,6 @@ impl ZipKind {
 }
 
 impl Compression {
-    /// The compression that a file's first bytes show.
-    pub fn of(head: &[u8]) -> Option<Self> {
-        identify::compression(head)
-    }
-
     /// The name of the format.
     pub const fn name(self) -> &'static str {
         match self {

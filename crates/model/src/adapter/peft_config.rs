@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use emberlm_system::fields::{FieldTable, Treatment, Unread, is_unset};
+use emberlm_system::fields::{FieldTable, Treatment};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -95,8 +95,7 @@ const CHANGING_INITIALIZATIONS: [&str; 5] = ["pissa", "olora", "corda", "loftq",
 /// # Errors
 /// A field or its value is not supported.
 pub(super) fn read_config(fields: &Map<String, Value>) -> Result<LoraConfig, AdapterError> {
-    let is_off = |unread: &Unread| fields.get(&unread.field).is_some_and(is_unset);
-    if let Some(unread) = FIELDS.unread(fields).find(|unread| !is_off(unread)) {
+    if let Some(unread) = FIELDS.unread(fields).next() {
         let reason = unread.rule.unwrap_or("PEFT has no such field");
         return Err(AdapterError::Unsupported {
             field: unread.field,

@@ -1,6 +1,6 @@
 //! Fields of `config.json` that do not change a result, and the warnings about all others that are not read.
 
-use emberlm_system::fields::{FieldTable, Treatment, is_unset};
+use emberlm_system::fields::{FieldTable, Treatment, Unread};
 
 use super::fields::Fields;
 
@@ -222,19 +222,11 @@ pub(crate) fn warnings(fields: &Fields<'_>) -> Vec<String> {
         _ => true,
     });
     unread.retain(|name, _| !LEFT_OVER.contains(&name.as_str()));
-    let is_off = |name: &str| unread.get(name).is_some_and(is_unset);
-    let found = UNREAD.unread(&unread);
-    let found = found.filter(|found| found.rule.is_some() || !is_off(&found.field));
-    let reason = "no model of this type has such a setting";
-    found
-        .map(|found| {
-            let (field, value) = (&found.field, &found.value);
-            format!(
-                "config.json: `{field}` = {value} is ignored: {}",
-                found.rule.unwrap_or(reason)
-            )
-        })
-        .collect()
+    let warning = |found: Unread| {
+        let reason = "no model of this type has such a setting";
+        format!("config.json: {}", found.warning(reason))
+    };
+    UNREAD.unread(&unread).map(warning).collect()
 }
 
 #[cfg(test)]

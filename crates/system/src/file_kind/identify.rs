@@ -1,6 +1,6 @@
 //! The bytes that kinds of files begin with.
 
-use super::{Compression, FileKind, TextEncoding, ZipKind};
+use super::{Compression, FileKind, HEAD_BYTES, TextEncoding, ZipKind};
 
 /// The text at the beginning of a Git LFS pointer.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
@@ -9,24 +9,28 @@ const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 const TAR_HEADER: usize = 512;
 const TAR_CHECKSUM: std::ops::Range<usize> = 148..156;
 
-/// Identifies a file by its first bytes.
-pub(super) fn identify(head: &[u8]) -> Option<FileKind> {
-    if head.is_empty() {
-        return None;
+impl FileKind {
+    /// Identifies a file by its first bytes, of which [`HEAD_BYTES`] are enough. `None` for binary files of an unknown
+    /// kind and for empty ones.
+    pub fn of(head: &[u8]) -> Option<Self> {
+        let head = &head[..head.len().min(HEAD_BYTES)];
+        if head.is_empty() {
+            return None;
+        }
+        if let Some(kind) = of_text(head) {
+            return Some(kind);
+        }
+        if is_safetensors(head) {
+            return Some(FileKind::Safetensors);
+        }
+        if let Some(compression) = Compression::of(head) {
+            return Some(FileKind::Compressed(compression));
+        }
+        if is_tar(head) {
+            return Some(FileKind::Tar);
+        }
+        by_signature(head).or_else(|| TextEncoding::of(head).map(FileKind::Unicode))
     }
-    if let Some(kind) = of_text(head) {
-        return Some(kind);
-    }
-    if is_safetensors(head) {
-        return Some(FileKind::Safetensors);
-    }
-    if let Some(compression) = compression(head) {
-        return Some(FileKind::Compressed(compression));
-    }
-    if is_tar(head) {
-        return Some(FileKind::Tar);
-    }
-    by_signature(head).or_else(|| TextEncoding::of(head).map(FileKind::Unicode))
 }
 
 /// The kind of a text, which has valid UTF-8 without NULs as far as `head` shows. Texts that begin like a binary file, such
@@ -64,50 +68,52 @@ fn of_text(head: &[u8]) -> Option<FileKind> {
     })
 }
 
-/// The compression that the first bytes show. A zstd file may begin with a skippable frame (RFC 8878, section 3.1.2).
-pub(super) fn compression(head: &[u8]) -> Option<Compression> {
-    Some(match head {
-        [0x1F, 0x8B, ..] => Compression::Gzip,
-        [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Compression::Zstd,
-        // The header, then the first block, or the end of an empty stream.
-        [
-            b'B',
-            b'Z',
-            b'h',
-            b'1'..=b'9',
-            0x31,
-            0x41,
-            0x59,
-            0x26,
-            0x53,
-            0x59,
-            ..,
-        ]
-        | [
-            b'B',
-            b'Z',
-            b'h',
-            b'1'..=b'9',
-            0x17,
-            0x72,
-            0x45,
-            0x38,
-            0x50,
-            0x90,
-            ..,
-        ] => Compression::Bzip2,
-        [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
-        [0x04, 0x22, 0x4D, 0x18, ..] => Compression::Lz4,
-        [0x1F, 0x9D, ..] => Compression::Compress,
-        // The usual properties, a dictionary of a power of two, and an unknown or plausible length.
-        [0x5D, 0, 0, size, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, ..]
-        | [0x5D, 0, 0, 0, size, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, ..]
-            if size.is_power_of_two() =>
-        {
-            Compression::Lzma
-        }
-        _ => return None,
-    })
+impl Compression {
+    /// The compression that the first bytes show. A zstd file may begin with a skippable frame (RFC 8878, section 3.1.2).
+    pub fn of(head: &[u8]) -> Option<Self> {
+        Some(match head {
+            [0x1F, 0x8B, ..] => Self::Gzip,
+            [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Self::Zstd,
+            // The header, then the first block, or the end of an empty stream.
+            [
+                b'B',
+                b'Z',
+                b'h',
+                b'1'..=b'9',
+                0x31,
+                0x41,
+                0x59,
+                0x26,
+                0x53,
+                0x59,
+                ..,
+            ]
+            | [
+                b'B',
+                b'Z',
+                b'h',
+                b'1'..=b'9',
+                0x17,
+                0x72,
+                0x45,
+                0x38,
+                0x50,
+                0x90,
+                ..,
+            ] => Self::Bzip2,
+            [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [0x04, 0x22, 0x4D, 0x18, ..] => Self::Lz4,
+            [0x1F, 0x9D, ..] => Self::Compress,
+            // The usual properties, a dictionary of a power of two, and an unknown or plausible length.
+            [0x5D, 0, 0, size, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, ..]
+            | [0x5D, 0, 0, 0, size, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, ..]
+                if size.is_power_of_two() =>
+            {
+                Self::Lzma
+            }
+            _ => return None,
+        })
+    }
 }
 
 /// Returns true if a header of plausible length begins with a JSON object.
@@ -243,7 +249,7 @@ mod tests {
     }
 
     fn kind(head: &[u8]) -> String {
-        identify(head).map_or_else(|| "unknown".to_owned(), |kind| kind.to_string())
+        FileKind::of(head).map_or_else(|| "unknown".to_owned(), |kind| kind.to_string())
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl ChatError {
     }
 
     /// Creates the error of a field that violates a rule.
-    pub(crate) fn record(field: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub fn record(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Record {
             field: field.into(),
             reason: reason.into(),

@@ -87,7 +87,7 @@ pub(super) fn warnings(
         let name = key.strip_prefix(PREFIX);
         name.is_some_and(|name| !KNOWN.contains(&name))
     });
-    let unknown = unknown.map(|key| format!("`{key}` is ignored: emberlm knows no such key"));
+    let unknown = unknown.map(|key| format!("`{key}` is ignored: the key is unknown"));
     warnings.extend(unknown);
     warnings
 }
