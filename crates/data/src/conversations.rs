@@ -10,15 +10,14 @@
 //!
 //! Every list of messages may have `from` and `value` in place of `role` and `content`, as in TRL. The names of ShareGPT's
 //! speakers are those of axolotl and LLaMA-Factory; a `function_call` is an assistant's message with `tool_calls`. As in
-//! LLaMA-Factory, an Alpaca record is a conversation of user and assistant, whose user says the instruction and the input in
-//! two lines.
+//! LLaMA-Factory, the user's message of an Alpaca record has the instruction and the input in two lines.
 
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 
-use emberlm_tokenizer::chat::{ChatError, decode_record};
+use emberlm_tokenizer::chat::{ChatError, decode_field, decode_record};
 use serde_json::{Map, Value, json};
 
 use crate::lists::quoted;
@@ -135,7 +134,7 @@ pub(crate) fn convert_list(record: &mut Object, name: &str) -> Result<bool, Chat
     let Some(value) = record.get_mut(name) else {
         return Ok(false);
     };
-    let list = read_list(value, LISTS[1..].contains(&name));
+    let list = read_list(value);
     let mut changed = list.is_some();
     if let Some(list) = list {
         *value = list;
@@ -163,13 +162,10 @@ fn check_form(record: &Object) -> Result<(), ChatError> {
         return Ok(());
     }
     let names: Vec<&String> = record.keys().collect();
-    Err(ChatError::Record {
-        field: "messages".to_owned(),
-        reason: format!(
-            "is missing, and so is every other form of a conversation: the record has {}",
-            quoted(&names)
-        ),
-    })
+    let names = quoted(&names);
+    let reason =
+        format!("is missing, and so is every other form of a conversation: the record has {names}");
+    Err(ChatError::record("messages", reason))
 }
 
 /// Returns true if a null field of this name is the same as a missing one.
@@ -190,6 +186,9 @@ fn is_of_form(name: &str) -> bool {
 fn convert_lists(record: &mut Object) -> Result<bool, ChatError> {
     let mut changed = false;
     let list = LISTS.iter().find(|name| record.contains_key(**name));
+    if let Some(list) = list.and_then(|name| record.get_mut(*name)) {
+        decode_field("conversations", list)?;
+    }
     for name in list.into_iter().chain(&COMPLETION_LISTS) {
         changed |= convert_list(record, name)?;
     }
@@ -197,22 +196,14 @@ fn convert_lists(record: &mut Object) -> Result<bool, ChatError> {
 }
 
 /// A list of messages in another form: a single message, or an object of lists, in which the `datasets` library stores a
-/// sequence. With `decodes`, also the JSON of a list in a text; the reader of the example decodes `messages`, and the values
-/// within messages.
-fn read_list(value: &Value, decodes: bool) -> Option<Value> {
-    match value {
-        Value::String(text) if decodes => {
-            let list: Value = serde_json::from_str(text).ok()?;
-            list.is_array().then_some(list)
-        }
-        Value::Object(columns) => transposed(columns).or_else(|| {
-            let is_message = ["role", "from"]
-                .iter()
-                .any(|name| columns.contains_key(*name));
-            is_message.then(|| json!([columns]))
-        }),
-        _ => None,
-    }
+/// sequence.
+fn read_list(value: &Value) -> Option<Value> {
+    let columns = value.as_object()?;
+    transposed(columns).or_else(|| {
+        let mut names = ["role", "from"].iter();
+        let is_message = names.any(|name| columns.contains_key(*name));
+        is_message.then(|| json!([columns]))
+    })
 }
 
 /// The rows of an object of lists of one length.
@@ -243,10 +234,10 @@ fn convert_message(message: &mut Object, maps_roles: bool, path: &str) -> Result
         _ => return Ok(false),
     };
     let Some(Value::String(speaker)) = message.get(name) else {
-        return Err(ChatError::Record {
-            field: format!("{path}.{name}"),
-            reason: "must be a text".to_owned(),
-        });
+        return Err(ChatError::record(
+            format!("{path}.{name}"),
+            "must be a text",
+        ));
     };
     let speaker = speaker.trim().to_ascii_lowercase();
     let roles = SPEAKERS.iter();
@@ -274,13 +265,9 @@ fn convert_message(message: &mut Object, maps_roles: bool, path: &str) -> Result
 fn unknown_speaker(speaker: &str, field: &str) -> ChatError {
     let known = SPEAKERS.iter().flat_map(|(_, names)| *names);
     let known: Vec<&str> = known.chain(&CALLERS).copied().collect();
-    ChatError::Record {
-        field: field.to_owned(),
-        reason: format!(
-            "is {speaker:?}, which is none of the known roles: {}",
-            known.join(", ")
-        ),
-    }
+    let known = known.join(", ");
+    let reason = format!("is {speaker:?}, which is none of the known roles: {known}");
+    ChatError::record(field, reason)
 }
 
 /// Replaces the content of a message, the JSON of one call or several, by `tool_calls`.
@@ -299,11 +286,9 @@ fn call_tools(message: &mut Object, path: &str) -> Result<(), ChatError> {
     };
     let is_call = |call: &Value| call["name"].is_string();
     if calls.is_empty() || !calls.iter().all(is_call) {
-        return Err(ChatError::Record {
-            field: path.to_owned(),
-            reason: "must be the JSON of a call, with `name` and `arguments`, or of a list of them"
-                .to_owned(),
-        });
+        let reason =
+            "must be the JSON of a call, with `name` and `arguments`, or of a list of them";
+        return Err(ChatError::record(path, reason));
     }
     let calls = calls.into_iter();
     let calls = calls.map(|call| json!({"type": "function", "function": call}));
@@ -321,7 +306,7 @@ fn of_turns(record: &mut Object, answered: bool) -> Result<Option<Value>, ChatEr
     let mut text = |name: &str| match record.remove(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-        Some(_) => Err(field_error(name, "must be a text")),
+        Some(_) => Err(ChatError::record(name, "must be a text")),
     };
     let asked = asks
         .iter()
@@ -329,21 +314,21 @@ fn of_turns(record: &mut Object, answered: bool) -> Result<Option<Value>, ChatEr
         .collect::<Result<Vec<_>, _>>()?;
     let asked: Vec<String> = asked.into_iter().flatten().collect();
     if asked.is_empty() {
-        return Err(field_error(asks[0], "is empty"));
+        return Err(ChatError::record(asks[0], "is empty"));
     }
     let reply = text(answer)?;
     let mut messages = history(record.remove("history"))?;
     messages.push(json!({"role": "user", "content": asked.join("\n")}));
     if answered {
-        let reply = reply.ok_or_else(|| field_error(answer, "is missing or empty"))?;
+        let reply = reply.ok_or_else(|| ChatError::record(answer, "is missing or empty"))?;
         messages.push(json!({"role": "assistant", "content": reply}));
     }
     Ok(Some(messages.into()))
 }
 
-/// The messages of earlier turns, each a list of what the user and the assistant said.
+/// The messages of earlier turns, each a pair of the user's and the assistant's text.
 fn history(pairs: Option<Value>) -> Result<Vec<Value>, ChatError> {
-    let wrong = || field_error("history", "must be a list of pairs of texts");
+    let wrong = || ChatError::record("history", "must be a list of pairs of texts");
     let pairs = match pairs {
         None => return Ok(Vec::new()),
         Some(Value::Array(pairs)) => pairs,
@@ -374,12 +359,5 @@ fn add_system(record: &mut Object) {
         .is_some_and(|first| first["role"] == "system");
     if !system.is_empty() && !has_one {
         messages.insert(0, json!({"role": "system", "content": system}));
-    }
-}
-
-fn field_error(field: &str, reason: &str) -> ChatError {
-    ChatError::Record {
-        field: field.to_owned(),
-        reason: reason.to_owned(),
     }
 }

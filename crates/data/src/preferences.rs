@@ -1,5 +1,5 @@
 //! Reads records with completions to learn: preferences in TRL's formats, which are a prompt with a chosen and a rejected
-//! completion, or with one completion and a label; and conversations of any form, whose answers are learnt.
+//! completion, or with one completion and a label; and conversations of any form, whose answers are the targets.
 
 use std::path::PathBuf;
 

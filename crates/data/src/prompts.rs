@@ -139,10 +139,7 @@ impl PromptEncoder {
             }
         };
         match ids.is_empty() {
-            true => Err(ChatError::Record {
-                field: "prompt".to_owned(),
-                reason: "has no tokens".to_owned(),
-            }),
+            true => Err(ChatError::record("prompt", "has no tokens")),
             false => Ok(ids),
         }
     }

@@ -218,14 +218,6 @@ pub enum TrainError {
         /// The lock file.
         path: PathBuf,
     },
-    /// The run cannot be resumed with the given settings.
-    #[error("{path} cannot be resumed: {reason}")]
-    Resume {
-        /// The directory.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
     /// The run cannot be resumed on other data.
     #[error("{checkpoint} cannot be resumed: {dataset}: {difference}")]
     ResumeData {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use emberlm_data::Tokenizer;
 use serde_json::Value;
@@ -37,7 +37,7 @@ pub const MAY_CHANGE: [&str; 16] = [
     "train.recompute",
 ];
 
-/// Settings that a fork must keep: those of the trained weights. A table stands for all its settings.
+/// Settings that a fork must keep: those of the trained weights. A table means all its settings.
 pub const FORK_KEEPS: [&str; 6] = [
     "model",
     "encoder",
@@ -111,31 +111,15 @@ impl SettingChange {
     }
 }
 
-/// Compares a run's configuration with the one to resume it with.
-///
-/// # Errors
-/// Lists the settings that must not change but differ, with both values.
-pub fn check_changes(run: &Path, then: &RunConfig, now: &RunConfig) -> Result<(), TrainError> {
-    let mut changes = setting_changes(then, now);
-    changes.retain(|change| !change.may_be_resumed());
-    match changes.is_empty() {
-        true => Ok(()),
-        false => Err(TrainError::Resume {
-            path: run.to_owned(),
-            reason: listed(&changes),
-        }),
+/// Descriptions of changes in one line, of which at most a dozen are listed.
+pub fn listed(mut changes: Vec<String>) -> String {
+    let more = changes.len().saturating_sub(SHOWN_CHANGES);
+    changes.truncate(SHOWN_CHANGES);
+    let listed = changes.join("; ");
+    match more {
+        0 => listed,
+        more => format!("{listed}; and {more} more"),
     }
-}
-
-/// The changes in one line, of which at most a dozen are listed.
-pub fn listed(changes: &[SettingChange]) -> String {
-    let shown = changes.iter().take(SHOWN_CHANGES);
-    let shown: Vec<String> = shown.map(SettingChange::to_string).collect();
-    let more = match changes.len() - shown.len() {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    shown.join("; ") + &more
 }
 
 /// A dotted key with `*` in place of every index of a list.
@@ -144,14 +128,6 @@ pub(crate) fn general(key: &str) -> String {
     let general = |part| if is_place(part) { "*" } else { part };
     let parts: Vec<&str> = key.split('.').map(general).collect();
     parts.join(".")
-}
-
-/// The keys that differ between two configurations, each with a sentence that states both values.
-pub fn changes(then: &RunConfig, now: &RunConfig) -> Vec<(String, String)> {
-    let changes = setting_changes(then, now).into_iter();
-    changes
-        .map(|change| (change.key.clone(), change.to_string()))
-        .collect()
 }
 
 /// The settings that differ between two configurations, in the order of their keys.

@@ -200,10 +200,8 @@ impl<'a> Encoder<'a> {
 
 /// The error for a record longer than [`MAX_CHAT_BYTES`].
 fn too_long() -> ChatError {
-    ChatError::Record {
-        field: "messages".to_owned(),
-        reason: format!("must have at most {} MiB", MAX_CHAT_BYTES >> 20),
-    }
+    let rule = format!("must have at most {} MiB", MAX_CHAT_BYTES >> 20);
+    ChatError::record("messages", rule)
 }
 
 /// The number of bytes of text that `ids` represent, or 0 if unknown for any of them.

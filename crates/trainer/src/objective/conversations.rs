@@ -1,19 +1,17 @@
 //! Reads the conversations of a run, and tokenizes them for supervised fine-tuning.
 //!
-//! Each is a separate sequence, of which the answers are learnt, as TRL trains on records without packing.
+//! Each is a separate sequence whose answers are the targets, as TRL trains on records without packing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use emberlm_data::{ChatTokens, PreferenceEncoder, PreferenceRecord, read_conversations};
 
+use super::encode_records::encode_records;
 use super::record_source::Records;
 use super::record_splits::RecordSplits;
 use super::records::{Record, RecordSet};
 use crate::config::DataConfig;
 use crate::error::TrainError;
-
-/// Records that are tokenized together: another process may render their chat template.
-const TOGETHER: usize = 64;
 
 /// The conversations of a run that have been read but not tokenized yet.
 pub(crate) struct ConversationSource(RecordSplits<PreferenceRecord>);
@@ -35,8 +33,7 @@ impl ConversationSource {
 
     /// Returns true if a record consists of messages.
     pub(crate) fn has_conversations(&self) -> bool {
-        let mut records = self.0.train.iter().chain(&self.0.validation);
-        records.any(|record| record.is_conversation)
+        self.0.all().any(|record| record.is_conversation)
     }
 
     /// Tokenizes the records. The end of a sequence with more than `max_tokens` tokens is cut off.
@@ -50,31 +47,23 @@ impl ConversationSource {
         seed: u64,
         padding: u32,
     ) -> Result<Records, TrainError> {
-        let RecordSplits {
-            train,
-            validation,
-            path,
-            validation_path,
-        } = self.0;
         let (mut truncated, mut left_out) = (0, 0);
-        let mut encode = |records: &[PreferenceRecord], path: &Path| {
+        let splits = self.0.convert(|records, path| {
             let mut kept = Vec::with_capacity(records.len());
-            for tokens in encode(records, encoder, path)? {
+            encode_records(&records, encoder, path, |_, tokens| {
+                let has_target = |tokens: &ChatTokens| tokens.learnt.iter().skip(1).any(|it| *it);
+                let Some(tokens) = tokens.into_iter().next().filter(has_target) else {
+                    return Err("no token of an answer is predicted from another");
+                };
                 truncated += usize::from(tokens.ids.len() > max_tokens);
                 match sequence(tokens, max_tokens) {
                     Some(record) => kept.push(record),
                     None => left_out += 1,
                 }
-            }
-            Ok::<_, TrainError>(kept)
-        };
-        let splits = RecordSplits {
-            train: encode(&train, &path)?,
-            validation: encode(&validation, &validation_path)?,
-            path,
-            validation_path,
-        };
-        splits.check_count()?;
+                Ok(())
+            })?;
+            Ok(kept)
+        })?;
         Ok(Records {
             train: RecordSet::new(splits.train, seed, padding),
             validation: RecordSet::new(splits.validation, seed, padding),
@@ -82,34 +71,6 @@ impl ConversationSource {
             left_out,
         })
     }
-}
-
-/// The tokens of each record, which has a target.
-fn encode(
-    records: &[PreferenceRecord],
-    encoder: &PreferenceEncoder,
-    path: &Path,
-) -> Result<Vec<ChatTokens>, TrainError> {
-    let mut all = Vec::with_capacity(records.len());
-    for records in records.chunks(TOGETHER) {
-        for (record, encoded) in records.iter().zip(encoder.encode(records)) {
-            let broken = |reason: String| TrainError::Preference {
-                path: path.to_owned(),
-                line: record.number,
-                reason,
-            };
-            let encoded = encoded.map_err(|error| broken(error.to_string()))?;
-            let has_target = |tokens: &ChatTokens| tokens.learnt.iter().skip(1).any(|it| *it);
-            match encoded.into_iter().next().filter(has_target) {
-                Some(tokens) => all.push(tokens),
-                None => {
-                    let reason = "no token of an answer is predicted from another";
-                    return Err(broken(reason.to_owned()));
-                }
-            }
-        }
-    }
-    Ok(all)
 }
 
 /// The inputs and the next tokens of a sequence of at most `max_tokens` tokens. `None` if no target is left.

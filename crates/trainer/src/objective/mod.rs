@@ -9,6 +9,7 @@
 //! | `span_corruption` | removed spans (T5) |
 //! | `record_source` | reads labelled texts and pairs of texts, and tokenizes them |
 //! | `record_splits` | divides records into those to train on and those to evaluate on |
+//! | `encode_records` | tokenizes records with completions |
 //! | `conversations` | reads conversations, and tokenizes them for supervised fine-tuning of decoders |
 //! | `records` | batches of labelled texts, pairs of texts and conversations |
 //! | `preference` | pairs of a chosen and a rejected completion (DPO, ORPO, SimPO), and labelled ones (KTO), for decoders |
@@ -18,6 +19,7 @@
 
 mod completions;
 mod conversations;
+mod encode_records;
 pub(crate) mod grpo;
 mod host_batch;
 pub(crate) mod masked_lm;

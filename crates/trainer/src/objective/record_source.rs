@@ -12,12 +12,7 @@ use crate::error::TrainError;
 use crate::identity::DataIdentity;
 
 /// The records of a run that have been read but not tokenized yet.
-pub(crate) struct RecordSource {
-    train: Vec<FieldRecord>,
-    validation: Vec<FieldRecord>,
-    path: PathBuf,
-    validation_path: PathBuf,
-}
+pub(crate) struct RecordSource(RecordSplits<FieldRecord>);
 
 /// The labels of a classifier, whose ids are their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,28 +64,17 @@ impl RecordSource {
 
     fn read(data: &DataConfig, fields: &[RecordField]) -> Result<Self, TrainError> {
         let read = |path: &PathBuf| read_fields(std::slice::from_ref(path), fields);
-        let RecordSplits {
-            train,
-            validation,
-            path,
-            validation_path,
-        } = RecordSplits::read(data, read)?;
-        Ok(Self {
-            train,
-            validation,
-            path,
-            validation_path,
-        })
+        Ok(Self(RecordSplits::read(data, read)?))
     }
 
     /// The number of records to train on.
     pub(crate) fn train_count(&self) -> usize {
-        self.train.len()
+        self.0.train.len()
     }
 
     /// The labels that occur: numbers by their value, other labels in alphabetical order.
     pub(crate) fn labels(&self) -> Labels {
-        let records = self.train.iter().chain(&self.validation);
+        let records = self.0.all();
         let labels: BTreeSet<&str> = records
             .filter_map(|record| record.values[1].as_deref())
             .collect();
@@ -175,7 +159,7 @@ impl RecordSource {
         tokenize: impl Fn(&[Option<String>], &Path, u64) -> Result<(Record, bool), TrainError>,
     ) -> Result<Records, TrainError> {
         let mut truncated = 0;
-        let mut split = |records: Vec<FieldRecord>, path: &Path| {
+        let splits = self.0.convert(|records, path| {
             let record = |record: FieldRecord| {
                 let (made, cut) = tokenize(&record.values, path, record.number)?;
                 truncated += usize::from(cut);
@@ -187,15 +171,11 @@ impl RecordSource {
                 }
                 Ok(made)
             };
-            let records = records.into_iter().map(record);
-            let records: Vec<Record> = records.collect::<Result<_, TrainError>>()?;
-            Ok::<_, TrainError>(RecordSet::new(records, seed, padding))
-        };
-        let train = split(self.train, &self.path)?;
-        let validation = split(self.validation, &self.validation_path)?;
+            records.into_iter().map(record).collect()
+        })?;
         Ok(Records {
-            train,
-            validation,
+            train: RecordSet::new(splits.train, seed, padding),
+            validation: RecordSet::new(splits.validation, seed, padding),
             truncated,
             left_out: 0,
         })

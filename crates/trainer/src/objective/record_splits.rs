@@ -1,7 +1,7 @@
 //! The records of a run, divided into those to train on and those to evaluate on.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use emberlm_data::{DataError, Shuffle};
 
@@ -56,8 +56,31 @@ impl<T> RecordSplits<T> {
         Ok(splits)
     }
 
+    /// The records of both splits.
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.train.iter().chain(&self.validation)
+    }
+
+    /// Converts the records of each split, which come from the file that `convert` is given.
+    ///
+    /// # Errors
+    /// Those of `convert`; no record of a split is left.
+    pub(super) fn convert<U>(
+        self,
+        mut convert: impl FnMut(Vec<T>, &Path) -> Result<Vec<U>, TrainError>,
+    ) -> Result<RecordSplits<U>, TrainError> {
+        let converted = RecordSplits {
+            train: convert(self.train, &self.path)?,
+            validation: convert(self.validation, &self.validation_path)?,
+            path: self.path,
+            validation_path: self.validation_path,
+        };
+        converted.check_count()?;
+        Ok(converted)
+    }
+
     /// Checks that neither split is empty.
-    pub(super) fn check_count(&self) -> Result<(), TrainError> {
+    fn check_count(&self) -> Result<(), TrainError> {
         if self.train.is_empty() || self.validation.is_empty() {
             let rule = "must have at least 2 records, one of them to evaluate on";
             return Err(refuse(self.path.display().to_string(), rule));

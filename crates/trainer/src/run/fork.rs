@@ -9,6 +9,7 @@ use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::events::{self, Event, EventLog};
 use crate::folder::RunFolder;
+use crate::identity::{DataIdentity, SplitIdentity};
 use crate::objective::TrainSource;
 use crate::resume::{self, SettingChange};
 
@@ -88,12 +89,7 @@ impl Fork {
                     .to_owned(),
             );
         }
-        let validates = |identity: &crate::identity::DataIdentity| identity.val.clone();
-        let is_same_validation = state
-            .data
-            .iter()
-            .map(validates)
-            .eq(inputs.identities.iter().map(validates));
+        let is_same_validation = has_same(state, inputs, |identity| &identity.val);
         if !is_same_validation || any(&changes, &VALIDATION) || of_objective(&changes) {
             (state.best, state.validation_loss) = (None, None);
         }
@@ -109,12 +105,7 @@ impl Fork {
         inputs: &RunInputs,
         changes: &[SettingChange],
     ) -> Option<String> {
-        let trains = |identity: &crate::identity::DataIdentity| identity.train.clone();
-        let is_same_data = state
-            .data
-            .iter()
-            .map(trains)
-            .eq(inputs.identities.iter().map(trains));
+        let is_same_data = has_same(state, inputs, |identity| &identity.train);
         let moved = changes.iter().find(|change| change.is_one_of(&DATA_ORDER));
         let is_same_order = is_same_data && moved.is_none();
         if !is_same_order || any(changes, &ROLLOUT) || of_objective(changes) {
@@ -161,14 +152,15 @@ impl Fork {
         logged.max().unwrap_or(0)
     }
 
-    /// Creates the directory of the new run with its ancestry, its configuration and the log so far.
+    /// Creates the directory of the new run with its ancestry, its configuration `now`, also as `text`, and the log so far.
     pub(super) fn create(
         &self,
-        config: &str,
-        changes: &[SettingChange],
+        text: &str,
+        now: &RunConfig,
     ) -> Result<(RunFolder, EventLog, events::Damage), TrainError> {
         let step = self.checkpoint.state.as_ref().map_or(0, |state| state.step);
         let run = self.parent.canonicalize();
+        let changes = resume::setting_changes(&self.then, now);
         let mut ancestry = Ancestry::read(&self.parent).unwrap_or_default();
         ancestry.ancestors.insert(
             0,
@@ -178,7 +170,7 @@ impl Fork {
                 changes: changes.iter().map(SettingChange::values).collect(),
             },
         );
-        let folder = RunFolder::create_with(&self.path, config, |path| ancestry.write(path))?;
+        let folder = RunFolder::create_with(&self.path, text, |path| ancestry.write(path))?;
         let log = self.parent.join(events::EVENTS_FILE);
         let (log, damage) = match log.is_file() {
             true => {
@@ -190,11 +182,16 @@ impl Fork {
         };
         Ok((folder, log, damage))
     }
+}
 
-    /// The settings that the new run changes.
-    pub(super) fn changes(&self, now: &RunConfig) -> Vec<SettingChange> {
-        resume::setting_changes(&self.then, now)
-    }
+/// Returns true if the data has the same part as that of the checkpoint.
+fn has_same(
+    state: &State,
+    inputs: &RunInputs,
+    part: impl Fn(&DataIdentity) -> &SplitIdentity,
+) -> bool {
+    let now = inputs.identities.iter().map(&part);
+    state.data.iter().map(&part).eq(now)
 }
 
 fn any(changes: &[SettingChange], keys: &[&str]) -> bool {

@@ -57,7 +57,7 @@ impl RunStart {
         step: usize,
     ) -> Result<(RunFolder, EventLog, Damage), TrainError> {
         Ok(match self {
-            Self::Forked(fork) => fork.create(text, &fork.changes(config))?,
+            Self::Forked(fork) => fork.create(text, config)?,
             Self::New(run) => {
                 let folder = RunFolder::create(&run, text)?;
                 let log = EventLog::create(&run)?;

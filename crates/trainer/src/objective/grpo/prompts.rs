@@ -52,8 +52,7 @@ impl PromptSource {
 
     /// Returns true if a prompt consists of messages.
     pub(crate) fn has_conversations(&self) -> bool {
-        let mut records = self.0.train.iter().chain(&self.0.validation);
-        records.any(PromptRecord::is_conversation)
+        self.0.all().any(PromptRecord::is_conversation)
     }
 
     /// Tokenizes the prompts, and leaves out those of more than `most_tokens` tokens.
@@ -66,14 +65,8 @@ impl PromptSource {
         most_tokens: usize,
         seed: u64,
     ) -> Result<Prompts, TrainError> {
-        let RecordSplits {
-            train,
-            validation,
-            path,
-            validation_path,
-        } = self.0;
         let mut left_out = 0;
-        let mut kept = |records: Vec<PromptRecord>, path: &Path| {
+        let splits = self.0.convert(|records: Vec<PromptRecord>, path: &Path| {
             let mut prompts = Vec::with_capacity(records.len());
             for record in records {
                 let ids = encoder
@@ -88,15 +81,8 @@ impl PromptSource {
                     false => left_out += 1,
                 }
             }
-            Ok::<_, TrainError>(prompts)
-        };
-        let splits = RecordSplits {
-            train: kept(train, &path)?,
-            validation: kept(validation, &validation_path)?,
-            path,
-            validation_path,
-        };
-        splits.check_count()?;
+            Ok(prompts)
+        })?;
         Ok(Prompts {
             train: PromptSet::new(splits.train, seed),
             validation: PromptSet::new(splits.validation, seed),

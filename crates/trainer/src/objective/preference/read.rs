@@ -11,10 +11,8 @@ use super::pairs::{Pair, PairSet, has_target};
 use crate::config::DataConfig;
 use crate::error::TrainError;
 use crate::identity::DataIdentity;
+use crate::objective::encode_records::encode_records;
 use crate::objective::record_splits::RecordSplits;
-
-/// Records that are tokenized together: another process may render their chat template.
-const TOGETHER: usize = 64;
 
 /// The pairs of a run that have been read but not tokenized yet.
 pub(crate) struct PairSource(RecordSplits<PreferenceRecord>);
@@ -46,8 +44,7 @@ impl PairSource {
 
     /// Returns true if a record consists of messages.
     pub(crate) fn has_conversations(&self) -> bool {
-        let mut records = self.0.train.iter().chain(&self.0.validation);
-        records.any(|record| record.is_conversation)
+        self.0.all().any(|record| record.is_conversation)
     }
 
     /// Tokenizes the pairs. The end of a sequence with more than `max_tokens` tokens is cut off.
@@ -62,24 +59,14 @@ impl PairSource {
         seed: u64,
         padding: u32,
     ) -> Result<Pairs, TrainError> {
-        let RecordSplits {
-            train,
-            validation,
-            path,
-            validation_path,
-        } = self.0;
         let mut cut = Cut {
             max_tokens,
             truncated: 0,
             left_out: 0,
         };
-        let splits = RecordSplits {
-            train: cut.pairs(&train, encoder, &path)?,
-            validation: cut.pairs(&validation, encoder, &validation_path)?,
-            path,
-            validation_path,
-        };
-        splits.check_count()?;
+        let splits = self
+            .0
+            .convert(|records, path| cut.pairs(&records, encoder, path))?;
         let set = |pairs| PairSet::new(pairs, loss, seed, padding);
         Ok(Pairs {
             train: set(splits.train),
@@ -105,26 +92,18 @@ impl Cut {
         path: &Path,
     ) -> Result<Vec<Pair>, TrainError> {
         let mut kept = Vec::with_capacity(records.len());
-        for records in records.chunks(TOGETHER) {
-            for (record, encoded) in records.iter().zip(encoder.encode(records)) {
-                let broken = |reason: String| TrainError::Preference {
-                    path: path.to_owned(),
-                    line: record.number,
-                    reason,
-                };
-                let mut sequences = encoded.map_err(|error| broken(error.to_string()))?;
-                if !sequences.iter().all(has_target) {
-                    let reason = "a completion has no token that is predicted from another";
-                    return Err(broken(reason.to_owned()));
-                }
-                let is_cut = sequences.iter_mut().map(|tokens| self.cut(tokens));
-                self.truncated += usize::from(is_cut.fold(false, |any, is_cut| any | is_cut));
-                match sequences.iter().all(has_target) {
-                    true => kept.push((sequences, record.label)),
-                    false => self.left_out += 1,
-                }
+        encode_records(records, encoder, path, |record, mut sequences| {
+            if !sequences.iter().all(has_target) {
+                return Err("a completion has no token that is predicted from another");
             }
-        }
+            let is_cut = sequences.iter_mut().map(|tokens| self.cut(tokens));
+            self.truncated += usize::from(is_cut.fold(false, |any, is_cut| any | is_cut));
+            match sequences.iter().all(has_target) {
+                true => kept.push((sequences, record.label)),
+                false => self.left_out += 1,
+            }
+            Ok(())
+        })?;
         // Of labelled records, the completion of the record before; of the first, that of the last.
         let mut before = kept.last().and_then(|(last, _)| last.first().cloned());
         let pairs = kept.into_iter().filter_map(|(sequences, label)| {

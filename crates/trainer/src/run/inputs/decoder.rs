@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use emberlm_data::{ChatTemplateSpec, Packing, PreferenceEncoder, PromptEncoder};
+use emberlm_data::{ChatTemplateSpec, Packing, PreferenceEncoder, PromptEncoder, Tokenizer};
 use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
 
 use super::{Circumstances, RunInputs};
 use crate::config::{DataConfig, GrpoConfig, RunConfig, TrainConfig};
 use crate::error::TrainError;
+use crate::identity::DataIdentity;
 use crate::objective::{
     ConversationSource, PairSource, PreferenceLoss, PromptSource, RewardTask, RewardValidation,
     Rewards, TrainSource,
@@ -29,6 +30,63 @@ pub(super) fn resolve(
     Ok(DecoderConfig::try_from(model.clone())?)
 }
 
+/// The model of a run on records with completions, and the tokenization of the records.
+struct Tokenization {
+    tokenizer: Tokenizer,
+    template: Option<ChatTemplateSpec>,
+    encoder: PreferenceEncoder,
+    model: DecoderConfig,
+    seq_len: usize,
+    padding: u32,
+}
+
+impl Tokenization {
+    fn new(
+        config: &mut RunConfig,
+        circumstances: &Circumstances<'_>,
+        has_conversations: bool,
+    ) -> Result<Self, TrainError> {
+        let data = &config.data;
+        let tokenizer = circumstances.tokenizer(data)?;
+        let template = template_for(circumstances, data, has_conversations)?;
+        let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
+        let encoder = encoder.map_err(TrainError::ChatTemplate)?;
+        let settings = config.model.decoder_mut()?;
+        let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
+        Ok(Self {
+            seq_len: config.train.sequence_tokens(model.seq_len())?,
+            padding: tokenizer.end_of_text().unwrap_or(0),
+            template,
+            encoder,
+            model,
+            tokenizer,
+        })
+    }
+
+    /// The inputs of the run. `size` is the number of records to train on.
+    fn inputs(
+        self,
+        identities: Vec<DataIdentity>,
+        notes: Vec<String>,
+        size: usize,
+        validation: Validation,
+        source: TrainSource,
+    ) -> RunInputs {
+        RunInputs {
+            model: CheckedModel::Decoder(Box::new(self.model)),
+            seq_len: self.seq_len,
+            tokenizer: self.tokenizer,
+            chat_template: self.template.map(|_| self.encoder.template()),
+            identities,
+            floor: None,
+            notes,
+            size: size as u64,
+            validation,
+            source,
+        }
+    }
+}
+
 /// Pairs of a chosen and a rejected completion.
 pub(super) fn preferences(
     config: &mut RunConfig,
@@ -37,85 +95,68 @@ pub(super) fn preferences(
 ) -> Result<RunInputs, TrainError> {
     config.train.objective.check_model(&config.model)?;
     check_supported(&config.train)?;
-    let (data, train) = (&config.data, &config.train);
-    let source = PairSource::read(data, loss.form())?;
-    let tokenizer = circumstances.tokenizer(data)?;
-    let template = template_for(circumstances, data, source.has_conversations())?;
-    let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
-    let encoder = encoder.map_err(TrainError::ChatTemplate)?;
-    let settings = config.model.decoder_mut()?;
-    let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
-    let seq_len = train.sequence_tokens(model.seq_len())?;
-    let padding = tokenizer.end_of_text().unwrap_or(0);
-    let pairs = source.tokenized(&encoder, loss, seq_len, train.seed, padding)?;
+    let source = PairSource::read(&config.data, loss.form())?;
+    let this = Tokenization::new(config, circumstances, source.has_conversations())?;
+    let seed = config.train.seed;
+    let pairs = source.tokenized(&this.encoder, loss, this.seq_len, seed, this.padding)?;
     let identities = vec![pairs.identity()];
-    circumstances.check_resumed(data, &tokenizer, &identities)?;
+    circumstances.check_resumed(&config.data, &this.tokenizer, &identities)?;
     let counts = TooLong {
         name: "pairs",
         kept: pairs.train.len() + pairs.validation.len(),
         truncated: pairs.truncated,
         left_out: pairs.left_out,
     };
-    Ok(RunInputs {
-        model: CheckedModel::Decoder(Box::new(model)),
-        seq_len,
-        tokenizer,
-        chat_template: template.map(|_| encoder.template()),
+    let notes = counts.notes(this.seq_len, "a completion");
+    let size = pairs.train.len();
+    let validation = Validation::Preferences(pairs.validation);
+    Ok(this.inputs(
         identities,
-        floor: None,
-        notes: counts.notes(seq_len, "a completion"),
-        size: pairs.train.len() as u64,
-        validation: Validation::Preferences(pairs.validation),
-        source: TrainSource::Pairs(pairs.train),
-    })
+        notes,
+        size,
+        validation,
+        TrainSource::Pairs(pairs.train),
+    ))
 }
 
-/// Conversations, whose answers are learnt.
+/// Conversations, whose answers are the training targets.
 pub(super) fn conversations(
     config: &mut RunConfig,
     circumstances: &Circumstances<'_>,
 ) -> Result<RunInputs, TrainError> {
-    let (data, train) = (&config.data, &config.train);
-    if train.documents != Packing::Stream {
+    let documents = config.train.documents;
+    if documents != Packing::Stream {
         return Err(TrainError::Setting {
             table: "train",
             field: "documents",
-            value: train.documents.to_string(),
+            value: documents.to_string(),
             rule: "must be stream for a file of records, each of which is a separate sequence"
                 .to_owned(),
         });
     }
-    let source = ConversationSource::read(data)?;
-    let tokenizer = circumstances.tokenizer(data)?;
-    let template = template_for(circumstances, data, source.has_conversations())?;
-    let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
-    let encoder = encoder.map_err(TrainError::ChatTemplate)?;
-    let settings = config.model.decoder_mut()?;
-    let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
-    let seq_len = train.sequence_tokens(model.seq_len())?;
-    let padding = tokenizer.end_of_text().unwrap_or(0);
+    let source = ConversationSource::read(&config.data)?;
+    let this = Tokenization::new(config, circumstances, source.has_conversations())?;
     // The last token of a sequence is only predicted.
-    let records = source.tokenized(&encoder, seq_len + 1, train.seed, padding)?;
+    let most = this.seq_len + 1;
+    let records = source.tokenized(&this.encoder, most, config.train.seed, this.padding)?;
     let identities = vec![records.identity()];
-    circumstances.check_resumed(data, &tokenizer, &identities)?;
+    circumstances.check_resumed(&config.data, &this.tokenizer, &identities)?;
     let counts = TooLong {
         name: "conversations",
         kept: records.train.len() + records.validation.len(),
         truncated: records.truncated,
         left_out: records.left_out,
     };
-    Ok(RunInputs {
-        model: CheckedModel::Decoder(Box::new(model)),
-        seq_len,
-        tokenizer,
-        chat_template: template.map(|_| encoder.template()),
+    let notes = counts.notes(this.seq_len, "an answer");
+    let size = records.train.len();
+    let validation = Validation::Pairs(records.validation);
+    Ok(this.inputs(
         identities,
-        floor: None,
-        notes: counts.notes(seq_len, "an answer"),
-        size: records.train.len() as u64,
-        validation: Validation::Pairs(records.validation),
-        source: TrainSource::Records(records.train),
-    })
+        notes,
+        size,
+        validation,
+        TrainSource::Records(records.train),
+    ))
 }
 
 /// Prompts, whose completions are sampled and rewarded.
@@ -208,7 +249,7 @@ struct TooLong {
 }
 
 impl TooLong {
-    /// Notes on them. `part` is the part of a record without which nothing is learnt.
+    /// Notes on them. `part` is the part of a record that has its training targets.
     fn notes(&self, seq_len: usize, part: &str) -> Vec<String> {
         let Self {
             name,
