@@ -21,7 +21,7 @@ use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::examples;
 use crate::opened_model::OpenedModel;
-use crate::output::{print, print_json, shell_word, size};
+use crate::output::{print, print_json, shell_path, shell_word, size};
 use crate::ranks::Ranks;
 use crate::{console, values};
 use emberlm_trainer::{presets, run_config};
@@ -338,7 +338,7 @@ impl Fitter<'_> {
         let mut words = vec![
             format!("{launcher}emberlm train"),
             match &self.args.from {
-                Some(from) => format!("--from {}", shell_word(&from.to_string_lossy())),
+                Some(from) => format!("--from {}", shell_path(from)),
                 None => format!("--preset {}", shell_word(&preset_name(self.args))),
             },
         ];
@@ -346,7 +346,7 @@ impl Fitter<'_> {
             words.push(format!("--objective {}", objective.name()));
         }
         if let Some(data) = &self.args.data {
-            words.extend(["--data".to_owned(), shell_word(&data.to_string_lossy())]);
+            words.extend(["--data".to_owned(), shell_path(data)]);
         }
         for setting in &self.args.set {
             words.extend(["--set".to_owned(), shell_word(setting)]);

@@ -38,7 +38,7 @@ use stopping::StopReport;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::opened_model::OpenedModel;
-use crate::output::{print, shell_word};
+use crate::output::{print, shell_path};
 use crate::ranks::Ranks;
 use crate::{built_in_tales, console, ending, signals};
 use emberlm_trainer::{epochs, presets, run_config};
@@ -300,7 +300,7 @@ fn listen(
         if asked {
             dashboard::restore_terminal();
             if let (Some(run), Some(loss)) = (report.run(), report.loss()) {
-                let run = shell_word(&run.to_string_lossy());
+                let run = shell_path(run);
                 console::note(format_args!(
                     "Stopped without a checkpoint, which {loss}. To resume: emberlm train --resume {run}"
                 ));

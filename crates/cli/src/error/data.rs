@@ -8,7 +8,7 @@ use emberlm_system::file_kind::FileKind;
 
 use super::CliError;
 use super::hints::{self, chat, tokenizer, with};
-use crate::output::shell_word;
+use crate::output::shell_path;
 
 impl From<DataError> for CliError {
     fn from(error: DataError) -> Self {
@@ -165,7 +165,7 @@ pub(super) fn is_of_fields(error: &DataError) -> bool {
 
 /// Returns a hint for a file at `path` that is of another kind than expected.
 pub(super) fn advice(found: FileKind, path: &Path) -> Option<String> {
-    found.advice(&shell_word(&path.to_string_lossy()))
+    found.advice(&shell_path(path))
 }
 
 /// Advice on a file whose content cannot be read.
@@ -203,8 +203,8 @@ fn has_conversation(reason: &str) -> bool {
 /// Returns a hint for a path that is not a dataset folder.
 fn not_a_dataset(path: &Path, found: NotADataset) -> String {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let parent = shell_word(&parent.unwrap_or(Path::new(".")).to_string_lossy());
-    let given = shell_word(&path.to_string_lossy());
+    let parent = shell_path(parent.unwrap_or(Path::new(".")));
+    let given = shell_path(path);
     match found {
         NotADataset::Manifest => format!("give the folder: {parent}"),
         NotADataset::TokenFile => format!(

@@ -1,7 +1,6 @@
 //! Hints for errors of the trainer.
 
 use std::io;
-use std::path::Path;
 
 use emberlm_model::{Family, families};
 use emberlm_system::nearest::nearest;
@@ -63,14 +62,16 @@ impl From<TrainError> for CliError {
             } => Some(
                 r#"add one, such as --set 'train.objective.rewards=[{kind = "exact_match", field = "answer"}]', which compares completions with the field `answer` of the records"#,
             ),
-            TrainError::Resume { ref path, .. } => return with(&error, Some(fork(path, ""))),
             TrainError::ResumeData {
                 ref checkpoint,
                 ref dataset,
                 ..
             } => {
-                let data = format!(" --data {}", shell_path(dataset));
-                return with(&error, Some(fork(checkpoint, &data)));
+                let (checkpoint, data) = (shell_path(checkpoint), shell_path(dataset));
+                let hint = format!(
+                    "fork the run instead: emberlm train --resume {checkpoint} --out NEW --data {data}"
+                );
+                return with(&error, Some(hint));
             }
             TrainError::ResumeTokenizer { .. } => Some(
                 "prepare the texts with the tokenizer of the run: emberlm prepare … --tokenizer RUN",
@@ -112,12 +113,6 @@ impl From<TrainError> for CliError {
         };
         with(&error, hint.map(str::to_owned))
     }
-}
-
-/// The hint for a run that cannot be resumed with other settings or data.
-fn fork(path: &Path, options: &str) -> String {
-    let path = shell_path(path);
-    format!("fork the run instead: emberlm train --resume {path} --out NEW{options}")
 }
 
 impl From<RunConfigError> for CliError {

@@ -101,7 +101,7 @@ impl Record {
             let Some(now) = now.runs.get(name) else {
                 return Some(format!("its run {name} is no longer in the file"));
             };
-            let (_, change) = resume::changes(before, now).into_iter().next()?;
+            let change = resume::setting_changes(before, now).into_iter().next()?;
             Some(format!("in its run {name}, {change}"))
         })
     }

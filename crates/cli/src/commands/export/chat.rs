@@ -38,8 +38,8 @@ pub(super) fn write_template(files: ChatFiles, folder: &Path) -> Result<(), CliE
     if !files.keeps_templates && additional.exists() {
         fs::remove_dir_all(&additional).map_err(CliError::io("remove", &additional))?;
     }
-    let is_there = |came: Option<ChatTemplate>, source: &String| {
-        came.is_some_and(|came| came.source() == source)
+    let is_there = |found: Option<ChatTemplate>, source: &String| {
+        found.is_some_and(|found| found.source() == source)
     };
     if let Some(template) = files.template
         && !is_there(ChatTemplate::beside_model(folder)?, &template)

@@ -11,7 +11,7 @@ use emberlm_tokenizer::{TokenizerKind, TokenizerSpec};
 use emberlm_trainer::presets;
 use indicatif::HumanCount;
 
-use crate::output::{Align, Table, shell_word};
+use crate::output::{Align, Table, shell_path};
 
 /// Summarizes the dataset, the records left out, the warnings, and the next command.
 pub fn prepared(out: &Path, prepared: &Prepared) -> String {
@@ -105,7 +105,7 @@ fn next_command(out: &Path, manifest: &Manifest) -> String {
     let real = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
     let name = real.file_name().unwrap_or(out.as_os_str());
     let run = Path::new("runs").join(name);
-    let [data, run] = [out, &run].map(|path| shell_word(&path.to_string_lossy()));
+    let [data, run] = [out, &run].map(shell_path);
     format!("emberlm train --data {data} {model} --out {run}")
 }
 

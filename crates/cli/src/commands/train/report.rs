@@ -6,13 +6,13 @@ use emberlm_trainer::{Divergence, ObjectiveConfig, RunResult};
 
 use crate::console;
 use crate::error::{CliError, warn};
-use crate::output::{print, shell_word};
+use crate::output::{print, shell_path};
 
 /// Prints the result of a run with an objective, and the suggested next commands.
 pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), CliError> {
     let classifies = matches!(objective, ObjectiveConfig::Classify(_));
     let mut text = String::new();
-    let run = shell_word(&result.run.to_string_lossy());
+    let run = shell_path(&result.run);
     let state = &result.state;
     if result.interrupted {
         console::note(format_args!("Stopped after step {}.", state.step));

@@ -1,6 +1,6 @@
 //! Opens a stopped run to resume it, or a checkpoint to fork it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_trainer::ancestry::Ancestry;
@@ -95,7 +95,8 @@ fn fork(
     let Some(step) = step_of(Some(&checkpoint)) else {
         return Err(
             CliError::new(format!("{shown} has not been trained")).hint(format!(
-                "start a new run from its weights: emberlm train --from {shown}"
+                "start a new run from its weights: emberlm train --from {}",
+                shell_path(target.shown())
             )),
         );
     };
@@ -172,7 +173,7 @@ fn check_changes(
     if changes.is_empty() {
         return Ok(());
     }
-    let shown = shell_word(&run.to_string_lossy());
+    let shown = shell_path(run);
     let edited = resume::setting_changes(then, written);
     let mut is_edited = false;
     let listed = changes.iter().map(|change| {
@@ -181,7 +182,7 @@ fn check_changes(
         let source = if edited { " in config.toml" } else { "" };
         format!("{change}{source}")
     });
-    let listed = shortened(listed.collect());
+    let listed = resume::listed(listed.collect());
     let error = CliError::new(format!("{} cannot be resumed: {listed}", run.display()));
     let restore = match is_edited {
         true => Some("restore the values of the checkpoint in config.toml"),
@@ -209,26 +210,15 @@ fn check_fork(shown: &Path, changes: &[SettingChange]) -> Result<(), CliError> {
     if kept.is_empty() {
         return Ok(());
     }
-    let shown = shown.display();
     Err(CliError::new(format!(
-        "{shown} cannot be forked: {}; a fork keeps the model, its adapter and its objective",
-        shortened(kept)
+        "{} cannot be forked: {}; a fork keeps the model, its adapter and its objective",
+        shown.display(),
+        resume::listed(kept)
     ))
     .hint(format!(
-        "start a new run with its weights, without the optimizer's state: emberlm train --from {shown}, or a new model without --from"
+        "start a new run with its weights, without the optimizer's state: emberlm train --from {}, or a new model without --from",
+        shell_path(shown)
     )))
-}
-
-/// Joins the descriptions of at most a dozen changes.
-fn shortened(mut changes: Vec<String>) -> String {
-    const SHOWN: usize = 12;
-    let more = changes.len().saturating_sub(SHOWN);
-    changes.truncate(SHOWN);
-    let listed = changes.join("; ");
-    match more {
-        0 => listed,
-        more => format!("{listed}; and {more} more"),
-    }
 }
 
 /// The options that set the changed settings to their new values.
@@ -256,7 +246,7 @@ fn check_steps(shown: &Path, checkpoint: &Checkpoint, now: &RunConfig) -> Result
     }
     let path = shown.to_owned();
     let error = CliError::from(TrainError::StepsMade { path, made, steps });
-    let run = shell_word(&shown.to_string_lossy());
+    let run = shell_path(shown);
     Err(error.hint(format!(
         "or fork an earlier checkpoint: emberlm train --resume {run}/checkpoints/STEP --out NEW --steps {steps}"
     )))
@@ -269,14 +259,13 @@ fn check_is_complete(run: &Path) -> Result<(), CliError> {
     let Some(parent) = ancestry.parent() else {
         return Ok(());
     };
-    let path = run.display();
-    let parent: PathBuf = parent.run.clone();
+    let (shown, path) = (run.display(), shell_path(run));
     Err(CliError::new(format!(
-        "{path} is a fork without a checkpoint: its creation was interrupted"
+        "{shown} is a fork without a checkpoint: its creation was interrupted"
     ))
     .hint(format!(
         "delete the folder {path} and fork again: emberlm train --resume {} --out {path}",
-        shell_word(&parent.to_string_lossy())
+        shell_path(&parent.run)
     )))
 }
 

@@ -7,7 +7,7 @@ use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::{TrainError, folder};
 
 use crate::error::CliError;
-use crate::output::shell_word;
+use crate::output::shell_path;
 
 /// A run or a checkpoint.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl ResumeTarget {
             ))
             .hint(format!(
                 "continue in a new run: emberlm train --resume {} --out NEW",
-                shell_word(&self.given.to_string_lossy())
+                shell_path(&self.given)
             ))
         })
     }
@@ -115,7 +115,7 @@ impl ResumeTarget {
         ))
         .hint(format!(
             "keep both, and continue from it in a new run: emberlm train --resume {} --out NEW",
-            shell_word(&self.given.to_string_lossy())
+            shell_path(&self.given)
         )))
     }
 }
