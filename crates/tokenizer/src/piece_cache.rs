@@ -83,6 +83,7 @@ impl PieceCache {
     }
 
     /// Appends the ids of the piece and returns true, if it is cached.
+    #[inline]
     pub(crate) fn get(&self, key: &Key, out: &mut Vec<u32>) -> bool {
         let slot = &self.slots[key.slot()];
         let known = slot.key.equals(key) && slot.count > 0;

@@ -6,12 +6,18 @@
 //! rendered without them, and no content of a record can be mistaken for a mark.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
 use super::ChatError;
+
+/// The characters that can be marks.
+const CANDIDATES: RangeInclusive<char> = '\u{F0000}'..='\u{FFFFD}';
+
+/// The first byte of each of them in UTF-8. Few texts have one, and a byte is found faster than a character.
+const FIRST_BYTE: u8 = 0xF3;
 
 /// The mark characters of one record.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +44,7 @@ pub(crate) struct Unmarked {
 impl Marks {
     /// Chooses marks that are not in `used`.
     pub fn avoiding(used: &BTreeSet<char>) -> Result<Self, ChatError> {
-        let mut free = ('\u{F0000}'..='\u{FFFFD}').filter(|mark| !used.contains(mark));
+        let mut free = CANDIDATES.filter(|mark| !used.contains(mark));
         match (free.next(), free.next(), free.next()) {
             (Some(begin), Some(end), Some(barrier)) => Ok(Self {
                 begin,
@@ -56,7 +62,11 @@ impl Marks {
     pub fn remove_from(&self, text: &str) -> Option<Unmarked> {
         let mut unmarked = Unmarked::default();
         let mut open = Vec::new();
-        for character in text.chars() {
+        let mut rest = text;
+        while let Some(at) = rest.bytes().position(|byte| byte == FIRST_BYTE) {
+            unmarked.text.push_str(&rest[..at]);
+            let character = rest[at..].chars().next()?;
+            rest = &rest[at + character.len_utf8()..];
             let at = unmarked.text.len();
             if character == self.begin {
                 open.push(at);
@@ -72,16 +82,16 @@ impl Marks {
                 unmarked.text.push(character);
             }
         }
+        unmarked.text.push_str(rest);
         open.is_empty().then_some(unmarked)
     }
 }
 
 /// Adds the private-use characters in `text` that could be chosen as marks.
 pub(crate) fn note_used(text: &str, used: &mut BTreeSet<char>) {
-    used.extend(
-        text.chars()
-            .filter(|c| ('\u{F0000}'..='\u{FFFFD}').contains(c)),
-    );
+    if text.as_bytes().contains(&FIRST_BYTE) {
+        used.extend(text.chars().filter(|c| CANDIDATES.contains(c)));
+    }
 }
 
 /// Returns true if `text` is a word, like the field names and roles that templates compare.
@@ -135,6 +145,17 @@ mod tests {
         assert_eq!(unmarked.barriers, [6]);
         assert_eq!(marks().remove_from(&format!("{begin}a")), None);
         assert_eq!(marks().remove_from(&format!("a{end}")), None);
+    }
+
+    /// U+C0000 begins with the same byte as a mark.
+    #[test]
+    fn other_characters_stay() {
+        let text = "\u{C0000}a\u{FFFFF}\u{F0005}";
+        let unmarked = marks().remove_from(text).unwrap();
+        assert_eq!(unmarked.text, text);
+        let mut used = BTreeSet::new();
+        note_used(text, &mut used);
+        assert_eq!(used, BTreeSet::from(['\u{F0005}']));
     }
 
     #[test]
