@@ -74,8 +74,6 @@ pub struct Engine<B: Backend> {
     waiting_embeddings: VecDeque<WaitingEmbedding>,
     /// True if the last admitted request was a generation. Generations and embeddings take turns.
     generation_was_last: bool,
-    /// Number of submitted requests.
-    submitted: u64,
     /// Number of admitted requests.
     placed: u64,
     /// Number of released slots.
@@ -103,7 +101,6 @@ impl<B: Backend> Engine<B> {
             waiting: VecDeque::new(),
             waiting_embeddings: VecDeque::new(),
             generation_was_last: true,
-            submitted: 0,
             placed: 0,
             freed: 0,
             done: Counts::default(),
@@ -130,9 +127,8 @@ impl<B: Backend> Engine<B> {
     /// tokens exceed a context that does not slide. The engine does not change.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, GenerateError> {
         let model = self.next_model.as_ref().unwrap_or(&self.model);
-        let id = RequestId(self.submitted);
+        let id = RequestId::new();
         let waiting = Waiting::new(id, request, &self.config, model)?;
-        self.submitted += 1;
         self.waiting.push_back(waiting);
         Ok(id)
     }
@@ -147,9 +143,8 @@ impl<B: Backend> Engine<B> {
         request: impl Into<EmbeddingRequest>,
     ) -> Result<RequestId, GenerateError> {
         let model = self.next_model.as_ref().unwrap_or(&self.model);
-        let id = RequestId(self.submitted);
+        let id = RequestId::new();
         let waiting = WaitingEmbedding::new(id, request.into(), &self.config, model)?;
-        self.submitted += 1;
         self.waiting_embeddings.push_back(waiting);
         Ok(id)
     }

@@ -129,6 +129,20 @@ impl Connections {
     }
 }
 
+impl Connections {
+    /// Closes the connections without a request: those that wait for one, and those that have sent a part of its head.
+    pub fn close_unused(&self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|activity| {
+            let is_used = activity.answering.load(Ordering::Relaxed) > 0;
+            if !is_used {
+                activity.close.notify_one();
+            }
+            is_used
+        });
+    }
+}
+
 /// Marks a request as being answered until the body of its response has been passed to the writer.
 struct Answering(Arc<Activity>);
 

@@ -34,8 +34,6 @@ pub struct EmbeddingEngine<B: Backend> {
     embedder: Embedder<B>,
     config: EmbeddingConfig,
     waiting: VecDeque<WaitingTexts>,
-    /// Number of submitted requests.
-    submitted: u64,
     passes: u64,
     tokens: u64,
 }
@@ -61,7 +59,6 @@ impl<B: Backend> EmbeddingEngine<B> {
             embedder,
             config,
             waiting: VecDeque::new(),
-            submitted: 0,
             passes: 0,
             tokens: 0,
         }
@@ -152,8 +149,7 @@ impl<B: Backend> WorkerEngine for EmbeddingEngine<B> {
             return Err(GenerateError::from(SettingError::new("model", "an encoder", rule)).into());
         };
         self.check(&texts)?;
-        let id = RequestId::new(self.submitted);
-        self.submitted += 1;
+        let id = RequestId::new();
         let sequence = |ids: Vec<u32>| EncodedSequence {
             segments: vec![0; ids.len()],
             truncated: false,

@@ -179,6 +179,7 @@ async fn serve(
         });
     }
     drop(listener);
+    connections.close_unused();
     // Requests that exceed `drain` are aborted.
     let _ = timeout(drain, graceful.shutdown()).await;
 }

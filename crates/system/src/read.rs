@@ -27,7 +27,10 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The file cannot be opened or read, is not a regular file, or is longer than `limit`.
 pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = open(path)?;
+    read_limited(open(path)?, limit)
+}
+
+fn read_limited(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len().min(limit);
     // The length is only a hint: the file may change.
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
@@ -49,12 +52,19 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     text(read_bytes(path, limit)?)
 }
 
-/// Reads a UTF-8 file that the user named, which can be a pipe.
+/// Reads a UTF-8 file of at most [`DESCRIPTION_LIMIT`] that the user named. It can be the pipe of a shell, as in
+/// `--config <(command)`, but no other FIFO, whose writer may never come.
 ///
 /// # Errors
-/// The file cannot be read, is not UTF-8, or fails [`check_text`].
+/// The file cannot be read, is not regular, is longer, is not UTF-8, or fails [`check_text`].
 pub fn read_argument(path: &Path) -> io::Result<String> {
-    text(std::fs::read(path)?)
+    let is_open = ["/dev/fd", "/proc/self/fd", "/dev/stdin"]
+        .iter()
+        .any(|opened| path.starts_with(opened));
+    match is_open {
+        true => text(read_limited(File::open(path)?, DESCRIPTION_LIMIT)?),
+        false => read_text(path, DESCRIPTION_LIMIT),
+    }
 }
 
 fn text(bytes: Vec<u8>) -> io::Result<String> {
@@ -163,6 +173,20 @@ mod tests {
         assert_eq!(error.to_string(), "it is an HTML page");
     }
 
+    /// A shell passes the output of `<(command)` as such a path.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_argument_can_be_an_open_pipe() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"text").unwrap();
+        drop(writer);
+        let path = format!("/dev/fd/{}", reader.as_raw_fd());
+        assert_eq!(read_argument(Path::new(&path)).unwrap(), "text");
+    }
+
     #[cfg(unix)]
     #[test]
     fn only_regular_files_are_opened() {
@@ -177,6 +201,8 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();
         assert!(made.unwrap().success());
         let error = open(&fifo).unwrap_err().to_string();
+        assert_eq!(error, "it is a FIFO, not a regular file");
+        let error = read_argument(&fifo).unwrap_err().to_string();
         assert_eq!(error, "it is a FIFO, not a regular file");
     }
 }

@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 
 /// Returns true if a character is safe to display: neither a control character, such as a line break or tab,
-/// nor a bidirectional override.
+/// nor a bidirectional override, nor one of the two that no XML document may contain.
 pub fn is_harmless(c: char) -> bool {
-    !(c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    !(c.is_control()
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}'))
 }
 
 /// Replaces every unsafe character by U+FFFD, except line breaks and tabs.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use emberlm_system::text::neutralized;
+
 use super::theme;
 
 /// An HTML page with a picture and a table.
@@ -68,10 +70,10 @@ th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
     }
 }
 
-/// Escapes text for HTML.
+/// Escapes text for HTML, which has no notation for control characters.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in neutralized(text).chars() {
         match character {
             '&' => safe += "&amp;",
             '<' => safe += "&lt;",
@@ -93,9 +95,12 @@ mod tests {
         let page = Page {
             title: "<script>a & b</script>",
             headings: &["run"],
-            rows: &[vec!["<img src=x onerror='alert(\"1\")'>".into()]],
+            rows: &[vec![
+                "<img src=x onerror='alert(\"1\")'>\u{1b}\u{ffff}".into(),
+            ]],
         };
         let html = page.html("<svg/>");
+        assert!(!html.contains(['\u{1b}', '\u{ffff}']), "{html}");
         assert!(
             !html.contains("<script") && !html.contains("<img"),
             "{html}"

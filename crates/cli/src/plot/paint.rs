@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use emberlm_system::text::neutralized;
 use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
@@ -95,7 +96,9 @@ pub fn svg(picture: &impl Picture) -> Result<String, CliError> {
     draw(picture, SVGBackend::with_string(&mut text, fine), pen)?;
     // The view box keeps the fine coordinates. The size is that of the picture.
     let head = format!("width=\"{}\" height=\"{}\"", fine.0, fine.1);
-    Ok(text.replacen(&head, &format!("width=\"{width}\" height=\"{height}\""), 1))
+    let text = text.replacen(&head, &format!("width=\"{width}\" height=\"{height}\""), 1);
+    // XML has no notation for most control characters, which names of runs may contain.
+    Ok(neutralized(&text).into_owned())
 }
 
 /// Renders the picture as a PNG file.

@@ -4,6 +4,7 @@ use portable_pty::CommandBuilder;
 
 use super::support::Sandbox;
 use super::support::terminal::Terminal;
+use super::support::train::trained;
 
 /// Sets the window title and the clipboard, and imitates an error message of the program.
 const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{9b}2J\u{202e}\nerror:x";
@@ -65,6 +66,22 @@ fn errors_print_names_on_one_line() {
     let listed = sandbox.words("runs").ok();
     harmless(&listed);
     assert_eq!(listed.lines().count(), 3, "{listed}");
+}
+
+/// XML has no notation for most control characters: a picture with one cannot be opened.
+#[test]
+fn pictures_with_names_are_valid() {
+    let sandbox = Sandbox::with_data();
+    trained(sandbox.train("--data data --steps 4 --eval-interval 2 --out run"));
+    let name = format!("{}\u{ffff}", HOSTILE.replace('\n', ""));
+    std::fs::rename(sandbox.path("run"), sandbox.path(&name)).unwrap();
+    for file in ["a.svg", "a.html"] {
+        sandbox.run(["plot", &name, "--out", file]).ok();
+        let picture = std::fs::read_to_string(sandbox.path(file)).unwrap();
+        assert!(picture.contains("owned"), "{picture}");
+        harmless(&picture);
+        assert!(!picture.contains('\u{ffff}'), "{picture}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `emberlm serve` over raw HTTP: behaviour that tests with the official client do not cover.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -180,6 +180,27 @@ fn a_signal_drains_running_requests() {
     );
     assert!(answer.body.ends_with("data: [DONE]\n\n"));
     assert_eq!(server.ended(), Some(0));
+}
+
+/// The time limit of a head is 30 s. Nobody waits for an answer to half of one.
+#[cfg(unix)]
+#[test]
+fn half_a_head_does_not_delay_a_signal() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run");
+    let mut half = server.connect();
+    half.write_all(b"GET /hea").unwrap();
+    // A connection that was opened later has been answered, so the half was received too.
+    server.get("/health");
+    let id = server.id().to_string();
+    let begun = Instant::now();
+    Command::new("kill").args(["-TERM", &id]).status().unwrap();
+    assert_eq!(server.ended(), Some(0));
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]

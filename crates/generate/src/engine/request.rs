@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use emberlm_kernels::Backend;
 use emberlm_model::InputError;
@@ -78,14 +79,17 @@ impl From<Vec<Vec<u32>>> for EmbeddingRequest {
     }
 }
 
-/// Identifies a request within its engine. Numbers are unique.
+/// Identifies a request. No two requests of a process have the same id, whichever engines they are for: the id of a request
+/// that has ended, or whose engine was unloaded, never names another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub(super) u64);
+pub struct RequestId(u64);
 
 impl RequestId {
-    /// The id of request `number`, for another engine with the same events.
-    pub const fn new(number: u64) -> Self {
-        Self(number)
+    /// A new id, greater than all before it.
+    #[expect(clippy::new_without_default, reason = "each call has another result")]
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 

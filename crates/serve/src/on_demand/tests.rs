@@ -30,7 +30,6 @@ struct Fake {
     journal: Journal,
     held: Arc<AtomicBool>,
     waiting: VecDeque<RequestId>,
-    submitted: u64,
     answered: u64,
 }
 
@@ -67,8 +66,7 @@ impl WorkerEngine for Fake {
     }
 
     fn submit(&mut self, _: Work) -> Result<RequestId, SubmitError> {
-        let id = RequestId::new(self.submitted);
-        self.submitted += 1;
+        let id = RequestId::new();
         self.waiting.push_back(id);
         Ok(id)
     }
@@ -135,7 +133,6 @@ impl Model {
                 journal: journal.clone(),
                 held: Arc::clone(&of_engine),
                 waiting: VecDeque::new(),
-                submitted: 0,
                 answered: 0,
             })
         };
@@ -246,6 +243,26 @@ fn a_model_answers_its_requests_before_it_leaves_and_later_ones_afterwards() {
         "answer b", "unload b", "load a", "answer a", "unload a", "load b", "answer b",
     ];
     assert_eq!(journal.lines()[3..], expected);
+}
+
+/// The handle of an answered request outlives the engine that answered it.
+#[test]
+fn a_handle_that_is_dropped_late_ends_no_other_request() {
+    let (residency, journal) = (Residency::new(1), Journal::default());
+    let [a, b] = ["a", "b"].map(|name| Model::start(name, 1, &residency, &journal));
+    block_on(async {
+        let mut answered = Vec::new();
+        for model in [&a, &b, &a] {
+            let mut ticket = model.worker.submit_embedding(vec![vec![0]]).await.unwrap();
+            assert!(ticket.next().await.is_some());
+            answered.push(ticket);
+        }
+        a.held.store(true, Ordering::SeqCst);
+        let mut waiting = a.worker.submit_embedding(vec![vec![0]]).await.unwrap();
+        drop(answered);
+        a.held.store(false, Ordering::SeqCst);
+        assert!(waiting.next().await.is_some());
+    });
 }
 
 #[test]

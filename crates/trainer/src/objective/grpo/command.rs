@@ -1,7 +1,7 @@
 //! A user's command that computes the reward of a completion. It runs without a shell, and is bounded in time and output.
 
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{self, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,38 +34,45 @@ pub(super) fn run(command: &[String], input: Vec<u8>, timeout: Duration) -> Resu
     let child = process
         .spawn()
         .map_err(|error| format!("`{name}` cannot be started: {error}"))?;
-    let mut running = Running(child);
+    let mut running = Running {
+        child,
+        is_reaped: false,
+    };
     let deadline = Instant::now() + timeout;
     let seconds = timeout.as_secs_f64();
     let late = || format!("`{name}` did not end within {seconds} s");
 
-    if let Some(mut stdin) = running.0.stdin.take() {
+    if let Some(mut stdin) = running.child.stdin.take() {
         // A command that does not read its input ends with an error here, which is of no importance.
         thread::spawn(move || stdin.write_all(&input));
     }
-    let output = running.0.stdout.take().map(head);
-    let errors = running.0.stderr.take().map(head);
-    let status = loop {
-        match running.0.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if Instant::now() < deadline => thread::sleep(POLL),
-            Ok(None) => return Err(late()),
-            Err(error) => return Err(format!("`{name}`: {error}")),
+    let output = running.child.stdout.take().map(head);
+    let errors = running.child.stderr.take().map(head);
+    let failed = |error: io::Error| format!("`{name}`: {error}");
+    let succeeded = loop {
+        match running.outcome().map_err(failed)? {
+            Some(succeeded) => break succeeded,
+            None if Instant::now() < deadline => thread::sleep(POLL),
+            None => return Err(late()),
         }
     };
     let received = |from: Option<Receiver<Vec<u8>>>| -> Option<Vec<u8>> {
         let left = deadline.saturating_duration_since(Instant::now());
         from?.recv_timeout(left.max(POLL)).ok()
     };
-    if !status.success() {
+    // A child of the command may hold the output open.
+    let output = match succeeded {
+        true => received(output).ok_or_else(late)?,
+        false => Vec::new(),
+    };
+    let status = running.end().map_err(failed)?;
+    if !succeeded {
         let errors = received(errors).unwrap_or_default();
         let errors = String::from_utf8_lossy(&errors);
         let last = errors.lines().rev().find(|line| !line.trim().is_empty());
         let reason = last.map_or_else(String::new, |line| format!(": {}", escaped(line.trim())));
         return Err(format!("`{name}` failed with {status}{reason}"));
     }
-    // A child of the command may hold the output open.
-    let output = received(output).ok_or_else(late)?;
     let text = String::from_utf8_lossy(&output);
     match text.trim().parse::<f64>() {
         Ok(reward) if reward.is_finite() => Ok(reward),
@@ -91,20 +98,50 @@ fn head(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// A process that is stopped, with its children, when it is dropped.
-struct Running(Child);
+/// A process that leads a group, which ends with the value: also the processes that it has started and left behind.
+struct Running {
+    child: Child,
+    /// True once another process may have the number of this one.
+    is_reaped: bool,
+}
+
+impl Running {
+    /// `None` while the process runs, then whether it has succeeded. It keeps its number, which is that of its group.
+    #[cfg(unix)]
+    fn outcome(&mut self) -> io::Result<Option<bool>> {
+        use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+        let of_child = WaitId::Pid(Pid::from_child(&self.child));
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(of_child, options)?;
+        Ok(status.map(|status| status.exit_status() == Some(0)))
+    }
+
+    #[cfg(not(unix))]
+    fn outcome(&mut self) -> io::Result<Option<bool>> {
+        let status = self.child.try_wait()?;
+        Ok(status.map(|status| status.success()))
+    }
+
+    /// Stops the process and all others of its group.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        if !self.is_reaped {
+            // A process that has ended cannot be stopped, which is what is wanted.
+            #[cfg(unix)]
+            let _ = rustix::process::kill_process_group(
+                rustix::process::Pid::from_child(&self.child),
+                rustix::process::Signal::KILL,
+            );
+            let _ = self.child.kill();
+        }
+        self.is_reaped = true;
+        self.child.wait()
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Ok(Some(_)) = self.0.try_wait() {
-            return;
-        }
-        #[cfg(unix)]
-        if let Some(group) = rustix::process::Pid::from_raw(self.0.id() as i32) {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.end();
     }
 }
 
@@ -126,6 +163,26 @@ mod tests {
         assert_eq!(shell("grep -c completion"), Ok(1.0));
         // Input that is not read is no failure.
         assert_eq!(shell("echo ' -2.5e-1 '"), Ok(-0.25));
+    }
+
+    /// The command prints the number of a process that it leaves behind.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn processes_that_the_command_leaves_behind_are_stopped() {
+        let runs = |process: u64| {
+            let state = std::fs::read_to_string(format!("/proc/{process}/stat"));
+            // A process that has ended may wait for its parent to notice.
+            state.is_ok_and(|state| !state.contains(") Z "))
+        };
+        let silent = "sleep 60 >/dev/null 2>&1 & echo $!";
+        let left = shell(silent).unwrap() as u64;
+        let failed = shell(&format!("{silent} >&2; exit 3")).unwrap_err();
+        let of_failed = failed.rsplit(' ').next().unwrap().parse().unwrap();
+        let begun = Instant::now();
+        while runs(left) || runs(of_failed) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "they still run");
+            thread::sleep(POLL);
+        }
     }
 
     #[test]
