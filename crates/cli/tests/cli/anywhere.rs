@@ -15,6 +15,7 @@ fn alike(found: &[f64], expected: &[f64], tolerance: f64) {
 
 impl Sandbox {
     /// The losses of a new run of `steps` steps.
+    #[cfg(feature = "vulkan")]
     fn curve(&self, run: &str, steps: usize, how: &str) -> Vec<f64> {
         let line = format!("--data data --steps {steps} --out {run} {how}");
         trained(self.train(&line));
@@ -40,6 +41,7 @@ impl Sandbox {
     }
 
     /// The greedy continuation of a prompt.
+    #[cfg(feature = "vulkan")]
     fn made(&self, run: &str, backend: &str) -> String {
         let line = format!(
             "generate {run} --tokens 3,1,2 --temperature 0 --max-new-tokens 24 --backend {backend} --json"
