@@ -188,10 +188,10 @@ def bounded(page):
     expect(outside).to_have_text("")
     assert page.locator(LOSS).evaluate(PICTURE) != cut, "the outlier is not drawn"
     page.get_by_role("checkbox", name="outliers too").uncheck()
-    use = page.locator("#charts canvas[aria-label^=Utilization]").get_attribute("aria-label")
-    assert use == "Utilization: many-00 100", use
+    use = page.locator("#charts canvas[aria-label^='Share of matrix product']").get_attribute("aria-label")
+    assert use == "Share of matrix product: many-00 125", use
     page.get_by_role("searchbox", name="filter").fill("")
-    passed("an outlier does not spoil the axis and is announced, and utilization ends at 100%")
+    passed("an outlier does not spoil the axis and is announced, and a share above 100% is shown as it is")
 
 
 def many(wanted, browser):
