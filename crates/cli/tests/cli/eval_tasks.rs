@@ -144,7 +144,8 @@ fn a_shorter_window_keeps_the_end_of_the_context() {
     sandbox.write("two.jsonl", lines.concat());
     let asked = |more: &str| ask(&sandbox, "lambada", Path::new("two.jsonl"), more);
     let both = |ran: CommandOutput| {
-        let found: Value = ran.json();
+        assert_eq!(ran.code, Some(0), "{ran}");
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
         [0, 1].map(|at| found["answers"][at]["log_likelihood"].as_f64().unwrap())
     };
     // The smallest window that fits the last word. Only the preceding token of the context fits, too, and it
@@ -152,9 +153,14 @@ fn a_shorter_window_keeps_the_end_of_the_context() {
     let least = (1..9)
         .map(|tokens| asked(&format!("--json --seq-len {tokens}")))
         .find(|ran| ran.code == Some(0));
-    let [a, b] = both(least.unwrap());
+    let least = least.unwrap();
+    let warning = "warning: 2 of 2 texts are longer than the context of ";
+    assert!(least.stderr.starts_with(warning), "{least}");
+    let [a, b] = both(least);
     assert!((a / b - 1.0).abs() < 1e-6, "{a} and {b}");
-    let [a, b] = both(asked("--json"));
+    let whole = asked("--json");
+    assert_eq!(whole.stderr, "");
+    let [a, b] = both(whole);
     assert!((a / b - 1.0).abs() > 1e-3, "{a} and {b} after other words");
     let refused = asked("--seq-len 65");
     insta::assert_snapshot!(refused, @r"
