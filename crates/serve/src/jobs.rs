@@ -53,7 +53,7 @@ impl Default for Lane {
     }
 }
 
-/// Tells a job if somebody waits for its result.
+/// Reports to a job whether somebody waits for its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Interest(Arc<AtomicBool>);
 
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
 
     fn wait<T>(future: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time();
-        runtime.build().unwrap().block_on(future)
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(future)
     }
 
     /// Jobs of the long lane that block until the sender is dropped.

@@ -367,7 +367,7 @@ fn texts_of_clients_that_have_left_are_not_encoded() {
     }
 }
 
-/// What people send: long conversations, many functions, and large inputs of embeddings.
+/// Requests that people send: long conversations, many functions, and large inputs of embeddings.
 #[test]
 fn ordinary_large_requests_are_within_the_limits() {
     let sandbox = with_model(1 << 15, &[1]);

@@ -28,7 +28,7 @@ pub(super) struct Backlog {
     /// The number of waiting events at which the request is paused; it continues at half of that.
     pub(super) limit: usize,
     pub(super) paused: AtomicBool,
-    /// True if the request was ended because its events were not taken.
+    /// True if the request was ended because its events stayed unread.
     pub(super) is_given_up: AtomicBool,
 }
 

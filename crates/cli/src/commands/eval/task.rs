@@ -55,7 +55,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
     })?;
     let cut = rows.iter().filter(|row| row.is_cut).count();
     if cut > 0 && ranks.rank().is_zero() {
-        warn(format!(
+        warn(&format!(
             "{} of {} texts are longer than the context of {seq_len} tokens, and were scored without their beginning",
             HumanCount(cut as u64),
             HumanCount(rows.len() as u64)

@@ -43,8 +43,8 @@ pub(super) fn run(args: &ExportArgs) -> Result<(), CliError> {
     gguf::check_exportable(model.config())?;
     let held = model::held_weights(&model, None);
     if held.stored != WeightFormat::F32 && file_type != FileType::F32 {
-        warn(format!(
-            "the weights were rounded to {} before, and are rounded once more: export the model that they were made of, \
+        warn(&format!(
+            "the weights were rounded to {} before, and are rounded again: export the model that they were made of, \
              if you have it",
             model::weights_name(&model, held)
         ));
