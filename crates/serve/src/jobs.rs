@@ -160,11 +160,11 @@ mod tests {
             let mut next = Box::pin(jobs.run(SHORT + 1, |_| true));
             assert!(poll_immediate(&mut next).await.is_none());
             drop(release);
-            let done = join_all(running)
+            let mut done = join_all(running)
                 .await
                 .into_iter()
                 .chain(join_all(queue).await);
-            assert!(done.map(Result::unwrap).all(|wanted| wanted));
+            assert!(done.all(Result::unwrap));
             assert!(next.await.unwrap());
         });
     }
