@@ -43,7 +43,7 @@ mod settings;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -52,6 +52,7 @@ use axum::{Json, Router};
 use blake3::Hash;
 use serde_json::json;
 
+use crate::jobs::Jobs;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::model::ServedModel;
@@ -84,6 +85,7 @@ struct Inner {
     key: Option<Hash>,
     metrics: Metrics,
     memory: Memory,
+    jobs: Jobs,
     log: Option<Arc<RequestLog>>,
 }
 
@@ -95,6 +97,7 @@ impl App {
             models,
             memory: Memory::new(service.limits.request_memory, service.limits.memory),
             limits: service.limits,
+            jobs: Jobs::default(),
             log: service.log,
             key: service.key.map(|key| blake3::hash(key.as_bytes())),
         }))
@@ -128,12 +131,15 @@ impl App {
     pub fn memory(&self) -> &Memory {
         &self.0.memory
     }
+
+    pub fn jobs(&self) -> &Jobs {
+        &self.0.jobs
+    }
 }
 
 /// The routes of the API and of the page.
 pub fn router(service: Service) -> Router {
     let app = App::new(service);
-    let body_limit = DefaultBodyLimit::max(app.limits().body);
     let guarded = Router::new()
         .route("/v1/completions", post(completions::answer))
         .route("/v1/chat/completions", post(chat::answer))
@@ -153,7 +159,6 @@ pub fn router(service: Service) -> Router {
         .route("/openapi.json", get(openapi))
         .fallback(async || ApiError::not_found())
         .method_not_allowed_fallback(async || ApiError::method())
-        .layer(body_limit)
         .layer(middleware::from_fn_with_state(app.clone(), count_and_log))
         .with_state(app)
 }

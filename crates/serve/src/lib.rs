@@ -58,6 +58,7 @@
 //! | `server` | [`Server`]: an HTTP server on one address |
 //! | [`hosts`] | checks of the `Host` and `Origin` headers |
 //! | `connection` | write timeouts, and which connection to close when there are too many |
+//! | `jobs` | the blocking work of requests, on few threads |
 //! | `held_body` | a response body that keeps a value alive until it is sent |
 //! | [`api`] | the HTTP API: OpenAI-compatible endpoints, and the page's requests |
 //! | [`model`], [`worker`] | a served model, and the thread that runs its engine |
@@ -84,6 +85,7 @@ mod embedding_engine;
 pub mod grammars;
 mod held_body;
 pub mod hosts;
+mod jobs;
 pub mod limits;
 pub mod load;
 mod machine;

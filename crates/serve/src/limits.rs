@@ -6,6 +6,7 @@ use emberlm_generate::grammar_limits::{GRAMMAR_LIMITS, LimitInfo};
 use emberlm_tokenizer::StopStrings;
 
 use crate::grammars::MAX_PENDING;
+use crate::jobs;
 use crate::server::{CONNECTIONS, HEAD_TIME};
 use crate::worker::QUEUED;
 
@@ -31,7 +32,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body: 1 << 20,
+            body: 16 << 20,
             tokens: 4096,
             time: Duration::from_secs(600),
             body_time: Duration::from_secs(30),
@@ -43,7 +44,7 @@ impl Default for Limits {
 }
 
 /// The limits without an option.
-pub(crate) fn fixed() -> [LimitInfo; 9] {
+pub(crate) fn fixed() -> [LimitInfo; 10] {
     let limits = Limits::default();
     [
         LimitInfo::count("connections", CONNECTIONS as u64),
@@ -56,6 +57,10 @@ pub(crate) fn fixed() -> [LimitInfo; 9] {
         LimitInfo::seconds(
             "time to receive a request's body",
             limits.body_time.as_secs(),
+        ),
+        LimitInfo::count(
+            "requests that wait to be parsed or encoded, short ones and those of more than 32 KiB; further ones get 429",
+            jobs::MAX_PENDING as u64,
         ),
         LimitInfo::count("tokens of one answer that wait to be sent", QUEUED as u64),
     ]

@@ -19,6 +19,7 @@ use tower::ServiceExt;
 
 use crate::connection::{Connections, TimedStream, answered};
 use crate::hosts::Hosts;
+use crate::jobs::THREADS;
 use crate::request_log::RequestLog;
 
 /// The most open connections. When another one arrives, the one that has been idle the longest is closed.
@@ -29,9 +30,6 @@ const WRITE_TIME: Duration = Duration::from_secs(30);
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// The largest head of a request in bytes.
 const HEAD: usize = 64 << 10;
-
-/// Threads for blocking work such as encoding long texts, templates and files. Excess work is queued.
-const BLOCKING: usize = 4;
 
 /// The server cannot be started or has failed.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +108,7 @@ impl Server {
         let router = hosts.guard(router, self.log);
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(BLOCKING)
+            .max_blocking_threads(THREADS)
             .build()
             .map_err(ServerError::Run)?;
         runtime.block_on(async {

@@ -15,9 +15,10 @@ pub use ticket::Ticket;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use emberlm_generate::{
     Counts, EmbeddingRequest, Event, EventKind, GenerateError, ModelSizes, Request, RequestId,
@@ -43,6 +44,9 @@ pub enum Refusal {
     /// The model was unloaded and cannot be loaded again.
     #[error("the model cannot be loaded: {0}")]
     Load(String),
+    /// Another model needed the memory, and the request's answer was not read meanwhile.
+    #[error("the answer was not read while another model needed the memory")]
+    Unread,
     /// The thread has ended, because it failed or the program is ending.
     #[error("the model's thread has ended")]
     Gone,
@@ -50,6 +54,9 @@ pub enum Refusal {
 
 /// Maximum number of waiting events per sample before the request is paused.
 pub(crate) const QUEUED: usize = 64;
+
+/// The time that a model keeps its memory, although another one needs it, if no client reads an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A handle of an engine's thread. Cheap to clone. The thread ends with its last handle.
 #[derive(Clone, Debug)]
@@ -131,6 +138,7 @@ impl Worker {
             heard: HashMap::new(),
             numbers: HashMap::new(),
             deferred: Vec::new(),
+            stalled: None,
         };
         thread::Builder::new()
             .name("engine".to_owned())
@@ -193,6 +201,7 @@ impl Worker {
             events: AtomicUsize::new(0),
             limit: QUEUED.saturating_mul(samples.max(1)),
             paused: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
         });
         // From here on: whoever stops to wait for the answer drops it.
         let ticket = Ticket {
@@ -278,6 +287,8 @@ struct Thread<E: WorkerEngine> {
     numbers: HashMap<u64, RequestId>,
     /// Requests that wait until the engine has rested.
     deferred: Vec<Command>,
+    /// The time since which everything running is paused.
+    stalled: Option<Instant>,
 }
 
 impl<E: WorkerEngine> Thread<E> {
@@ -305,13 +316,30 @@ impl<E: WorkerEngine> Thread<E> {
             }
             let passed = self.step();
             self.publish();
-            if !passed && !self.engine.is_idle() {
-                // Everything running is paused. Only a command changes that.
-                match self.commands.recv() {
-                    Ok(command) => self.take(command),
-                    Err(_) => return,
-                }
+            if passed || self.engine.is_idle() {
+                self.stalled = None;
+                continue;
             }
+            // Everything running is paused. Only a command changes that.
+            let stalled = *self.stalled.get_or_insert_with(Instant::now);
+            let left = match self.engine.must_rest() {
+                true => PATIENCE.saturating_sub(stalled.elapsed()),
+                false => Duration::MAX,
+            };
+            match self.commands.recv_timeout(left) {
+                Ok(command) => self.take(command),
+                Err(RecvTimeoutError::Timeout) => self.give_up(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Ends all requests, whose clients do not read.
+    fn give_up(&mut self) {
+        for (id, listener) in self.heard.drain() {
+            listener.backlog.is_given_up.store(true, Ordering::SeqCst);
+            self.engine.cancel(id);
+            self.numbers.remove(&listener.ticket);
         }
     }
 

@@ -90,7 +90,7 @@ pub struct ServeArgs {
     #[arg(
         long,
         value_name = "SIZE",
-        default_value = "1MiB",
+        default_value = "16MiB",
         help_heading = "Capacity"
     )]
     pub max_body: ByteSize,

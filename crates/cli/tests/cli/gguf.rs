@@ -199,6 +199,23 @@ fn a_packed_file_is_exported_without_options() {
     assert_eq!(tokens(&sandbox, "whole"), expected["tokens"]);
 }
 
+/// llama.cpp's program refuses without `--allow-requantize`.
+#[test]
+fn a_packed_file_that_is_rounded_again_causes_a_warning() {
+    let sandbox = sandbox();
+    let export = |from: &str, line: &str| {
+        let ran = sandbox.words(&format!("export {from} --format gguf {line}"));
+        assert_eq!(ran.code, Some(0), "{ran}");
+        ran.stderr
+    };
+    assert_eq!(export("run", "--type q8_0 --out m.gguf"), "");
+    let warning = "warning: the weights were rounded to q8_0 before, and are rounded again: \
+        export the model that they were made of, if you have it\n";
+    assert_eq!(export("m.gguf", "--type q4_0 --out a.gguf"), warning);
+    assert_eq!(export("m.gguf", "--out b.gguf"), warning);
+    assert_eq!(export("m.gguf", "--type f32 --out c.gguf"), "");
+}
+
 #[test]
 fn packed_weights_are_not_packed_again_into_a_larger_format() {
     let sandbox = sandbox();

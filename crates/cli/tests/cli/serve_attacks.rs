@@ -252,6 +252,160 @@ fn memory_per_request_and_in_total_is_bounded() {
     server.wait_for("emberlm_free_slots", "64");
 }
 
+/// A body of 1 MiB whose lists take 50 MB and more once they are parsed.
+#[test]
+fn values_are_counted_whichever_field_they_belong_to() {
+    let sandbox = with_model(64, &[1]);
+    let limits = "--max-memory 64MiB --max-request-memory 32MiB";
+    let server = sandbox.serve(&format!("serve run --chat-template chatml {limits}"));
+    let lists = |count: usize| format!("[{}0]", "[0],".repeat(count));
+    let many = lists((1 << 20) / 4 - 100);
+    let chat = |rest: &str| {
+        format!(
+            r#"{{"model": "run", "max_tokens": 1, "messages": [{{"role": "user", "content": "a"}}], {rest}}}"#
+        )
+    };
+    let tool = |schema: &str| {
+        let function = format!(r#"{{"name": "f", "parameters": {{"x": {schema}}}}}"#);
+        chat(&format!(
+            r#""tools": [{{"type": "function", "function": {function}}}]"#
+        ))
+    };
+    let bodies = |values: &str| {
+        [
+            (
+                "/v1/completions",
+                format!(
+                    r#"{{"model": "run", "prompt": "a", "max_tokens": 1, "metadata": {{"a": {values}}}}}"#
+                ),
+            ),
+            (
+                "/v1/completions",
+                format!(r#"{{"model": "run", "prompt": {values}}}"#),
+            ),
+            (
+                "/v1/completions",
+                format!(r#"{{"model": "run", "stop": {values}}}"#),
+            ),
+            (
+                "/v1/completions",
+                format!(r#"{{"model": "run", "unknown": {values}}}"#),
+            ),
+            ("/v1/completions", values.to_owned()),
+            (
+                "/v1/chat/completions",
+                chat(&format!(r#""metadata": {{"a": {values}}}"#)),
+            ),
+            (
+                "/v1/chat/completions",
+                chat(&format!(r#""tool_choice": {values}"#)),
+            ),
+            ("/v1/chat/completions", tool(values)),
+            (
+                "/v1/responses",
+                format!(
+                    r#"{{"model": "run", "input": "a", "max_output_tokens": 1, "metadata": {{"a": {values}}}}}"#
+                ),
+            ),
+            (
+                "/v1/responses",
+                format!(r#"{{"model": "run", "input": {values}}}"#),
+            ),
+            (
+                "/v1/embeddings",
+                format!(r#"{{"model": "run", "input": {values}}}"#),
+            ),
+            (
+                "/api/play",
+                format!(r#"{{"model": "run", "messages": {values}}}"#),
+            ),
+        ]
+    };
+    let start = memory(&server, "VmHWM");
+    for (path, body) in bodies(&many) {
+        let answer = server.post_text(path, &body);
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        let code = &answer.json()["error"]["code"];
+        assert_eq!(code, "request_too_large", "{path}: {}", answer.body);
+    }
+    let most = memory(&server, "VmHWM") - start;
+    assert!(most < 32 << 20, "{most} bytes");
+    // The same fields with few values are as before.
+    for (path, body) in bodies(&lists(10)) {
+        let answer = server.post_text(path, &body);
+        let error = &answer.json()["error"]["code"];
+        assert!(error.is_null(), "{path}: {}", answer.body);
+    }
+    let metadata = &bodies(&lists(10))[0];
+    assert_eq!(server.post_text(metadata.0, &metadata.1).status, 200);
+}
+
+/// A prompt of 1 MiB takes a moment to encode. Clients that have left are not waited for.
+#[test]
+fn texts_of_clients_that_have_left_are_not_encoded() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run --max-memory 256MiB");
+    let long = json!({ "model": "run", "prompt": "a".repeat(1 << 20) }).to_string();
+    for _ in 0..64 {
+        drop(server.begin("POST", "/v1/completions", JSON, &long));
+    }
+    let short = json!({ "model": "run", "prompt": "a", "max_tokens": 1 });
+    assert_eq!(server.post("/v1/completions", &short).status, 200);
+    // Their memory is free again.
+    let refused = |body: &str| {
+        let answer = server.post_text("/v1/completions", body);
+        answer.json()["error"]["code"].clone()
+    };
+    let begun = Instant::now();
+    while refused(&long) != "context_length_exceeded" {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{}",
+            refused(&long)
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Requests that people send: long conversations, many functions, and large inputs of embeddings.
+#[test]
+fn ordinary_large_requests_are_within_the_limits() {
+    let sandbox = with_model(1 << 15, &[1]);
+    let server = sandbox.serve("serve run --chat-template chatml --context 32768");
+    let messages: Vec<Value> = (0..1000)
+        .map(|n| json!({ "role": if n % 2 == 0 { "user" } else { "assistant" }, "content": "hi" }))
+        .chain([json!({ "role": "user", "content": "?" })])
+        .collect();
+    let properties: serde_json::Map<String, Value> = (0..20)
+        .map(|n| {
+            (
+                format!("p{n}"),
+                json!({ "type": "string", "description": "d".repeat(100) }),
+            )
+        })
+        .collect();
+    let tools: Vec<Value> = (0..128)
+        .map(|n| {
+            let parameters = json!({ "type": "object", "properties": properties });
+            json!({ "type": "function", "function": { "name": format!("f{n}"), "parameters": parameters } })
+        })
+        .collect();
+    let body = json!({ "model": "run", "messages": messages, "max_tokens": 1, "tools": tools, "tool_choice": "none" });
+    let answer = server.post("/v1/chat/completions", &body);
+    let fits = |answer: &Answer| {
+        let code = answer.json()["error"]["code"].clone();
+        let limits = ["request_too_large", "body_too_large", "rate_limit_exceeded"];
+        !limits.iter().any(|limit| code == *limit)
+    };
+    assert!(fits(&answer), "{}", answer.body);
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run");
+    let texts = vec!["a".repeat(160_000); 64];
+    let body = json!({ "model": "run", "input": texts, "truncate": true });
+    let answer = server.post("/v1/embeddings", &body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
 #[test]
 fn deterministic_answers_do_not_depend_on_load() {
     let sandbox = with_model(256, &[1]);

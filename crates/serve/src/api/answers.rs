@@ -140,8 +140,7 @@ impl PromptAnswers {
         while self.left > 0 {
             let Some((sample, kind)) = ready!(self.ticket.poll_next(context)) else {
                 self.left = 0;
-                let error = ApiError::internal("the model's thread has ended");
-                return Poll::Ready(Some(Err(error)));
+                return Poll::Ready(Some(Err(self.ticket.failure().into())));
             };
             let event = match kind {
                 EventKind::Token(chosen) => self.token(sample, chosen),
@@ -216,7 +215,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Starts answering all prompts concurrently, after reserving the memory described by `kept`.
+    /// Starts answering all prompts concurrently, after adding the memory described by `kept` to the request's account.
     ///
     /// # Errors
     /// If one prompt is rejected, none is answered.
@@ -226,6 +225,7 @@ impl Answers {
         trace: &Arc<Trace>,
         answer_requests: Vec<AnswerRequest>,
         kept: Kept,
+        mut account: Reservation,
     ) -> Result<Self, ApiError> {
         let mut bytes = 0usize;
         let mut max_new_tokens = Vec::with_capacity(answer_requests.len());
@@ -238,7 +238,7 @@ impl Answers {
                 model.worker.sizes().vocab_size,
             ));
         }
-        let reservation = app.memory().reserve(bytes)?;
+        account.add(bytes)?;
         let mut prompts = Vec::with_capacity(answer_requests.len());
         for (answer_request, tokens) in answer_requests.into_iter().zip(max_new_tokens) {
             prompts.push(PromptAnswers::begin(app, model, trace, answer_request, tokens).await?);
@@ -246,7 +246,7 @@ impl Answers {
         Ok(Self {
             prompts,
             first: 0,
-            reservation,
+            reservation: account,
         })
     }
 

@@ -6,10 +6,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use emberlm_system::nearest::nearest;
+use futures_util::StreamExt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
@@ -23,11 +23,37 @@ use tokio::time::timeout;
 use super::App;
 use super::absent::{Default, defaults_of, normalized, remove_defaults};
 use super::error::ApiError;
+use super::memory::Reservation;
 use crate::connection::Activity;
 use crate::request_log::Trace;
 
-/// A complete body, received within the limits on size and time.
-pub(crate) struct Body(pub Bytes);
+/// A complete body, received within the limits on size, time and memory.
+pub(crate) struct Body {
+    pub bytes: Vec<u8>,
+    /// The memory of the request.
+    pub account: Reservation,
+}
+
+/// Receives a body. Its bytes are counted as they arrive, whatever length the client declares.
+async fn receive(
+    body: axum::body::Body,
+    limit: usize,
+    account: &mut Reservation,
+) -> Result<Vec<u8>, ApiError> {
+    let mut parts = body.into_data_stream();
+    let mut bytes = Vec::new();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|error| {
+            ApiError::invalid(format!("the request's body could not be received: {error}"))
+        })?;
+        if bytes.len().saturating_add(part.len()) > limit {
+            return Err(ApiError::too_large(limit));
+        }
+        account.add(part.len())?;
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes)
+}
 
 impl FromRequest<App> for Body {
     type Rejection = ApiError;
@@ -47,28 +73,22 @@ impl FromRequest<App> for Body {
             return Err(ApiError::too_large(limits.body));
         }
         let activity = request.extensions().get::<Arc<Activity>>().cloned();
-        let receive = |receiving| {
+        let note = |receiving| {
             if let Some(activity) = &activity {
                 activity.receive(receiving);
             }
         };
         let trace = request.extensions().get::<Arc<Trace>>().cloned();
-        receive(true);
-        let read = timeout(limits.body_time, Bytes::from_request(request, app)).await;
-        receive(false);
-        match read {
-            Ok(Ok(bytes)) => {
-                if let Some(trace) = trace {
-                    trace.set_body(&bytes);
-                }
-                Ok(Self(bytes))
-            }
-            Ok(Err(rejection)) if rejection.status().as_u16() == 413 => {
-                Err(ApiError::too_large(limits.body))
-            }
-            Ok(Err(rejection)) => Err(ApiError::invalid(rejection.body_text())),
-            Err(_) => Err(ApiError::slow_body()),
+        let mut account = app.memory().account();
+        note(true);
+        let received = receive(request.into_body(), limits.body, &mut account);
+        let received = timeout(limits.body_time, received).await;
+        note(false);
+        let bytes = received.map_err(|_| ApiError::slow_body())??;
+        if let Some(trace) = trace {
+            trace.set_body(&bytes);
         }
+        Ok(Self { bytes, account })
     }
 }
 

@@ -121,7 +121,7 @@ static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> =
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (delivery, fields, settings) = request.read(&FIELDS)?;
+    let (delivery, fields, settings) = request.read(&FIELDS).await?;
     let model = request.model(&delivery.model, Task::Generation)?;
     let samples = delivery.samples(&model)?;
     let logprobs = fields.logprobs == Some(true);
@@ -135,7 +135,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     }
     let calling = fields.calling(&model, &request.trace)?;
     let tools = calling.as_ref().map_or(&[][..], Calling::tools);
-    let encoded = encode_conversation(&model, &fields.messages, tools).await?;
+    let encoded = encode_conversation(&request.app, &model, &fields.messages, tools).await?;
     let generation = Generation {
         max_tokens: fields.max_completion_tokens.map(|tokens| tokens as usize),
         top_logprobs: logprobs.then_some(alternatives),
@@ -154,9 +154,11 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         app,
         deadline,
         trace,
+        account,
         ..
     } = request;
-    let mut answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept).await?;
+    let mut answers =
+        Answers::begin(&app, &model, &trace, vec![answer_request], kept, account).await?;
     let mut writer = Writer {
         id: name("chatcmpl"),
         created: now(),

@@ -80,12 +80,13 @@ static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (delivery, mut fields, settings) = request.read(&FIELDS)?;
+    let (delivery, mut fields, settings) = request.read(&FIELDS).await?;
     let model = request.model(&delivery.model, Task::Generation)?;
     let ModelRequest {
         app,
         deadline,
         trace,
+        account,
         ..
     } = request;
     let samples = delivery.samples(&model)?;
@@ -104,7 +105,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     }
     let prompt = fields.prompt.take();
     let prompt = prompt.unwrap_or_else(|| Prompt::Text(String::new()));
-    let mut prompts = prompt.tokens("prompt", &model, app.limits()).await?;
+    let mut prompts = prompt.tokens("prompt", &model, &app).await?;
     let count = prompts.len() * samples;
     let echoed = prompts.iter().take(if echo { prompts.len() } else { 0 });
     let echoed = echoed.map(|tokens| model.tokenizer.decode(tokens));
@@ -136,7 +137,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..Kept::default()
     };
     drop(settings);
-    let mut answers = Answers::begin(&app, &model, &trace, answer_requests, kept).await?;
+    let mut answers = Answers::begin(&app, &model, &trace, answer_requests, kept, account).await?;
     // The reservation covers one choice per sample from here on.
     let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
     for (text, choices) in echoed.iter().zip(choices.chunks_mut(samples)) {

@@ -13,10 +13,12 @@ use std::sync::Arc;
 
 use emberlm_tokenizer::chat::ChatError;
 use serde::Serialize;
-use tokio::task::spawn_blocking;
 
+use super::App;
 use super::body::Object;
 use super::error::ApiError;
+use super::memory::of_encoding;
+use crate::jobs::Interest;
 use crate::model::ServedModel;
 pub(crate) use messages::{Message, ToolKind};
 use tools::tool_format;
@@ -55,6 +57,7 @@ struct TemplateVariables<'a> {
 /// # Errors
 /// The model has no template, or the template rejects the conversation.
 pub(crate) async fn encode_conversation(
+    app: &App,
     model: &Arc<ServedModel>,
     messages: &[Object<Message>],
     tools: &[Object<Tool>],
@@ -84,15 +87,21 @@ pub(crate) async fn encode_conversation(
     let record = serde_json::to_string(&TemplateVariables { messages, tools });
     let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
     let (model, with_tools) = (Arc::clone(model), !tools.is_empty());
-    let written = spawn_blocking(move || {
+    let (bytes, working) = (
+        record.len(),
+        app.memory()
+            .reserve(of_encoding(record.len(), record.len()))?,
+    );
+    let write = move |_: &Interest| {
+        let _working = working;
         let chat = model.chat_format(with_tools)?;
         Some(chat.encoder.prompt(&record).map(|prompt| EncodedPrompt {
             prompt,
             stop_tokens: chat.stops.tokens.clone(),
             stop_strings: chat.stops.strings.clone(),
         }))
-    });
-    let written = written.await.ok().flatten();
+    };
+    let written = app.jobs().run(bytes, write).await?;
     let written = written.ok_or_else(|| ApiError::internal("the template could not be run"))?;
     written.map_err(|error| match error {
         ChatError::Unavailable { .. } => ApiError::internal("the template could not be run"),

@@ -81,9 +81,14 @@ static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(|| KnownFiel
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (fields,) = request.read(&FIELDS)?;
+    let (fields,) = request.read(&FIELDS).await?;
     let model = request.model(&fields.model, Task::Embedding)?;
-    let ModelRequest { app, trace, .. } = request;
+    let ModelRequest {
+        app,
+        trace,
+        mut account,
+        ..
+    } = request;
     let width = model.worker.sizes().d_model;
     if fields
         .dimensions
@@ -93,7 +98,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         return Err(ApiError::field("dimensions", rule));
     }
     let is_text = fields.input.is_text();
-    let mut texts = fields.input.tokens("input", &model, app.limits()).await?;
+    let mut texts = fields.input.tokens("input", &model, &app).await?;
     if fields.truncate == Some(true) {
         texts
             .iter_mut()
@@ -102,7 +107,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let prompt_tokens = texts.iter().map(Vec::len).sum();
     trace.add_prompt(prompt_tokens);
     let bytes = prompt_tokens * PROMPT_TOKEN + texts.len() * width * NUMBER;
-    let reservation = app.memory().reserve(bytes)?;
+    account.add(bytes)?;
     let mut vectors: Vec<Option<Vector>> = texts.iter().map(|_| None).collect();
     let invalid = |error: ApiError| error.at("input");
     let ticket = model.worker.submit_embedding(texts).await;
@@ -120,7 +125,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
             Some((_, EventKind::Started)) => trace.started(),
             Some((_, EventKind::Failed(error))) => return Err(invalid(error.into())),
             Some((_, EventKind::Token(_) | EventKind::Finished(_))) => {}
-            None => return Err(ApiError::internal("the model's thread has ended")),
+            None => return Err(ticket.failure().into()),
         }
     }
     let data = vectors.into_iter().flatten().enumerate();
@@ -138,7 +143,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
             total_tokens: prompt_tokens,
         },
     };
-    Ok(json(&embedded, reservation))
+    Ok(json(&embedded, account))
 }
 
 impl Vector {

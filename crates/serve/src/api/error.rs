@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::grammars::GrammarError;
+use crate::jobs::JobError;
 use crate::model::Task;
 use crate::worker::Refusal;
 
@@ -83,7 +84,7 @@ const CONTEXT: ErrorKind = ErrorKind::new(
 const REQUEST_MEMORY: ErrorKind = ErrorKind::new(
     400,
     "request_too_large",
-    "the answers would exceed `--max-request-memory`",
+    "the request and its answers would exceed `--max-request-memory`",
 );
 const CONSTRAINT: ErrorKind = ErrorKind::new(
     400,
@@ -282,8 +283,8 @@ impl ApiError {
     /// The request would need more memory than one request may use.
     pub fn request_memory(bytes: usize, most: usize) -> Self {
         let message = format!(
-            "the answers may take {} KiB of memory, more than the {} KiB that one request may: \
-             lower n, max_tokens or the number of log-probabilities, or stream the answer",
+            "the request and its answers may take {} KiB of memory, more than the {} KiB that one request may: \
+             shorten it, lower n, max_tokens or the number of log-probabilities, or stream the answer",
             bytes.div_ceil(1 << 10),
             most >> 10,
         );
@@ -378,11 +379,21 @@ impl From<GenerateError> for ApiError {
     }
 }
 
+impl From<JobError> for ApiError {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Full => Self::busy(error.to_string()),
+            JobError::Failed => Self::internal(error.to_string()),
+        }
+    }
+}
+
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Full { .. } => Self::busy(format!("{refusal}; try again later")),
             Refusal::Invalid(error) => error.into(),
+            Refusal::Unread => Self::busy(refusal.to_string()),
             Refusal::Load(_) | Refusal::Gone => Self::internal(refusal.to_string()),
         }
     }

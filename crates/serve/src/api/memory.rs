@@ -1,8 +1,8 @@
 //! Limits on the memory of requests, for each request and in total.
 //!
-//! Memory is reserved before a request is passed to the model, by an upper bound of what is kept until its
-//! answer is written. It is released with the last byte of the answer. Key-value caches are not counted: they
-//! are allocated once.
+//! Each request has an account from the first byte of its body to the last byte of its answer. Before the body is parsed, an
+//! upper bound of its values is added, and before the request is passed to the model, one of what is kept of its answers. Key-value
+//! caches are not counted: they are allocated once.
 
 use std::sync::Arc;
 
@@ -35,8 +35,47 @@ const SAMPLE: usize = 4 << 10;
 /// Bytes per byte of a stop string, shared by the answers: its matching table and the held-back text.
 const STOP_BYTE: usize = 10;
 
-/// The memory budget of all requests.
-#[derive(Debug)]
+/// Bytes per value in a list, which may have room for twice as many, and per value in an object, with its name.
+const LISTED: usize = 144;
+const NAMED: usize = 240;
+/// Additional bytes per list or object: each has room for four values at least.
+const NESTED: usize = 512;
+/// Bytes per byte of a text while it is encoded.
+const ENCODED: usize = 64;
+
+/// An upper bound of the memory that the values of a JSON text take when they are parsed, in bytes.
+pub(crate) fn of_json(text: &[u8]) -> usize {
+    let (mut listed, mut named, mut nested) = (1_usize, 0_usize, 0_usize);
+    // Whether the lists and objects around a value are objects, innermost last. Deeper ones are not parsed.
+    let mut objects = 0_u128;
+    let mut is_text = false;
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_text = !is_text,
+            b'\\' if is_text => drop(bytes.next()),
+            _ if is_text => {}
+            b'[' | b'{' => {
+                objects = objects << 1 | u128::from(*byte == b'{');
+                nested += 1;
+            }
+            b']' | b'}' => objects >>= 1,
+            b',' if objects & 1 == 1 => named += 1,
+            b',' => listed += 1,
+            _ => {}
+        }
+    }
+    2 * text.len() + listed * LISTED + named * NAMED + nested * (NESTED + NAMED)
+}
+
+/// An upper bound of the memory that encoding texts of `bytes` takes, one after the other.
+pub(crate) fn of_encoding(longest: usize, bytes: usize) -> usize {
+    let ids = bytes.saturating_mul(size_of::<u32>());
+    longest.saturating_mul(ENCODED).saturating_add(ids)
+}
+
+/// The memory budget of all requests. Cheap to clone.
+#[derive(Clone, Debug)]
 pub(crate) struct Memory {
     each: usize,
     all: usize,
@@ -46,7 +85,9 @@ pub(crate) struct Memory {
 /// Memory reserved for a request, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    _units: OwnedSemaphorePermit,
+    memory: Memory,
+    bytes: usize,
+    units: Option<OwnedSemaphorePermit>,
 }
 
 /// The parts of a request's answers that are kept in memory.
@@ -116,19 +157,44 @@ impl Memory {
         }
     }
 
-    /// Reserves memory for a request.
+    /// A reservation of nothing yet.
+    pub fn account(&self) -> Reservation {
+        Reservation {
+            memory: self.clone(),
+            bytes: 0,
+            units: None,
+        }
+    }
+
+    /// Reserves memory.
     ///
     /// # Errors
-    /// `bytes` exceeds the limit per request or the remaining memory.
+    /// Those of [`Reservation::add`].
     pub fn reserve(&self, bytes: usize) -> Result<Reservation, ApiError> {
-        let units = u32::try_from(bytes.div_ceil(UNIT));
-        let (Ok(units), true) = (units, bytes <= self.each) else {
-            return Err(ApiError::request_memory(bytes, self.each));
-        };
-        match Arc::clone(&self.left).try_acquire_many_owned(units) {
-            Ok(units) => Ok(Reservation { _units: units }),
-            Err(_) => Err(ApiError::all_memory(self.all)),
+        let mut reservation = self.account();
+        reservation.add(bytes)?;
+        Ok(reservation)
+    }
+}
+
+impl Reservation {
+    /// Reserves more memory.
+    ///
+    /// # Errors
+    /// All together exceeds the limit per request, or `bytes` the remaining memory.
+    pub fn add(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let (memory, sum) = (&self.memory, self.bytes.saturating_add(bytes));
+        let units = sum.div_ceil(UNIT) - self.bytes.div_ceil(UNIT);
+        let units = u32::try_from(units).ok().filter(|_| sum <= memory.each);
+        let units = units.ok_or_else(|| ApiError::request_memory(sum, memory.each))?;
+        let added = Arc::clone(&memory.left).try_acquire_many_owned(units);
+        let added = added.map_err(|_| ApiError::all_memory(memory.all))?;
+        match &mut self.units {
+            Some(units) => units.merge(added),
+            None => self.units = Some(added),
         }
+        self.bytes = sum;
+        Ok(())
     }
 }
 
@@ -156,4 +222,86 @@ pub(crate) fn json(answer: &impl Serialize, reservation: Reservation) -> Respons
     });
     const KIND: HeaderValue = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, KIND)], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn reservations_grow_up_to_the_limits_and_are_released() {
+        let memory = Memory::new(4 * UNIT, 6 * UNIT);
+        let mut first = memory.account();
+        for _ in 0..4 {
+            first.add(UNIT / 2).unwrap();
+        }
+        // Only whole units are taken.
+        assert_eq!(memory.left.available_permits(), 4);
+        assert!(first.add(3 * UNIT).is_err());
+        let second = memory.reserve(3 * UNIT + 1).unwrap();
+        assert_eq!(memory.left.available_permits(), 0);
+        assert!(first.add(UNIT).is_err());
+        assert_eq!(first.bytes, 2 * UNIT);
+        drop(second);
+        first.add(2 * UNIT).unwrap();
+        drop(first);
+        assert_eq!(memory.left.available_permits(), 6);
+    }
+
+    /// The memory of a parsed value by the sizes of its parts.
+    fn held(value: &Value) -> usize {
+        let own = size_of::<Value>();
+        own + match value {
+            Value::String(text) => text.capacity(),
+            Value::Array(items) => {
+                let spare = (items.capacity() - items.len()) * own;
+                spare + items.iter().map(held).sum::<usize>()
+            }
+            Value::Object(fields) => {
+                let entry = size_of::<(u64, String)>();
+                let room = fields.len().next_power_of_two().max(4) - fields.len();
+                let of =
+                    |(name, value): (&String, &Value)| entry + 8 + name.capacity() + held(value);
+                room * (entry + own + 8) + fields.iter().map(of).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn the_bound_of_a_text_holds_for_its_values() {
+        let texts = [
+            format!("[{}0]", "[0],".repeat(1000)),
+            format!("[{}0]", "{},".repeat(1000)),
+            format!("[{}0]", "{\"a\":[]},".repeat(1000)),
+            format!("{{\"a\":[{}1]}}", "1,".repeat(1025)),
+            format!(
+                "{{{}\"z\":1}}",
+                (0..1025)
+                    .map(|n| format!("\"{n}\":{n},"))
+                    .collect::<String>()
+            ),
+            json!({ "prompt": "a, [b] \\\" {c}".repeat(100), "stop": ["\\", "\"", ","] })
+                .to_string(),
+            "5".to_owned(),
+        ];
+        for text in texts {
+            let value: Value = serde_json::from_str(&text).unwrap();
+            let (held, bound) = (held(&value), of_json(text.as_bytes()));
+            let start = &text[..text.len().min(40)];
+            assert!(
+                held <= bound,
+                "{start}: {held} bytes, and the bound is {bound}"
+            );
+            assert!(
+                bound <= 8 * held + 4096,
+                "{start}: {held} bytes, and the bound is {bound}"
+            );
+        }
+        // Commas and brackets in a text are not values.
+        let text = json!({ "input": "[,{".repeat(10_000) }).to_string();
+        assert!(of_json(text.as_bytes()) < 3 * text.len());
+    }
 }

@@ -3,13 +3,13 @@
 use std::mem;
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 
 use super::App;
 use super::body::{Body, FieldGroups, KnownFields};
 use super::deadline::Deadline;
 use super::error::ApiError;
+use super::memory::{self, Reservation};
 use crate::model::{ServedModel, Task};
 use crate::request_log::Trace;
 
@@ -18,8 +18,13 @@ pub(crate) struct ModelRequest {
     pub app: App,
     pub deadline: Deadline,
     pub trace: Arc<Trace>,
-    body: Bytes,
+    /// The memory of the request, so far.
+    pub account: Reservation,
+    body: Vec<u8>,
 }
+
+/// The most bytes of a body that is parsed in passing. Longer ones are parsed on another thread.
+const PARSED_IN_PASSING: usize = 8 << 10;
 
 impl FromRequest<App> for ModelRequest {
     type Rejection = ApiError;
@@ -31,12 +36,13 @@ impl FromRequest<App> for ModelRequest {
         let (Some(deadline), Some(trace)) = (deadline, trace) else {
             return Err(ApiError::internal("the request has no deadline"));
         };
-        let Body(body) = Body::from_request(request, app).await?;
+        let Body { bytes, account } = Body::from_request(request, app).await?;
         Ok(Self {
             app: app.clone(),
             deadline,
             trace,
-            body,
+            account,
+            body: bytes,
         })
     }
 }
@@ -47,12 +53,28 @@ impl ModelRequest {
         self.body.len()
     }
 
-    /// Parses the fields and drops the body.
+    /// Parses the fields and drops the body. The memory of the values is reserved first, until the end of the request.
     ///
     /// # Errors
-    /// See [`KnownFields::read`].
-    pub fn read<T: FieldGroups>(&mut self, known: &KnownFields<T>) -> Result<T, ApiError> {
-        known.read(&mem::take(&mut self.body))
+    /// See [`KnownFields::read`]. Also, there is no memory, or too many requests wait.
+    pub async fn read<T: FieldGroups + Send + 'static>(
+        &mut self,
+        known: &'static KnownFields<T>,
+    ) -> Result<T, ApiError> {
+        let body = mem::take(&mut self.body);
+        let bytes = body.len();
+        let mut account = mem::replace(&mut self.account, self.app.memory().account());
+        let read = move || {
+            account.add(memory::of_json(&body))?;
+            Ok((known.read(&body)?, account))
+        };
+        let read: Result<(T, Reservation), ApiError> = match bytes <= PARSED_IN_PASSING {
+            true => read(),
+            false => self.app.jobs().run(bytes, move |_| read()).await?,
+        };
+        let (fields, account) = read?;
+        self.account = account;
+        Ok(fields)
     }
 
     /// Finds the requested model for a task and records it for the log.

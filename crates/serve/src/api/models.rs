@@ -8,7 +8,6 @@ use axum::extract::{Path, State};
 use emberlm_generate::SamplingDefaults;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tokio::task::spawn_blocking;
 
 use super::App;
 use super::error::ApiError;
@@ -114,7 +113,6 @@ pub(crate) async fn for_page(State(app): State<App>) -> Result<Json<PageModels>,
         models.iter().map(describe).collect()
     };
     // Runs off the async threads, because a card reads a run's events from disk.
-    let models = spawn_blocking(describe_all).await;
-    let models = models.map_err(|_| ApiError::internal("the models could not be described"))?;
+    let models = app.jobs().run(0, move |_| describe_all()).await?;
     Ok(Json(PageModels { models }))
 }

@@ -72,12 +72,13 @@ static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(|| KnownF
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (fields, settings) = request.read(&FIELDS)?;
+    let (fields, settings) = request.read(&FIELDS).await?;
     let model = request.model(&fields.model, Task::Continuation)?;
     let ModelRequest {
         app,
         deadline,
         trace,
+        account,
         ..
     } = request;
     let alternatives = fields.top_logprobs.unwrap_or(5);
@@ -87,7 +88,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     }
     let mut encoded = match (&fields.prompt, &fields.messages) {
         (Some(text), None) => EncodedPrompt::text(tokens(text, &model, &app).await?),
-        (None, Some(messages)) => encode_conversation(&model, messages, &[]).await?,
+        (None, Some(messages)) => encode_conversation(&app, &model, messages, &[]).await?,
         _ => {
             let rule = "either this field or messages must be given";
             return Err(ApiError::field("prompt", rule));
@@ -107,7 +108,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         streams: true,
         ..Kept::default()
     };
-    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept).await?;
+    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept, account).await?;
     let writer = Writer {
         model,
         start: Instant::now(),
@@ -119,7 +120,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
 /// Encodes a text.
 async fn tokens(text: &str, model: &Arc<ServedModel>, app: &App) -> Result<Vec<u32>, ApiError> {
     let prompt = Prompt::Text(text.to_owned());
-    let texts = prompt.tokens("prompt", model, app.limits()).await?;
+    let texts = prompt.tokens("prompt", model, app).await?;
     Ok(texts.concat())
 }
 

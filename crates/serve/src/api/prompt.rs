@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::task::spawn_blocking;
 
+use super::App;
 use super::error::ApiError;
+use super::memory::of_encoding;
+use crate::jobs::Interest;
 use crate::limits::Limits;
 use crate::model::ServedModel;
 
@@ -46,8 +48,9 @@ impl Prompt {
         self,
         field: &'static str,
         model: &Arc<ServedModel>,
-        limits: &Limits,
+        app: &App,
     ) -> Result<Vec<Vec<u32>>, ApiError> {
+        let limits = app.limits();
         let texts = match self {
             Self::Ids(ids) => return one_or_more(field, vec![ids], limits),
             Self::ManyIds(ids) => return one_or_more(field, ids, limits),
@@ -56,14 +59,18 @@ impl Prompt {
         };
         let texts = one_or_more(field, texts, limits)?;
         let model = Arc::clone(model);
-        // Encoding a long text blocks.
-        let encoded = spawn_blocking(move || {
-            let encode = |text: &String| encode(field, text, &model);
+        let bytes = texts.iter().map(String::len).sum();
+        let longest = texts.iter().map(String::len).max().unwrap_or(0);
+        let working = app.memory().reserve(of_encoding(longest, bytes))?;
+        let encode_all = move |interest: &Interest| {
+            let _working = working;
+            let encode = |text: &String| match interest.is_there() {
+                true => encode(field, text, &model),
+                false => Err(ApiError::internal("nobody waits for the answer")),
+            };
             texts.iter().map(encode).collect()
-        });
-        encoded
-            .await
-            .map_err(|_| ApiError::internal("the text could not be encoded"))?
+        };
+        app.jobs().run(bytes, encode_all).await?
     }
 }
 

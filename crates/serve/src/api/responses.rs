@@ -171,7 +171,7 @@ static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> =
 /// Handles a request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let body_len = request.body_len();
-    let (mut fields, settings) = request.read(&FIELDS)?;
+    let (mut fields, settings) = request.read(&FIELDS).await?;
     fields.check()?;
     let model = request.model(&fields.model, Task::Generation)?;
     let streams = fields.stream == Some(true);
@@ -185,7 +185,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let calling = Calling::new(&model, &tools, choice, parallel, &request.trace);
     let calling = calling.map_err(renamed)?;
     let tools = calling.as_ref().map_or(&[][..], Calling::tools);
-    let encoded = encode_conversation(&model, &messages, tools)
+    let encoded = encode_conversation(&request.app, &model, &messages, tools)
         .await
         .map_err(renamed)?;
     drop(messages);
@@ -213,13 +213,14 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         app,
         deadline,
         trace,
+        account,
         ..
     } = request;
     let (sampler, top_logprobs) = (
         answer_request.chooser.sampler,
         answer_request.chooser.top_logprobs,
     );
-    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept).await;
+    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept, account).await;
     let mut answers = answers.map_err(renamed)?;
     let response = ResponseBody {
         id: id("resp"),

@@ -24,11 +24,12 @@ impl Journal {
     }
 }
 
-/// An engine that answers a request per step, unless it is held.
+/// An engine that answers a request per step, unless it is held, or stalled by clients that do not read.
 struct Fake {
     name: &'static str,
     journal: Journal,
     held: Arc<AtomicBool>,
+    stalled: Arc<AtomicBool>,
     waiting: VecDeque<RequestId>,
     answered: u64,
 }
@@ -72,6 +73,9 @@ impl WorkerEngine for Fake {
     }
 
     fn step(&mut self, on: &mut dyn FnMut(Event)) -> bool {
+        if self.stalled.load(Ordering::SeqCst) {
+            return false;
+        }
         if self.held.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
             return true;
@@ -110,6 +114,7 @@ impl WorkerEngine for Fake {
 struct Model {
     worker: Worker,
     held: Arc<AtomicBool>,
+    stalled: Arc<AtomicBool>,
     damaged: Arc<AtomicBool>,
 }
 
@@ -120,9 +125,8 @@ impl Model {
         residency: &Arc<Residency>,
         journal: &Journal,
     ) -> Self {
-        let (held, damaged) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-        let (journal, of_engine, broken) =
-            (journal.clone(), Arc::clone(&held), Arc::clone(&damaged));
+        let model = [(); 3].map(|()| Arc::<AtomicBool>::default());
+        let (journal, [of_engine, stalls, broken]) = (journal.clone(), model.clone());
         let load = move || {
             if broken.load(Ordering::SeqCst) {
                 return Err("the file is damaged".to_owned());
@@ -132,6 +136,7 @@ impl Model {
                 name,
                 journal: journal.clone(),
                 held: Arc::clone(&of_engine),
+                stalled: Arc::clone(&stalls),
                 waiting: VecDeque::new(),
                 answered: 0,
             })
@@ -144,9 +149,11 @@ impl Model {
             load: Box::new(load),
         };
         let (worker, _) = Worker::start(OnDemand::new(engine, Some(reload)), 10).unwrap();
+        let [held, stalled, damaged] = model;
         Self {
             worker,
             held,
+            stalled,
             damaged,
         }
     }
@@ -262,6 +269,20 @@ fn a_handle_that_is_dropped_late_ends_no_other_request() {
         drop(answered);
         a.held.store(false, Ordering::SeqCst);
         assert!(waiting.next().await.is_some());
+    });
+}
+
+/// A client that does not read would keep its model loaded until its time is over.
+#[test]
+fn a_client_that_does_not_read_keeps_no_model_loaded() {
+    let (residency, journal) = (Residency::new(1), Journal::default());
+    let [a, b] = ["a", "b"].map(|name| Model::start(name, 1, &residency, &journal));
+    block_on(async {
+        b.stalled.store(true, Ordering::SeqCst);
+        let mut unread = b.worker.submit_embedding(vec![vec![0]]).await.unwrap();
+        a.ask().await.unwrap();
+        assert!(unread.next().await.is_none());
+        assert!(matches!(unread.failure(), Refusal::Unread));
     });
 }
 

@@ -9,7 +9,7 @@ use emberlm_generate::EventKind;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::Command;
+use super::{Command, Refusal};
 
 /// A running or waiting request. Dropping it ends the request.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(super) struct Backlog {
     /// The number of waiting events at which the request is paused; it continues at half of that.
     pub(super) limit: usize,
     pub(super) paused: AtomicBool,
+    /// True if the request was ended because its events stayed unread.
+    pub(super) is_given_up: AtomicBool,
 }
 
 impl Ticket {
@@ -45,6 +47,14 @@ impl Ticket {
             self.taken();
         }
         polled
+    }
+
+    /// The reason why there are no more events although the request has not ended.
+    pub fn failure(&self) -> Refusal {
+        match self.backlog.is_given_up.load(Ordering::SeqCst) {
+            true => Refusal::Unread,
+            false => Refusal::Gone,
+        }
     }
 
     /// Counts a consumed event, and lets a paused request continue.

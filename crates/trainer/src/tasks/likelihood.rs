@@ -18,6 +18,8 @@ pub struct Row {
     pub tokens: Vec<u32>,
     /// The number of tokens at the end that form the continuation: at least one, and fewer than all.
     pub predicted: usize,
+    /// True if the beginning of the context was left out.
+    pub is_cut: bool,
 }
 
 impl Row {

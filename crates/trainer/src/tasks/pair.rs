@@ -71,7 +71,11 @@ fn row(context: Vec<u32>, continuation: Vec<u32>, limits: Limits) -> Result<Row,
     }
     let from = tokens.len().saturating_sub(seq_len + 1);
     tokens.drain(..from);
-    Ok(Row { tokens, predicted })
+    Ok(Row {
+        tokens,
+        predicted,
+        is_cut: from > 0,
+    })
 }
 
 fn refused(error: TokenizerError) -> String {
@@ -115,6 +119,8 @@ mod tests {
     fn a_long_context_is_truncated_at_the_start() {
         let row = joint(&chars(), "abcabc", " a", LIMITS).unwrap();
         assert_eq!((row.tokens, row.predicted), (vec![1, 2, 3, 0, 1], 2));
+        assert!(row.is_cut);
+        assert!(!joint(&chars(), "abc", " a", LIMITS).unwrap().is_cut);
     }
 
     #[test]

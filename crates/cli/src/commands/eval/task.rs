@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::{EvalArgs, check_memory, check_window};
 use crate::backend::Job;
-use crate::error::CliError;
+use crate::error::{CliError, warn};
 use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
@@ -53,6 +53,14 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
         let hint = "leave the line out, or take a model whose tokenizer and context can hold it";
         CliError::from(error).hint(hint)
     })?;
+    let cut = rows.iter().filter(|row| row.is_cut).count();
+    if cut > 0 && ranks.rank().is_zero() {
+        warn(&format!(
+            "{} of {} texts are longer than the context of {seq_len} tokens, and were scored without their beginning",
+            HumanCount(cut as u64),
+            HumanCount(rows.len() as u64)
+        ));
+    }
     let longest = rows.iter().map(Row::seq).max().unwrap_or(1).max(1);
     let batch = args.batch.unwrap_or(BATCH_TOKENS / longest).max(1);
     check_memory(args, ranks, backend, &model, batch.min(rows.len()), longest)?;

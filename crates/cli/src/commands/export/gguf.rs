@@ -41,6 +41,14 @@ pub(super) fn run(args: &ExportArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
     gguf::check_exportable(model.config())?;
+    let held = model::held_weights(&model, None);
+    if held.stored != WeightFormat::F32 && file_type != FileType::F32 {
+        warn(&format!(
+            "the weights were rounded to {} before, and are rounded again: export the model that they were made of, \
+             if you have it",
+            model::weights_name(&model, held)
+        ));
+    }
     let file = NewFile::begin(&args.out, args.force)?;
     let tokenizer = model.tokenizer()?;
     let sequences = match &args.calibration {
