@@ -1,23 +1,15 @@
 //! Grammars as the client writes them, and inexpensive checks.
 
 use llguidance::api::TopLevelGrammar;
-use regex_syntax::ast::{self, Ast, RepetitionKind, RepetitionRange};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::SettingError;
+use crate::expression;
 use crate::json_schema::{MAX_VALUES, Unsupported, count_values, simplify};
 
 /// The most bytes of a schema, an expression or a grammar.
 pub(crate) const MAX_SOURCE: usize = 256 << 10;
-/// The deepest nesting of groups in an expression.
-pub(crate) const MAX_NESTING: u32 = 100;
-/// The most characters of an expression with its repetitions expanded.
-pub(crate) const MAX_CHARACTERS: u64 = 500_000;
-/// The most subexpressions that match the empty text, with repetitions expanded. Memory grows with the square
-/// of their number.
-pub(crate) const MAX_OPTIONAL: u64 = 2000;
-
 /// A grammar that describes the allowed texts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,7 +60,7 @@ impl Grammar {
                 Err(format!("must have at most {MAX_SOURCE} bytes"))
             }
             Self::JsonSchema(schema) => check_schema(schema),
-            Self::Regex(regex) => check_regex(regex),
+            Self::Regex(regex) => expression::check(regex),
             Self::Lark(_) => Ok(()),
         };
         checked.map_err(|rule| self.refusal().because(rule))
@@ -89,7 +81,7 @@ impl Grammar {
             }
             Self::Regex(regex) => {
                 // llguidance drops a trailing backslash, and its error messages are harder to read.
-                regex_syntax::parse(regex).map_err(|error| reason(&error))?;
+                regex_syntax::parse(regex).map_err(|error| expression::reason(&error))?;
                 Ok(TopLevelGrammar::from_regex(regex))
             }
             Self::Lark(grammar) => Ok(TopLevelGrammar::from_lark(grammar.clone())),
@@ -107,13 +99,6 @@ impl Refusal {
     pub fn because(&self, rule: impl Into<String>) -> SettingError {
         SettingError::new(self.field, &self.value, rule)
     }
-}
-
-/// The last line of a multi-line error of `regex_syntax`, which also draws the expression.
-pub(crate) fn reason(error: &impl ToString) -> String {
-    let text = error.to_string();
-    let reason = text.rsplit("\nerror: ").next().unwrap_or(&text);
-    reason.trim().to_owned()
 }
 
 /// Parses a schema. serde_json limits the nesting depth to 128.
@@ -145,102 +130,6 @@ fn check_schema(schema: &str) -> Result<(), String> {
     }
 }
 
-/// Checks an expression by its syntax tree. Expanding character classes to ranges would take too much memory.
-fn check_regex(regex: &str) -> Result<(), String> {
-    let mut parser = ast::parse::ParserBuilder::new()
-        .nest_limit(MAX_NESTING)
-        .build();
-    let ast = parser.parse(regex).map_err(|error| reason(&error))?;
-    let size = RegexSize::of(&ast);
-    if size.characters > MAX_CHARACTERS {
-        return Err(format!(
-            "must have at most {MAX_CHARACTERS} characters with its repetitions written out"
-        ));
-    }
-    if size.optional > MAX_OPTIONAL {
-        return Err(format!(
-            "must have at most {MAX_OPTIONAL} optional parts, such as `a?`, `a*` or `(a|)`, with its repetitions written out"
-        ));
-    }
-    Ok(())
-}
-
-/// The size of an expression with its repetitions expanded.
-#[derive(Clone, Copy, Default)]
-struct RegexSize {
-    characters: u64,
-    optional: u64,
-    matches_empty: bool,
-}
-
-impl RegexSize {
-    fn of(ast: &Ast) -> Self {
-        match ast {
-            Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => Self {
-                matches_empty: true,
-                ..Self::default()
-            },
-            Ast::Literal(_)
-            | Ast::Dot(_)
-            | Ast::ClassUnicode(_)
-            | Ast::ClassPerl(_)
-            | Ast::ClassBracketed(_) => Self {
-                characters: 1,
-                ..Self::default()
-            },
-            Ast::Group(group) => Self::of(&group.ast),
-            Ast::Concat(parts) => Self::sum(&parts.asts, |all| all.all(|it| it.matches_empty)),
-            Ast::Alternation(parts) => {
-                let size = Self::sum(&parts.asts, |all| all.any(|it| it.matches_empty));
-                size.counted()
-            }
-            Ast::Repetition(repetition) => {
-                let (least, times) = bounds(&repetition.op.kind);
-                let inner = Self::of(&repetition.ast);
-                let size = Self {
-                    characters: inner.characters.saturating_mul(times),
-                    optional: inner.optional.saturating_mul(times),
-                    matches_empty: least == 0 || inner.matches_empty,
-                };
-                size.counted()
-            }
-        }
-    }
-
-    fn sum(
-        parts: &[Ast],
-        matches_empty: impl FnOnce(&mut std::slice::Iter<'_, Self>) -> bool,
-    ) -> Self {
-        let parts: Vec<Self> = parts.iter().map(Self::of).collect();
-        let add = |total: u64, part: u64| total.saturating_add(part);
-        Self {
-            characters: parts.iter().map(|it| it.characters).fold(0, add),
-            optional: parts.iter().map(|it| it.optional).fold(0, add),
-            matches_empty: matches_empty(&mut parts.iter()),
-        }
-    }
-
-    /// Counts this expression itself if it can match the empty text.
-    fn counted(mut self) -> Self {
-        self.optional = self.optional.saturating_add(self.matches_empty.into());
-        self
-    }
-}
-
-/// The minimum number of repetitions, and the number of copies in the expanded expression. An unbounded
-/// repetition is expanded once.
-fn bounds(kind: &RepetitionKind) -> (u32, u64) {
-    let (least, most) = match kind {
-        RepetitionKind::ZeroOrOne => (0, 1),
-        RepetitionKind::ZeroOrMore => (0, 1),
-        RepetitionKind::OneOrMore => (1, 1),
-        RepetitionKind::Range(RepetitionRange::Exactly(count)) => (*count, *count),
-        RepetitionKind::Range(RepetitionRange::AtLeast(least)) => (*least, *least),
-        RepetitionKind::Range(RepetitionRange::Bounded(least, most)) => (*least, *most),
-    };
-    (least, most.max(1).into())
-}
-
 /// The beginning of a source text, for an error message.
 fn beginning(source: &str) -> String {
     const MAX_SHOWN: usize = 60;
@@ -254,41 +143,8 @@ fn beginning(source: &str) -> String {
 mod tests {
     use super::*;
 
-    fn regex_error(regex: &str) -> Option<String> {
-        check_regex(regex).err()
-    }
-
-    #[test]
-    fn regex_size_expands_repetitions() {
-        for (regex, characters, optional) in [
-            ("abc", 3, 0),
-            ("a?b*c+", 3, 2),
-            ("(?:a|)(?:b|c)", 3, 1),
-            ("(?:a?){10}", 10, 11),
-            ("(?:a{2,3}){4}", 12, 0),
-            (r"\d{3}-[a-z]{0,4}", 8, 1),
-            ("((a{1,50}){1,50}){1,50}", 125_000, 0),
-        ] {
-            let mut parser = ast::parse::Parser::new();
-            let size = RegexSize::of(&parser.parse(regex).unwrap());
-            assert_eq!(
-                (size.characters, size.optional),
-                (characters, optional),
-                "{regex}"
-            );
-        }
-    }
-
     #[test]
     fn excessive_grammars_are_rejected_before_compilation() {
-        for part in ["a?", "a*", ".?", "(?:a|)", "(?:a?){2}"] {
-            let error = regex_error(&part.repeat(2001)).unwrap();
-            assert!(error.contains("at most 2000 optional parts"), "{error}");
-        }
-        let error = regex_error("((((a{999}){999}){999}){999}){999}").unwrap();
-        assert!(error.contains("repetitions written out"), "{error}");
-        let error = regex_error(&("(".repeat(101) + &")".repeat(101))).unwrap();
-        assert!(error.contains("nest"), "{error}");
         let long = Grammar::Regex("a".repeat(MAX_SOURCE + 1))
             .check()
             .unwrap_err();

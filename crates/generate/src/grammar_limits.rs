@@ -1,6 +1,7 @@
 //! The limits of grammars, for the reference documentation.
 
-use crate::grammar::{MAX_CHARACTERS, MAX_NESTING, MAX_OPTIONAL, MAX_SOURCE};
+use crate::expression::{MAX_CHARACTERS, MAX_NESTING, MAX_OPTIONAL};
+use crate::grammar::MAX_SOURCE;
 use crate::json_schema::MAX_VALUES;
 use crate::lexer_memory::MAX_GROWTH;
 use crate::vet::{MEMORY, STACK, THOROUGH};

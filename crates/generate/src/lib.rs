@@ -54,6 +54,7 @@ pub mod embedding;
 pub mod encoder_decoder;
 pub mod engine;
 pub mod error;
+mod expression;
 mod generation_fields;
 mod grammar;
 pub mod grammar_limits;

@@ -127,9 +127,7 @@ impl Connections {
         all.swap_remove(at).close.notify_one();
         true
     }
-}
 
-impl Connections {
     /// Closes the connections without a request: those that wait for one, and those that have sent a part of its head.
     pub fn close_unused(&self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,8 +4,6 @@
 //! proceed, whatever the file's name.
 
 use std::fmt;
-use std::io::{self, Read};
-use std::path::Path;
 
 mod identify;
 mod unicode;
@@ -115,17 +113,6 @@ pub enum ZipKind {
 }
 
 impl FileKind {
-    /// Identifies the regular file at `path`.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn of_file(path: &Path) -> io::Result<Option<Self>> {
-        let mut head = Vec::new();
-        let file = crate::read::open(path)?;
-        file.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
-        Ok(Self::of(&head))
-    }
-
     /// Returns true if the file is UTF-8 text. A Git LFS pointer is not, since it stands for another file.
     pub fn is_utf8(self) -> bool {
         matches!(self, Self::Text | Self::Html | Self::Xml)

@@ -7,7 +7,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::file_kind::FileKind;
+use crate::file_kind::{FileKind, HEAD_BYTES};
 
 /// The size limit of a configuration, a manifest or another description in JSON or TOML: 64 MiB.
 pub const DESCRIPTION_LIMIT: u64 = 64 << 20;
@@ -20,6 +20,19 @@ pub fn open(path: &Path) -> io::Result<File> {
     let file = open_without_blocking(path)?;
     check_regular(&file.metadata()?)?;
     Ok(file)
+}
+
+impl FileKind {
+    /// Identifies the regular file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of_file(path: &Path) -> io::Result<Option<Self>> {
+        let mut head = Vec::new();
+        let file = open(path)?;
+        file.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+        Ok(Self::of(&head))
+    }
 }
 
 /// Reads a regular file of at most `limit` bytes.

@@ -252,6 +252,37 @@ fn memory_per_request_and_in_total_is_bounded() {
     server.wait_for("emberlm_free_slots", "64");
 }
 
+/// Bodies with values in different fields.
+const BODIES: [(&str, &str); 12] = [
+    (
+        "/v1/completions",
+        r#"{"model": "run", "prompt": "a", "max_tokens": 1, "metadata": {"a": VALUES}}"#,
+    ),
+    ("/v1/completions", r#"{"model": "run", "prompt": VALUES}"#),
+    ("/v1/completions", r#"{"model": "run", "stop": VALUES}"#),
+    ("/v1/completions", r#"{"model": "run", "unknown": VALUES}"#),
+    ("/v1/completions", "VALUES"),
+    (
+        "/v1/chat/completions",
+        r#"{"model": "run", "messages": [{"role": "user", "content": "a"}], "metadata": {"a": VALUES}}"#,
+    ),
+    (
+        "/v1/chat/completions",
+        r#"{"model": "run", "messages": [{"role": "user", "content": "a"}], "tool_choice": VALUES}"#,
+    ),
+    (
+        "/v1/chat/completions",
+        r#"{"model": "run", "messages": [], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": VALUES}}}]}"#,
+    ),
+    (
+        "/v1/responses",
+        r#"{"model": "run", "input": "a", "max_output_tokens": 1, "metadata": {"a": VALUES}}"#,
+    ),
+    ("/v1/responses", r#"{"model": "run", "input": VALUES}"#),
+    ("/v1/embeddings", r#"{"model": "run", "input": VALUES}"#),
+    ("/api/play", r#"{"model": "run", "messages": VALUES}"#),
+];
+
 /// A body of 1 MiB whose lists take 50 MB and more once they are parsed.
 #[test]
 fn values_are_counted_whichever_field_they_belong_to() {
@@ -260,67 +291,7 @@ fn values_are_counted_whichever_field_they_belong_to() {
     let server = sandbox.serve(&format!("serve run --chat-template chatml {limits}"));
     let lists = |count: usize| format!("[{}0]", "[0],".repeat(count));
     let many = lists((1 << 20) / 4 - 100);
-    let chat = |rest: &str| {
-        format!(
-            r#"{{"model": "run", "max_tokens": 1, "messages": [{{"role": "user", "content": "a"}}], {rest}}}"#
-        )
-    };
-    let tool = |schema: &str| {
-        let function = format!(r#"{{"name": "f", "parameters": {{"x": {schema}}}}}"#);
-        chat(&format!(
-            r#""tools": [{{"type": "function", "function": {function}}}]"#
-        ))
-    };
-    let bodies = |values: &str| {
-        [
-            (
-                "/v1/completions",
-                format!(
-                    r#"{{"model": "run", "prompt": "a", "max_tokens": 1, "metadata": {{"a": {values}}}}}"#
-                ),
-            ),
-            (
-                "/v1/completions",
-                format!(r#"{{"model": "run", "prompt": {values}}}"#),
-            ),
-            (
-                "/v1/completions",
-                format!(r#"{{"model": "run", "stop": {values}}}"#),
-            ),
-            (
-                "/v1/completions",
-                format!(r#"{{"model": "run", "unknown": {values}}}"#),
-            ),
-            ("/v1/completions", values.to_owned()),
-            (
-                "/v1/chat/completions",
-                chat(&format!(r#""metadata": {{"a": {values}}}"#)),
-            ),
-            (
-                "/v1/chat/completions",
-                chat(&format!(r#""tool_choice": {values}"#)),
-            ),
-            ("/v1/chat/completions", tool(values)),
-            (
-                "/v1/responses",
-                format!(
-                    r#"{{"model": "run", "input": "a", "max_output_tokens": 1, "metadata": {{"a": {values}}}}}"#
-                ),
-            ),
-            (
-                "/v1/responses",
-                format!(r#"{{"model": "run", "input": {values}}}"#),
-            ),
-            (
-                "/v1/embeddings",
-                format!(r#"{{"model": "run", "input": {values}}}"#),
-            ),
-            (
-                "/api/play",
-                format!(r#"{{"model": "run", "messages": {values}}}"#),
-            ),
-        ]
-    };
+    let bodies = |values: &str| BODIES.map(|(path, body)| (path, body.replace("VALUES", values)));
     let start = memory(&server, "VmHWM");
     for (path, body) in bodies(&many) {
         let answer = server.post_text(path, &body);

@@ -1,16 +1,13 @@
 //! Regular expressions of schemas.
 
-use regex_syntax::ast::{self, AssertionKind, Ast};
+use regex_syntax::ast::{AssertionKind, Ast};
 
-use crate::grammar::{MAX_NESTING, reason};
+use crate::expression::parse;
 
 /// The reason that a grammar cannot express a pattern. `None` if it can.
 pub(super) fn refusal(pattern: &str) -> Option<String> {
-    let mut parser = ast::parse::ParserBuilder::new()
-        .nest_limit(MAX_NESTING)
-        .build();
-    match parser.parse(pattern) {
-        Err(error) => Some(reason(&error)),
+    match parse(pattern) {
+        Err(reason) => Some(reason),
         Ok(ast) if is_supported(&ast, true, true) => None,
         Ok(_) => Some("`^` and `$` are only supported at its ends, and \\b nowhere".to_owned()),
     }
