@@ -4,8 +4,7 @@
 //! A request that ends, because its client has left or its time is over, leaves the queue, and its running job can see that
 //! nobody waits for the result.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -54,22 +53,13 @@ impl Default for Lane {
 }
 
 /// Reports to a job whether somebody waits for its result.
-#[derive(Clone, Debug)]
-pub(crate) struct Interest(Arc<AtomicBool>);
+#[derive(Debug)]
+pub(crate) struct Interest(Weak<()>);
 
 impl Interest {
     /// Returns false once nobody waits.
     pub fn is_there(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Ends the interest when the waiting request is dropped.
-struct Waiting(Interest);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.0.store(false, Ordering::Relaxed);
+        self.0.strong_count() > 0
     }
 }
 
@@ -90,8 +80,9 @@ impl Jobs {
         let _pending = lane.pending.try_acquire().map_err(|_| JobError::Full)?;
         let turn = Arc::clone(&lane.running).acquire_owned().await;
         let turn = turn.map_err(|_| JobError::Failed)?;
-        let interest = Interest(Arc::new(AtomicBool::new(true)));
-        let waiting = Waiting(interest.clone());
+        // Dropped with this future.
+        let waiting = Arc::new(());
+        let interest = Interest(Arc::downgrade(&waiting));
         let done = spawn_blocking(move || {
             let done = job(&interest);
             // A job that nobody waits for keeps its turn too.

@@ -59,7 +59,7 @@ pub(crate) fn fixed() -> [LimitInfo; 10] {
             limits.body_time.as_secs(),
         ),
         LimitInfo::count(
-            "requests that wait to be parsed or encoded, short ones and those of more than 32 KiB; further ones get 429",
+            "long requests that wait to be parsed or encoded, and short ones; further ones get 429",
             jobs::MAX_PENDING as u64,
         ),
         LimitInfo::count("tokens of one answer that wait to be sent", QUEUED as u64),
