@@ -7,16 +7,25 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::launch::{process_of_rank, wait_until};
-use crate::support::Sandbox;
 use crate::support::train::{TINY, trained};
+use crate::support::{CommandOutput, Sandbox};
 
-/// The output of `emberlm LINE` on several ranks, which must equal that of one process.
+/// The output of `emberlm LINE` on several ranks, which must equal that of one process: what is printed, and each
+/// warning, once.
 #[track_caller]
 fn same_on_ranks(sandbox: &Sandbox, ranks: usize, line: &str) {
-    let one = sandbox.words(line).ok();
+    let one = sandbox.words(line);
+    assert_eq!(one.code, Some(0), "{one}");
     let ran = sandbox.launched(&[(ranks, line)]);
     assert_eq!(ran.code, Some(0), "{ran}");
-    assert_eq!(one, ran.stdout, "{line}");
+    assert_eq!(one.stdout, ran.stdout, "{line}");
+    assert_eq!(warnings(&one), warnings(&ran), "{line}");
+}
+
+/// The lines that warn, without what the launcher writes.
+fn warnings(ran: &CommandOutput) -> Vec<&str> {
+    let lines = ran.stderr.lines();
+    lines.filter(|line| line.starts_with("warning:")).collect()
 }
 
 /// A sandbox with a dataset `data` of several documents.
