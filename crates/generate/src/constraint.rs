@@ -9,6 +9,7 @@
 //! An untrusted grammar must be vetted first, by [`GrammarSandbox`](crate::GrammarSandbox). Its compilation for a
 //! vocabulary and every mask are then limited according to its cost in the sandbox.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -115,7 +116,11 @@ pub struct Constraint {
     grammar: Arc<Grammar>,
     /// The state before the first token.
     start: Arc<TokenParser>,
+    kept: Option<Kept>,
 }
+
+/// A value that lives as long as the clones of a constraint and the sequences that follow it.
+type Kept = Arc<dyn Any + Send + Sync>;
 
 impl Constraint {
     /// Compiles a trusted grammar, made by this program or written by its user, for `vocabulary`. Memory, stack and
@@ -176,6 +181,7 @@ impl Constraint {
             vocabulary: vocabulary.clone(),
             grammar: Arc::new(grammar),
             start: Arc::new(parser),
+            kept: None,
         })
     }
 
@@ -228,6 +234,14 @@ impl Constraint {
             && progress.allows(progress.size as u32)
     }
 
+    /// Keeps `value`, such as a reservation of memory, until the last clone of this constraint and the last sequence that
+    /// follows one is dropped.
+    #[must_use]
+    pub fn keeping(self, value: Arc<dyn Any + Send + Sync>) -> Self {
+        let kept = Some(value);
+        Self { kept, ..self }
+    }
+
     /// The source grammar.
     pub fn grammar(&self) -> &Grammar {
         &self.grammar
@@ -246,6 +260,7 @@ impl Constraint {
             size,
             next: Ok(SimpleVob::new()),
             complete: false,
+            _kept: self.kept.clone(),
         };
         progress.look();
         Ok(progress)
@@ -275,6 +290,7 @@ pub(crate) struct Progress {
     /// The allowed ids. The end of the text is the id after the vocabulary's last one.
     next: Result<SimpleVob, LogitsError>,
     complete: bool,
+    _kept: Option<Kept>,
 }
 
 impl Progress {

@@ -55,15 +55,27 @@ impl Grammar {
     /// # Errors
     /// Returns the exceeded limit.
     pub fn check(&self) -> Result<(), SettingError> {
+        self.check_size()?;
         let checked = match self {
-            it if it.source().len() > MAX_SOURCE => {
-                Err(format!("must have at most {MAX_SOURCE} bytes"))
-            }
             Self::JsonSchema(schema) => check_schema(schema),
             Self::Regex(regex) => expression::check(regex),
             Self::Lark(_) => Ok(()),
         };
         checked.map_err(|rule| self.refusal().because(rule))
+    }
+
+    /// Checks the size.
+    ///
+    /// # Errors
+    /// The source is too long.
+    pub fn check_size(&self) -> Result<(), SettingError> {
+        match self.source().len() > MAX_SOURCE {
+            true => {
+                let rule = format!("must have at most {MAX_SOURCE} bytes");
+                Err(self.refusal().because(rule))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Parses the grammar into the form that llguidance compiles.

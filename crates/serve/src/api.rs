@@ -13,7 +13,7 @@
 //!
 //! `model_request` extracts a request. `body` (with `absent`), `settings`, `delivery`, `prompt` and `conversation` parse its
 //! fields, and `generation` builds the engine's request from them. `answers` collects the generated answers,
-//! and `answer_stream` sends them as events. `memory` limits the memory of requests, `deadline` their time,
+//! and `answer_stream` sends them as events (`written`: what they repeat). `memory` limits the memory of requests, `deadline` their time,
 //! and `error` defines all error responses.
 //!
 //! No field names a file, a program or an address. A client sends only text, numbers, schemas and
@@ -33,13 +33,14 @@ mod embeddings;
 pub(crate) mod error;
 mod generation;
 mod logprobs;
-mod memory;
+pub(crate) mod memory;
 mod model_request;
 mod models;
 mod play;
 mod prompt;
 pub(crate) mod responses;
 mod settings;
+mod written;
 
 use std::sync::Arc;
 
@@ -73,6 +74,9 @@ pub struct Service {
     /// [`Server::with_log`](crate::Server::with_log) logs the rejected ones.
     pub log: Option<Arc<RequestLog>>,
 }
+
+/// The most bytes of a body that is worked on in passing.
+const IN_PASSING: usize = 8 << 10;
 
 /// State shared by the handlers. Cheap to clone.
 #[derive(Clone)]
@@ -134,6 +138,21 @@ impl App {
 
     pub fn jobs(&self) -> &Jobs {
         &self.0.jobs
+    }
+
+    /// Runs a part of the work on a request with a body of `bytes`: a long one on another thread.
+    ///
+    /// # Errors
+    /// Those of the work. Also, too many requests wait.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        match bytes <= IN_PASSING {
+            true => work(),
+            false => self.jobs().run(bytes, move |_| work()).await?,
+        }
     }
 }
 

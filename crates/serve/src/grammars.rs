@@ -1,8 +1,11 @@
 //! Grammars for constrained output: vetted in a sandbox, compiled once and cached.
+//!
+//! The cache is bounded by itself. A grammar that requests use is part of their memory, once for all of them, whether it is in
+//! the cache or was evicted.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use emberlm_generate::{
@@ -10,6 +13,8 @@ use emberlm_generate::{
 };
 use thiserror::Error;
 use tokio::sync::{OnceCell, Semaphore, oneshot};
+
+use crate::api::memory::{Memory, Reservation};
 
 /// The most compiled grammars to cache per model.
 const MAX_CACHED: usize = 256;
@@ -26,6 +31,12 @@ pub enum GrammarError {
     /// The grammar is invalid or exceeds a limit.
     #[error(transparent)]
     Refused(#[from] SettingError),
+    /// The requests under way leave too little memory.
+    #[error(
+        "the compiled grammar takes {} KiB of memory, more than the requests under way leave; try again later",
+        .0.div_ceil(1 << 10)
+    )]
+    Memory(usize),
     /// Too many grammars are queued.
     #[error("too many grammars are waiting to be compiled; try again later")]
     Busy,
@@ -65,6 +76,8 @@ struct Cache {
 
 struct Entry {
     compiled: Compiled,
+    /// The memory of the requests that use the grammar.
+    in_use: Weak<Reservation>,
     /// The value of `clock` at the last use.
     used: u64,
 }
@@ -79,22 +92,28 @@ impl Grammars {
         }
     }
 
-    /// Returns the compiled grammar, from the cache if possible. `compile` runs on its own thread.
+    /// Returns the compiled grammar, from the cache if possible. `compile` runs on its own thread. The memory of the grammar is
+    /// reserved until the last request that uses it has dropped it.
     ///
     /// # Errors
-    /// The grammar exceeds a limit, or too many grammars are queued.
+    /// The grammar exceeds a limit, too many grammars are queued, or there is too little memory.
     pub async fn get(
         &self,
         grammar: Grammar,
+        memory: &Memory,
         compile: impl FnOnce(ToCompile) -> Result<Constraint, SettingError> + Send + 'static,
     ) -> Result<Constraint, GrammarError> {
+        // Before the source is hashed and copied.
+        grammar.check_size()?;
         let lookup = Lookup {
             cache: &self.cache,
             compiled: lock(&self.cache).entry(&grammar),
             grammar: &grammar,
         };
         let compile = || self.compile(grammar.clone(), compile);
-        lookup.compiled.get_or_try_init(compile).await.cloned()
+        let constraint = lookup.compiled.get_or_try_init(compile).await?.clone();
+        let in_use = lookup.in_use(constraint.bytes(), memory)?;
+        Ok(constraint.keeping(in_use))
     }
 
     async fn compile(
@@ -140,6 +159,26 @@ struct Lookup<'a> {
     compiled: Compiled,
 }
 
+impl Lookup<'_> {
+    /// The memory of all requests that use the grammar now.
+    fn in_use(&self, bytes: usize, memory: &Memory) -> Result<Arc<Reservation>, GrammarError> {
+        let mut cache = lock(self.cache);
+        let entry = cache.entries.get_mut(self.grammar);
+        // A grammar that was evicted meanwhile is compiled again for others, and takes memory once more.
+        let mut entry = entry.filter(|entry| Arc::ptr_eq(&entry.compiled, &self.compiled));
+        let shared = entry.as_ref().and_then(|entry| entry.in_use.upgrade());
+        if let Some(shared) = shared {
+            return Ok(shared);
+        }
+        let reserved = memory.reserve(bytes);
+        let reserved = Arc::new(reserved.map_err(|_| GrammarError::Memory(bytes))?);
+        if let Some(entry) = &mut entry {
+            entry.in_use = Arc::downgrade(&reserved);
+        }
+        Ok(reserved)
+    }
+}
+
 impl Drop for Lookup<'_> {
     fn drop(&mut self) {
         let mut cache = lock(self.cache);
@@ -173,6 +212,7 @@ impl Cache {
             .entry(grammar.clone())
             .or_insert_with(|| Entry {
                 compiled: Arc::default(),
+                in_use: Weak::new(),
                 used,
             });
         entry.used = used;
@@ -236,9 +276,10 @@ mod tests {
         let grammars = Grammars::new(None);
         let vocabulary = vocabulary();
         let times = Arc::new(AtomicUsize::new(0));
+        let memory = Memory::new(1 << 30, 1 << 30);
         let get = |grammar: Grammar| {
             let (times, vocabulary) = (Arc::clone(&times), vocabulary.clone());
-            grammars.get(grammar, move |grammar| {
+            grammars.get(grammar, &memory, move |grammar| {
                 times.fetch_add(1, Ordering::Relaxed);
                 let ToCompile::Unvetted(grammar) = grammar else {
                     unreachable!()
@@ -266,7 +307,7 @@ mod tests {
             // A cancelled request leaves no entry, even if its grammar is compiled later.
             let (release, released) = mpsc::channel::<()>();
             let vocabulary = vocabulary.clone();
-            let leaving = grammars.get(regex("left"), move |_| {
+            let leaving = grammars.get(regex("left"), &memory, move |_| {
                 let _ = released.recv();
                 Constraint::new(&vocabulary, regex("left"))
             });
@@ -275,5 +316,40 @@ mod tests {
             assert!(left.is_none());
             assert_eq!(lock(&grammars.cache).entries.len(), MAX_CACHED);
         });
+    }
+
+    #[test]
+    fn a_grammar_in_use_is_part_of_the_memory_once_even_if_it_was_evicted() {
+        let grammars = Grammars::new(None);
+        let vocabulary = vocabulary();
+        let get = |pattern: &str, memory: &Memory| {
+            let vocabulary = vocabulary.clone();
+            let compile = move |grammar| {
+                let ToCompile::Unvetted(grammar) = grammar else {
+                    unreachable!()
+                };
+                Constraint::new(&vocabulary, grammar)
+            };
+            wait(grammars.get(regex(pattern), memory, compile))
+        };
+        let bytes = Constraint::new(&vocabulary, regex("a+b")).unwrap().bytes();
+        // Twice the grammar fits, three times does not.
+        let memory = Memory::new(5 * bytes / 2, 5 * bytes / 2);
+        let fits = |times: usize| memory.reserve(times * bytes).is_ok();
+        let held = [0; 2].map(|_| get("a+b", &memory).unwrap());
+        assert!(fits(1) && !fits(2));
+        lock(&grammars.cache).entries.clear();
+        assert!(fits(1) && !fits(2));
+        let again = get("a+b", &memory).unwrap();
+        assert!(!fits(1));
+        let error = get("c+d", &memory).unwrap_err();
+        assert!(matches!(error, GrammarError::Memory(_)), "{error}");
+        drop(held);
+        assert!(fits(1) && !fits(2));
+        drop(again);
+        assert!(fits(2));
+        // It is still in the cache.
+        let unused = |_| -> Result<Constraint, SettingError> { unreachable!() };
+        wait(grammars.get(regex("a+b"), &memory, unused)).unwrap();
     }
 }

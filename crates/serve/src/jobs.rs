@@ -1,4 +1,4 @@
-//! The blocking work of requests: parsing large bodies, rendering templates and encoding texts.
+//! The blocking work of requests: parsing large bodies, rendering templates, encoding texts and writing large answers.
 //!
 //! Few jobs run at the same time, and a limited number of requests waits for one. Short texts do not wait behind long ones.
 //! A request that ends, because its client has left or its time is over, leaves the queue, and its running job can see that
@@ -73,12 +73,37 @@ impl Jobs {
         bytes: usize,
         job: impl FnOnce(&Interest) -> T + Send + 'static,
     ) -> Result<T, JobError> {
-        let lane = match bytes <= SHORT {
+        let lane = self.lane(bytes);
+        let _pending = lane.pending.try_acquire().map_err(|_| JobError::Full)?;
+        lane.run(job).await
+    }
+
+    /// Runs a job for a request that has an answer already, and is therefore not refused.
+    ///
+    /// # Errors
+    /// The job panics.
+    pub async fn finish<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JobError> {
+        self.lane(bytes).run(|_| job()).await
+    }
+
+    fn lane(&self, bytes: usize) -> &Lane {
+        match bytes <= SHORT {
             true => &self.short,
             false => &self.long,
-        };
-        let _pending = lane.pending.try_acquire().map_err(|_| JobError::Full)?;
-        let turn = Arc::clone(&lane.running).acquire_owned().await;
+        }
+    }
+}
+
+impl Lane {
+    async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Interest) -> T + Send + 'static,
+    ) -> Result<T, JobError> {
+        let turn = Arc::clone(&self.running).acquire_owned().await;
         let turn = turn.map_err(|_| JobError::Failed)?;
         // Dropped with this future.
         let waiting = Arc::new(());

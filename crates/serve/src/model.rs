@@ -10,6 +10,7 @@ use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer, TokenizerError};
 use serde::Serialize;
 
+use crate::api::memory::Memory;
 use crate::grammars::{GrammarError, Grammars, ToCompile};
 use crate::tools::ToolFormat;
 use crate::worker::Worker;
@@ -90,6 +91,16 @@ impl ServedKind {
     }
 }
 
+/// A text has more tokens than the model's context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a text of at least {tokens} tokens is longer than this model's context of {context}: shorten it"
+)]
+pub(crate) struct TextTooLong {
+    tokens: usize,
+    context: usize,
+}
+
 /// A model's format for conversations.
 #[derive(Debug)]
 pub struct ChatFormat {
@@ -158,6 +169,21 @@ impl ServedModel {
             ServedKind::Encoder(sequences) | ServedKind::EncoderDecoder(sequences) => {
                 Ok(sequences.encode(text)?.ids)
             }
+        }
+    }
+
+    /// Refuses a text that has more tokens than the model's context, as far as they can be told without encoding it.
+    ///
+    /// # Errors
+    /// The text is too long.
+    pub(crate) fn check_length(&self, text: &str) -> Result<(), TextTooLong> {
+        let (tokens, context) = (
+            self.tokenizer.least_tokens(text),
+            self.worker.limits().context,
+        );
+        match tokens > context {
+            true => Err(TextTooLong { tokens, context }),
+            false => Ok(()),
         }
     }
 
@@ -233,15 +259,16 @@ impl ServedModel {
     /// The compiled constraint for a grammar, from the cache if possible.
     ///
     /// # Errors
-    /// The grammar exceeds a limit, too many grammars are queued, or the tokenizer's tokens have no fixed
-    /// text.
+    /// The grammar exceeds a limit, too many grammars are queued, there is too little memory, or the tokenizer's tokens have
+    /// no fixed text.
     pub(crate) async fn constraint(
         self: &Arc<Self>,
         grammar: Grammar,
+        memory: &Memory,
     ) -> Result<Constraint, GrammarError> {
         let model = Arc::clone(self);
         let compile = move |grammar| model.compile(grammar);
-        self.tables.grammars.get(grammar, compile).await
+        self.tables.grammars.get(grammar, memory, compile).await
     }
 
     fn compile(&self, grammar: ToCompile) -> Result<Constraint, SettingError> {

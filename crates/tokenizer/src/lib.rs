@@ -50,6 +50,7 @@
 //! | [`chat`] | conversations as token ids and loss masks |
 //! | `agreement` | tests whether two tokenizers assign the same meaning to their ids |
 //! | `prompt` | prompts, with the special tokens that precede a text |
+//! | `least_tokens` | [`Tokenizer::least_tokens`]: a lower bound of the number of tokens of a text |
 //! | `cut` | positions at which a text can be cut and encoded in parts |
 //! | `stream` | [`DecodeStream`]: incremental decoding |
 //! | `stop_strings` | [`StopStrings`]: ends a text at the first stop string |
@@ -80,6 +81,7 @@ mod file;
 mod gguf;
 mod guard;
 mod kind;
+mod least_tokens;
 mod markup;
 mod merges;
 mod pattern;

@@ -35,6 +35,15 @@ impl DecodeStream {
         Ok(())
     }
 
+    /// Like [`DecodeStream::skip`], without the ids that are out of range or unassigned.
+    pub(crate) fn skip_known(&mut self, ids: &[u32]) {
+        let mut text = Vec::new();
+        for &id in ids {
+            text.clear();
+            self.tokenizer.push_bytes(id, &mut self.position, &mut text);
+        }
+    }
+
     /// Decodes the next token and returns the text that is now complete, which may be empty.
     ///
     /// Bytes that are not valid UTF-8 become U+FFFD.

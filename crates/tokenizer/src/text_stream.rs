@@ -42,10 +42,7 @@ impl TextStream {
     pub fn after(tokenizer: &Tokenizer, prompt: &[u32], stops: StopStrings) -> Self {
         let mut stream = tokenizer.stream();
         // A model may have more ids than its tokenizer.
-        let known = |id: &u32| tokenizer.decode_bytes(&[*id]).is_ok();
-        let prompt: Vec<u32> = prompt.iter().copied().filter(known).collect();
-        // Cannot fail: unknown ids are filtered out.
-        let _ = stream.skip(&prompt);
+        stream.skip_known(prompt);
         Self {
             stream,
             stops,

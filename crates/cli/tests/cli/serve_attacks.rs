@@ -311,6 +311,57 @@ fn values_are_counted_whichever_field_they_belong_to() {
     assert_eq!(server.post_text(metadata.0, &metadata.1).status, 200);
 }
 
+#[test]
+fn a_text_far_beyond_the_context_is_refused_by_its_length() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run");
+    let text = "a".repeat(1 << 20);
+    for (path, field) in [("/v1/completions", "prompt"), ("/v1/embeddings", "input")] {
+        let answer = server.post(path, &json!({ "model": "run", field: ["a", text] }));
+        let error = answer.json()["error"].clone();
+        assert_eq!(answer.status, 400, "{error}");
+        assert_eq!(
+            (&error["code"], &error["param"]),
+            (&json!("context_length_exceeded"), &json!(field))
+        );
+        let message = "a text of at least 1048576 tokens is longer than this model's context of 64: shorten it";
+        assert_eq!(error["message"], message);
+    }
+    let cut = json!({ "model": "run", "input": text, "truncate": true });
+    assert_eq!(server.post("/v1/embeddings", &cut).status, 200);
+}
+
+/// Answers of more than 64 KiB are written on another thread.
+#[test]
+fn a_long_answer_equals_its_stream() {
+    let sandbox = with_model(1 << 10, &[1]);
+    let server = sandbox.serve("serve run");
+    let body = |stream: bool| json!({ "model": "run", "prompt": "a", "temperature": 0, "max_tokens": 900, "logprobs": 5, "stream": stream });
+    let whole = server.post("/v1/completions", &body(false));
+    assert!(whole.body.len() > 64 << 10, "{} bytes", whole.body.len());
+    let whole = whole.json()["choices"][0].clone();
+    let streamed = server.post("/v1/completions", &body(true)).events();
+    let deltas = streamed.iter().filter_map(|event| event["choices"].get(0));
+    let text: String = deltas
+        .clone()
+        .filter_map(|delta| delta["text"].as_str())
+        .collect();
+    assert_eq!(whole["text"], text);
+    let listed = |choice: &Value, name: &str| {
+        choice["logprobs"][name]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    for name in ["tokens", "token_logprobs", "top_logprobs", "text_offset"] {
+        let joined: Vec<Value> = deltas
+            .clone()
+            .flat_map(|delta| listed(delta, name))
+            .collect();
+        assert_eq!(listed(&whole, name), joined, "{name}");
+    }
+}
+
 /// A prompt of 1 MiB takes a moment to encode. Clients that have left are not waited for.
 #[test]
 fn texts_of_clients_that_have_left_are_not_encoded() {

@@ -15,7 +15,7 @@ use super::delivery::Usage;
 use super::error::ApiError;
 use super::memory::{Kept, Reservation};
 use crate::metrics::RequestTimer;
-use crate::model::ServedModel;
+use crate::model::{ServedKind, ServedModel};
 use crate::request_log::Trace;
 use crate::worker::Ticket;
 
@@ -309,18 +309,25 @@ fn max_tokens(
     let limit = app.limits().tokens;
     let context = model.worker.limits().context;
     let room = model.room(answer_request.prompt.len());
-    match answer_request.max_tokens {
+    let tokens = match answer_request.max_tokens {
         Some(tokens) if tokens > limit => {
             let rule = format!("must be at most {limit}, this server's limit");
-            Err(ApiError::field("max_tokens", rule))
+            return Err(ApiError::field("max_tokens", rule));
         }
-        Some(tokens) => Ok(tokens),
-        None if room == 0 => Err(ApiError::context(answer_request.prompt.len(), 1, context)),
-        None => Ok(model
-            .sampling
-            .max_new_tokens
-            .unwrap_or(room)
-            .min(room)
-            .min(limit)),
+        Some(tokens) => tokens,
+        None => {
+            let most = model.sampling.max_new_tokens.unwrap_or(room);
+            most.min(room.max(1)).min(limit)
+        }
+    };
+    let prompt = answer_request.prompt.len();
+    // The engine would refuse it too, but after work in proportion to its length.
+    let new = match model.kind {
+        ServedKind::Decoder { .. } => tokens,
+        ServedKind::Encoder(_) | ServedKind::EncoderDecoder(_) => 0,
+    };
+    match prompt.saturating_add(new) > context {
+        true => Err(ApiError::context(prompt, new, context)),
+        false => Ok(tokens),
     }
 }

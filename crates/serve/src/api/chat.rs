@@ -7,6 +7,7 @@ mod answer_text;
 mod response;
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, LazyLock};
 
 use axum::response::Response;
@@ -20,7 +21,7 @@ use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers};
 use super::body::{KnownFields, Object};
-use super::conversation::{Calling, Message, NamedTool, Tool, ToolChoice, encode_conversation};
+use super::conversation::{Calling, Conversation, Message, NamedTool, Tool, ToolChoice};
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
 use super::generation::{Generation, TextForm};
@@ -30,7 +31,6 @@ use super::model_request::ModelRequest;
 use super::settings::{Settings, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::{ServedModel, Task};
-use crate::request_log::Trace;
 use answer_text::{AnswerDelta, AnswerText};
 pub(crate) use response::ChatCompletion;
 use response::{Choice, Chunk, ChunkChoice, Delta, LogProbs};
@@ -121,7 +121,7 @@ static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> =
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (delivery, fields, settings) = request.read(&FIELDS).await?;
+    let (delivery, mut fields, settings) = request.read(&FIELDS).await?;
     let model = request.model(&delivery.model, Task::Generation)?;
     let samples = delivery.samples(&model)?;
     let logprobs = fields.logprobs == Some(true);
@@ -133,9 +133,16 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     if alternatives > 0 && !logprobs {
         return Err(ApiError::field("top_logprobs", "needs \"logprobs\": true"));
     }
-    let calling = fields.calling(&model, &request.trace)?;
-    let tools = calling.as_ref().map_or(&[][..], Calling::tools);
-    let encoded = encode_conversation(&request.app, &model, &fields.messages, tools).await?;
+    let messages = mem::take(&mut fields.messages);
+    let tools = Arc::new(fields.tools.take().unwrap_or_default());
+    let (choice, parallel) = (
+        fields.tool_choice.as_ref(),
+        fields.parallel_tool_calls != Some(false),
+    );
+    let calling = Calling::new(&request, &model, &tools, choice, parallel).await?;
+    let tools = calling.as_ref().map(|_| Arc::clone(&tools));
+    let conversation = Conversation { messages, tools };
+    let encoded = conversation.encode(&request, &model).await?;
     let generation = Generation {
         max_tokens: fields.max_completion_tokens.map(|tokens| tokens as usize),
         top_logprobs: logprobs.then_some(alternatives),
@@ -143,7 +150,9 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         calling: calling.as_ref(),
         ..Generation::new(&settings)
     };
-    let answer_request = generation.request(&model, encoded, samples).await?;
+    let answer_request = generation
+        .request(&request.app, &model, encoded, samples)
+        .await?;
     let format = calling.map(|calling| calling.format);
     let kept = Kept {
         streams: delivery.streams(),
@@ -193,21 +202,10 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         choices,
         usage: answers.usage(),
     };
-    Ok(memory::json(&completion, answers.into_reservation()))
+    memory::json(&app, completion, answers.into_reservation()).await
 }
 
 impl Chat {
-    /// The functions that the answers may call, if any.
-    fn calling<'a>(
-        &'a self,
-        model: &ServedModel,
-        trace: &'a Trace,
-    ) -> Result<Option<Calling<'a>>, ApiError> {
-        let tools = self.tools.as_deref().unwrap_or_default();
-        let parallel = self.parallel_tool_calls != Some(false);
-        Calling::new(model, tools, self.tool_choice.as_ref(), parallel, trace)
-    }
-
     fn form(&self) -> Result<Option<TextForm>, ApiError> {
         let schema = match &self.response_format {
             None | Some(ResponseFormat::Text {}) => return Ok(None),

@@ -8,6 +8,7 @@ use axum::response::sse::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::App;
 use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason, Token};
@@ -18,8 +19,9 @@ use super::error::ApiError;
 use super::generation::Generation;
 use super::memory::{Kept, json};
 use super::model_request::ModelRequest;
-use super::prompt::Prompt;
+use super::prompt::{Prompt, TooLong};
 use super::settings::Settings;
+use crate::jobs::Interest;
 use crate::model::{ServedModel, Task};
 
 /// The fields that only these requests have.
@@ -105,12 +107,14 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     }
     let prompt = fields.prompt.take();
     let prompt = prompt.unwrap_or_else(|| Prompt::Text(String::new()));
-    let mut prompts = prompt.tokens("prompt", &model, &app).await?;
+    let mut prompts = prompt
+        .tokens("prompt", &model, &app, TooLong::Refused)
+        .await?;
     let count = prompts.len() * samples;
-    let echoed = prompts.iter().take(if echo { prompts.len() } else { 0 });
-    let echoed = echoed.map(|tokens| model.tokenizer.decode(tokens));
-    let echoed: Result<Vec<String>, _> = echoed.collect();
-    let echoed = echoed.map_err(|error| ApiError::field("prompt", error.to_string()))?;
+    let echoed = match echo {
+        true => decoded(&app, &model, &prompts).await?,
+        false => Vec::new(),
+    };
     // A default of the model takes precedence.
     let default_tokens = match model.sampling.max_new_tokens {
         Some(_) => None,
@@ -122,7 +126,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..Generation::new(&settings)
     };
     let first = EncodedPrompt::text(prompts.remove(0));
-    let first = generation.request(&model, first, samples).await?;
+    let first = generation.request(&app, &model, first, samples).await?;
     let others: Vec<AnswerRequest> = prompts
         .into_iter()
         .map(|prompt| AnswerRequest {
@@ -165,7 +169,23 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     }
     let usage = answers.usage();
     let completion = writer.completion(choices, Some(usage));
-    Ok(json(&completion, answers.into_reservation()))
+    json(&app, completion, answers.into_reservation()).await
+}
+
+/// The texts of prompts.
+async fn decoded(
+    app: &App,
+    model: &Arc<ServedModel>,
+    prompts: &[Vec<u32>],
+) -> Result<Vec<String>, ApiError> {
+    let (model, prompts) = (Arc::clone(model), prompts.to_vec());
+    let bytes = prompts.iter().map(Vec::len).sum::<usize>() * size_of::<u32>();
+    let decode = move |_: &Interest| {
+        let texts = prompts.iter().map(|ids| model.tokenizer.decode(ids));
+        texts.collect::<Result<_, _>>()
+    };
+    let texts = app.jobs().run(bytes, decode).await?;
+    texts.map_err(|error| ApiError::field("prompt", error.to_string()))
 }
 
 impl Choice {

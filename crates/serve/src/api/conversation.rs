@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this module | [`encode_conversation`]: encodes a conversation with the model's template |
+//! | this module | [`Conversation`]: encoded with the model's template |
 //! | `messages` | [`Message`] |
 //! | `tools` | [`Tool`], [`Calling`]: the functions that an answer may call |
 
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use emberlm_tokenizer::chat::ChatError;
 use serde::Serialize;
 
-use super::App;
 use super::body::Object;
 use super::error::ApiError;
-use super::memory::of_encoding;
+use super::memory::{Memory, of_encoding};
+use super::model_request::ModelRequest;
 use crate::jobs::Interest;
 use crate::model::ServedModel;
 pub(crate) use messages::{Message, ToolKind};
@@ -51,60 +51,63 @@ struct TemplateVariables<'a> {
     tools: &'a [Object<Tool>],
 }
 
-/// Encodes a conversation with the model's chat template, together with the functions that the answer may
-/// call.
-///
-/// # Errors
-/// The model has no template, or the template rejects the conversation.
-pub(crate) async fn encode_conversation(
-    app: &App,
-    model: &Arc<ServedModel>,
-    messages: &[Object<Message>],
-    tools: &[Object<Tool>],
-) -> Result<EncodedPrompt, ApiError> {
-    for (index, message) in messages.iter().enumerate() {
-        message.0.check(index)?;
-    }
-    if model.chat.is_none() {
-        let rule = format!(
-            "{} has no chat template: use /v1/completions, or serve it with --chat-template",
-            model.name
-        );
-        return Err(ApiError::field("model", rule));
-    }
-    if messages.iter().any(|message| message.0.calls_functions()) {
-        tool_format(model, "messages")?;
-    }
-    let with_refusals: Vec<Object<Message>>;
-    let messages = match messages.iter().any(|message| message.0.only_refuses()) {
-        true => {
-            let messages = messages.iter().cloned();
-            with_refusals = messages.map(|it| it.map(Message::with_refusal)).collect();
-            &with_refusals
+/// A conversation, and the functions that the answer may call.
+pub(crate) struct Conversation {
+    pub messages: Vec<Object<Message>>,
+    pub tools: Option<Arc<Vec<Object<Tool>>>>,
+}
+
+impl Conversation {
+    /// Encodes the conversation with the model's chat template.
+    ///
+    /// # Errors
+    /// The model has no template, or the template rejects the conversation. Also, there is no memory, or too many requests
+    /// wait.
+    pub async fn encode(
+        self,
+        request: &ModelRequest,
+        model: &Arc<ServedModel>,
+    ) -> Result<EncodedPrompt, ApiError> {
+        for (index, message) in self.messages.iter().enumerate() {
+            message.0.check(index)?;
         }
-        false => messages,
-    };
-    let record = serde_json::to_string(&TemplateVariables { messages, tools });
-    let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
-    let (model, with_tools) = (Arc::clone(model), !tools.is_empty());
-    let (bytes, working) = (
-        record.len(),
-        app.memory()
-            .reserve(of_encoding(record.len(), record.len()))?,
-    );
-    let write = move |_: &Interest| {
-        let _working = working;
-        let chat = model.chat_format(with_tools)?;
-        Some(chat.encoder.prompt(&record).map(|prompt| EncodedPrompt {
+        if model.chat.is_none() {
+            let rule = format!(
+                "{} has no chat template: use /v1/completions, or serve it with --chat-template",
+                model.name
+            );
+            return Err(ApiError::field("model", rule));
+        }
+        if self.messages.iter().any(|it| it.0.calls_functions()) {
+            tool_format(model, "messages")?;
+        }
+        let (model, memory) = (Arc::clone(model), request.app.memory().clone());
+        let encode = move |_: &Interest| self.render(&model, &memory);
+        request.app.jobs().run(request.body_len, encode).await?
+    }
+
+    /// Renders and encodes the conversation.
+    fn render(self, model: &ServedModel, memory: &Memory) -> Result<EncodedPrompt, ApiError> {
+        let unavailable = || ApiError::internal("the template could not be run");
+        let messages = self.messages.into_iter();
+        let messages: Vec<_> = messages.map(|it| it.map(Message::with_refusal)).collect();
+        let tools = self.tools.as_deref().map_or(&[][..], Vec::as_slice);
+        let record = serde_json::to_string(&TemplateVariables {
+            messages: &messages,
+            tools,
+        });
+        let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
+        let _working = memory.reserve(of_encoding(record.len(), record.len()))?;
+        let chat = model.chat_format(!tools.is_empty());
+        let chat = chat.ok_or_else(unavailable)?;
+        let prompt = chat.encoder.prompt(&record).map_err(|error| match error {
+            ChatError::Unavailable { .. } => unavailable(),
+            error => ApiError::field("messages", error.to_string()),
+        })?;
+        Ok(EncodedPrompt {
             prompt,
             stop_tokens: chat.stops.tokens.clone(),
             stop_strings: chat.stops.strings.clone(),
-        }))
-    };
-    let written = app.jobs().run(bytes, write).await?;
-    let written = written.ok_or_else(|| ApiError::internal("the template could not be run"))?;
-    written.map_err(|error| match error {
-        ChatError::Unavailable { .. } => ApiError::internal("the template could not be run"),
-        error => ApiError::field("messages", error.to_string()),
-    })
+        })
+    }
 }

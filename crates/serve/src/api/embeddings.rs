@@ -13,7 +13,7 @@ use super::body::KnownFields;
 use super::error::ApiError;
 use super::memory::{PROMPT_TOKEN, json};
 use super::model_request::ModelRequest;
-use super::prompt::Prompt;
+use super::prompt::{Prompt, TooLong};
 use crate::model::Task;
 
 /// Bytes reserved per vector element: its sum, its value and its text.
@@ -98,7 +98,12 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         return Err(ApiError::field("dimensions", rule));
     }
     let is_text = fields.input.is_text();
-    let mut texts = fields.input.tokens("input", &model, &app).await?;
+    let too_long = match fields.truncate {
+        Some(true) => TooLong::Truncated,
+        _ => TooLong::Refused,
+    };
+    let texts = fields.input.tokens("input", &model, &app, too_long);
+    let mut texts = texts.await?;
     if fields.truncate == Some(true) {
         texts
             .iter_mut()
@@ -143,7 +148,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
             total_tokens: prompt_tokens,
         },
     };
-    Ok(json(&embedded, account))
+    json(&app, embedded, account).await
 }
 
 impl Vector {

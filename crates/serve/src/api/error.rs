@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::grammars::GrammarError;
 use crate::jobs::JobError;
-use crate::model::Task;
+use crate::model::{Task, TextTooLong};
 use crate::worker::Refusal;
 
 /// An error response.
@@ -355,7 +355,7 @@ impl From<GrammarError> for ApiError {
     fn from(error: GrammarError) -> Self {
         match error {
             GrammarError::Refused(error) => error.into(),
-            GrammarError::Busy => Self::busy(error.to_string()),
+            GrammarError::Busy | GrammarError::Memory(_) => Self::busy(error.to_string()),
             GrammarError::Failed(_) => Self::internal(error.to_string()),
         }
     }
@@ -385,6 +385,12 @@ impl From<JobError> for ApiError {
             JobError::Full => Self::busy(error.to_string()),
             JobError::Failed => Self::internal(error.to_string()),
         }
+    }
+}
+
+impl From<TextTooLong> for ApiError {
+    fn from(error: TextTooLong) -> Self {
+        Self::new(CONTEXT, error.to_string())
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use emberlm_generate::Grammar;
 
+use super::App;
 use super::answers::AnswerRequest;
 use super::conversation::{Calling, EncodedPrompt};
 use super::delivery::seed;
@@ -47,6 +48,7 @@ impl<'a> Generation<'a> {
     /// A setting is invalid, two fields specify different grammars, or the grammar exceeds a limit.
     pub async fn request(
         self,
+        app: &App,
         model: &Arc<ServedModel>,
         encoded: EncodedPrompt,
         samples: usize,
@@ -68,10 +70,10 @@ impl<'a> Generation<'a> {
                 let rule = format!("cannot be combined with {other}");
                 return Err(ApiError::field("tools", rule));
             }
-            (Some(calling), None) => Some(calling.constraint(model).await?),
+            (Some(calling), None) => Some(calling.constraint(model, app.memory()).await?),
             (None, Some(grammar)) => {
                 let field = form_field.unwrap_or("structured_outputs");
-                let constraint = model.constraint(grammar).await;
+                let constraint = model.constraint(grammar, app.memory()).await;
                 Some(constraint.map_err(|error| ApiError::from(error).of_form(field))?)
             }
             (None, None) => None,

@@ -4,6 +4,7 @@
 //! upper bound of its values is added, and before the request is passed to the model, one of what is kept of its answers. Key-value
 //! caches are not counted: they are allocated once.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -12,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::App;
 use super::answers::AnswerRequest;
 use super::error::ApiError;
 
@@ -210,18 +212,53 @@ impl AsRef<[u8]> for ReservedBody {
     }
 }
 
-/// A JSON response that holds its memory reservation until it is sent.
-pub(crate) fn json(answer: &impl Serialize, reservation: Reservation) -> Response {
-    let bytes = match serde_json::to_vec(answer) {
-        Ok(bytes) => bytes,
-        Err(error) => return ApiError::internal(error.to_string()).into_response(),
+/// A JSON response that holds its memory reservation until it is sent. A long one is written on another thread.
+///
+/// # Errors
+/// The answer cannot be written.
+pub(crate) async fn json<T: Serialize + Send + 'static>(
+    app: &App,
+    answer: T,
+    reservation: Reservation,
+) -> Result<Response, ApiError> {
+    let mut short = Short(Vec::new());
+    let bytes = match serde_json::to_writer(&mut short, &answer) {
+        Ok(()) => short.0,
+        Err(error) if error.is_io() => {
+            let write = move || serde_json::to_vec(&answer).map_err(failed);
+            app.jobs().finish(usize::MAX, write).await??
+        }
+        Err(error) => return Err(failed(error)),
     };
     let body = Bytes::from_owner(ReservedBody {
         bytes,
         _reservation: reservation,
     });
     const KIND: HeaderValue = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, KIND)], body).into_response()
+    Ok(([(header::CONTENT_TYPE, KIND)], body).into_response())
+}
+
+fn failed(error: serde_json::Error) -> ApiError {
+    ApiError::internal(error.to_string())
+}
+
+/// The most bytes of an answer that is written in passing.
+const SHORT: usize = 64 << 10;
+
+/// Text of at most [`SHORT`] bytes.
+struct Short(Vec<u8>);
+
+impl io::Write for Short {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if self.0.len() + part.len() > SHORT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.write(part)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

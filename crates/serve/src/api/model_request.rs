@@ -20,11 +20,10 @@ pub(crate) struct ModelRequest {
     pub trace: Arc<Trace>,
     /// The memory of the request, so far.
     pub account: Reservation,
+    /// The length of the body in bytes.
+    pub body_len: usize,
     body: Vec<u8>,
 }
-
-/// The most bytes of a body that is parsed in passing. Longer ones are parsed on another thread.
-const PARSED_IN_PASSING: usize = 8 << 10;
 
 impl FromRequest<App> for ModelRequest {
     type Rejection = ApiError;
@@ -42,17 +41,13 @@ impl FromRequest<App> for ModelRequest {
             deadline,
             trace,
             account,
+            body_len: bytes.len(),
             body: bytes,
         })
     }
 }
 
 impl ModelRequest {
-    /// The length of the body in bytes; 0 after it was read.
-    pub fn body_len(&self) -> usize {
-        self.body.len()
-    }
-
     /// Parses the fields and drops the body. The memory of the values is reserved first, until the end of the request.
     ///
     /// # Errors
@@ -62,17 +57,13 @@ impl ModelRequest {
         known: &'static KnownFields<T>,
     ) -> Result<T, ApiError> {
         let body = mem::take(&mut self.body);
-        let bytes = body.len();
         let mut account = mem::replace(&mut self.account, self.app.memory().account());
         let read = move || {
             account.add(memory::of_json(&body))?;
             Ok((known.read(&body)?, account))
         };
-        let read: Result<(T, Reservation), ApiError> = match bytes <= PARSED_IN_PASSING {
-            true => read(),
-            false => self.app.jobs().run(bytes, move |_| read()).await?,
-        };
-        let (fields, account) = read?;
+        let read = self.app.work(self.body_len, read);
+        let (fields, account): (T, Reservation) = read.await?;
         self.account = account;
         Ok(fields)
     }

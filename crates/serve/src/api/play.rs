@@ -12,13 +12,13 @@ use super::App;
 use super::answer_stream::{AnswerStream, json_event, streamed};
 use super::answers::{AnswerEvent, Answers, FinishReason, Token};
 use super::body::{KnownFields, Object};
-use super::conversation::{EncodedPrompt, Message, encode_conversation};
+use super::conversation::{Conversation, EncodedPrompt, Message};
 use super::delivery::Usage;
 use super::error::{ApiError, ErrorBody};
 use super::generation::Generation;
 use super::memory::Kept;
 use super::model_request::ModelRequest;
-use super::prompt::Prompt;
+use super::prompt::{Prompt, TooLong};
 use super::settings::Settings;
 use crate::limits::MOST_ALTERNATIVES;
 use crate::model::{ServedModel, Task};
@@ -74,6 +74,26 @@ static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(|| KnownF
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (fields, settings) = request.read(&FIELDS).await?;
     let model = request.model(&fields.model, Task::Continuation)?;
+    let alternatives = fields.top_logprobs.unwrap_or(5);
+    if alternatives > MOST_ALTERNATIVES {
+        let rule = format!("must be at most {MOST_ALTERNATIVES}");
+        return Err(ApiError::field("top_logprobs", rule));
+    }
+    let mut encoded = match (fields.prompt, fields.messages) {
+        (Some(text), None) => EncodedPrompt::text(tokens(text, &model, &request.app).await?),
+        (None, Some(messages)) => {
+            let conversation = Conversation {
+                messages,
+                tools: None,
+            };
+            conversation.encode(&request, &model).await?
+        }
+        _ => {
+            let rule = "either this field or messages must be given";
+            return Err(ApiError::field("prompt", rule));
+        }
+    };
+    encoded.prompt.extend(fields.continued);
     let ModelRequest {
         app,
         deadline,
@@ -81,20 +101,6 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         account,
         ..
     } = request;
-    let alternatives = fields.top_logprobs.unwrap_or(5);
-    if alternatives > MOST_ALTERNATIVES {
-        let rule = format!("must be at most {MOST_ALTERNATIVES}");
-        return Err(ApiError::field("top_logprobs", rule));
-    }
-    let mut encoded = match (&fields.prompt, &fields.messages) {
-        (Some(text), None) => EncodedPrompt::text(tokens(text, &model, &app).await?),
-        (None, Some(messages)) => encode_conversation(&app, &model, messages, &[]).await?,
-        _ => {
-            let rule = "either this field or messages must be given";
-            return Err(ApiError::field("prompt", rule));
-        }
-    };
-    encoded.prompt.extend(fields.continued);
     // Lower the page's `max_tokens` to the available room instead of rejecting it.
     let room = model.room(encoded.prompt.len());
     let most = room.max(1).min(app.limits().tokens);
@@ -103,7 +109,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         top_logprobs: Some(alternatives),
         ..Generation::new(&settings)
     };
-    let answer_request = generation.request(&model, encoded, 1).await?;
+    let answer_request = generation.request(&app, &model, encoded, 1).await?;
     let kept = Kept {
         streams: true,
         ..Kept::default()
@@ -118,9 +124,11 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
 }
 
 /// Encodes a text.
-async fn tokens(text: &str, model: &Arc<ServedModel>, app: &App) -> Result<Vec<u32>, ApiError> {
-    let prompt = Prompt::Text(text.to_owned());
-    let texts = prompt.tokens("prompt", model, app).await?;
+async fn tokens(text: String, model: &Arc<ServedModel>, app: &App) -> Result<Vec<u32>, ApiError> {
+    let prompt = Prompt::Text(text);
+    let texts = prompt
+        .tokens("prompt", model, app, TooLong::Refused)
+        .await?;
     Ok(texts.concat())
 }
 

@@ -12,6 +12,15 @@ use crate::jobs::Interest;
 use crate::limits::Limits;
 use crate::model::ServedModel;
 
+/// What becomes of a text that is longer than the model's context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TooLong {
+    /// It is an error.
+    Refused,
+    /// It is truncated.
+    Truncated,
+}
+
 /// A text, a list of texts, a list of token ids, or a list of such lists.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(
@@ -49,6 +58,7 @@ impl Prompt {
         field: &'static str,
         model: &Arc<ServedModel>,
         app: &App,
+        too_long: TooLong,
     ) -> Result<Vec<Vec<u32>>, ApiError> {
         let limits = app.limits();
         let texts = match self {
@@ -65,7 +75,7 @@ impl Prompt {
         let encode_all = move |interest: &Interest| {
             let _working = working;
             let encode = |text: &String| match interest.is_there() {
-                true => encode(field, text, &model),
+                true => encode(field, text, &model, too_long),
                 false => Err(ApiError::internal("nobody waits for the answer")),
             };
             texts.iter().map(encode).collect()
@@ -82,7 +92,18 @@ fn one_or_more<T>(field: &str, all: Vec<T>, limits: &Limits) -> Result<Vec<T>, A
     Err(ApiError::field(field, rule))
 }
 
-fn encode(field: &str, text: &str, model: &ServedModel) -> Result<Vec<u32>, ApiError> {
+fn encode(
+    field: &str,
+    text: &str,
+    model: &ServedModel,
+    too_long: TooLong,
+) -> Result<Vec<u32>, ApiError> {
+    // Without encoding it, which takes long.
+    if too_long == TooLong::Refused {
+        model
+            .check_length(text)
+            .map_err(|error| ApiError::from(error).at(field))?;
+    }
     let ids = model.encode(text);
     let ids = ids.map_err(|error| ApiError::field(field, error.to_string()))?;
     match ids.is_empty() {

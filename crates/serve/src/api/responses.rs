@@ -16,7 +16,7 @@ mod response;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -28,13 +28,14 @@ use super::answer_stream::streamed;
 use super::answers::Answers;
 use super::body::{KnownFields, Object};
 use super::chat::tagged;
-use super::conversation::{Calling, Message, ToolChoice, encode_conversation};
+use super::conversation::{Calling, Conversation, Message, ToolChoice};
 use super::delivery::now;
 use super::error::ApiError;
 use super::generation::{Generation, TextForm};
 use super::memory::{self, Kept};
 use super::model_request::ModelRequest;
 use super::settings::{Settings, json_grammar};
+use super::written::Written;
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::Task;
 pub(crate) use events::STREAM_EVENTS;
@@ -170,25 +171,25 @@ static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> =
 
 /// Handles a request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let body_len = request.body_len();
     let (mut fields, settings) = request.read(&FIELDS).await?;
     fields.check()?;
     let model = request.model(&fields.model, Task::Generation)?;
     let streams = fields.stream == Some(true);
     let messages = fields.messages()?;
     let functions = fields.tools.iter().flatten();
-    let tools: Vec<_> = functions
-        .map(|tool| Object::new(tool.0.to_tool()))
-        .collect();
+    let tools: Arc<Vec<_>> = Arc::new(
+        functions
+            .map(|tool| Object::new(tool.0.to_tool()))
+            .collect(),
+    );
     let parallel = fields.parallel_tool_calls != Some(false);
     let choice = fields.tool_choice.as_ref();
-    let calling = Calling::new(&model, &tools, choice, parallel, &request.trace);
-    let calling = calling.map_err(renamed)?;
-    let tools = calling.as_ref().map_or(&[][..], Calling::tools);
-    let encoded = encode_conversation(&request.app, &model, &messages, tools)
-        .await
-        .map_err(renamed)?;
-    drop(messages);
+    let calling = Calling::new(&request, &model, &tools, choice, parallel);
+    let calling = calling.await.map_err(renamed)?;
+    let tools = calling.as_ref().map(|_| Arc::clone(&tools));
+    let conversation = Conversation { messages, tools };
+    let encoded = conversation.encode(&request, &model);
+    let encoded = encoded.await.map_err(renamed)?;
     let generation = Generation {
         max_tokens: fields.max_output_tokens.map(|tokens| tokens as usize),
         top_logprobs: fields.logprobs()?,
@@ -197,10 +198,18 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..Generation::new(&settings)
     };
     let answer_request = generation
-        .request(&model, encoded, 1)
+        .request(&request.app, &model, encoded, 1)
         .await
         .map_err(renamed)?;
     let format = calling.map(|calling| calling.format);
+    let ModelRequest {
+        app,
+        deadline,
+        trace,
+        account,
+        body_len,
+        ..
+    } = request;
     let kept = Kept {
         streams,
         // The last events of a stream each have the complete text. The first and the last have the returned request
@@ -209,36 +218,33 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         returned: body_len * if streams { 5 } else { 2 },
         ..Kept::default()
     };
-    let ModelRequest {
-        app,
-        deadline,
-        trace,
-        account,
-        ..
-    } = request;
     let (sampler, top_logprobs) = (
         answer_request.chooser.sampler,
         answer_request.chooser.top_logprobs,
     );
     let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept, account).await;
     let mut answers = answers.map_err(renamed)?;
-    let response = ResponseBody {
-        id: id("resp"),
-        created_at: now(),
-        instructions: fields.instructions.take(),
-        max_output_tokens: fields.max_output_tokens,
-        metadata: fields.metadata.take().unwrap_or_default(),
-        model: model.name.clone(),
-        parallel_tool_calls: parallel,
-        temperature: sampler.temperature,
-        top_p: sampler.top_p,
-        text: fields.text.take().map(|text| text.0).unwrap_or_default(),
-        tool_choice: fields.tool_choice.take().unwrap_or_default(),
-        tools: fields.tools.take().unwrap_or_default(),
-        top_logprobs: top_logprobs.unwrap_or(0),
-        ..ResponseBody::default()
+    let name = model.name.clone();
+    let begin = move || {
+        Ok(ResponseBody {
+            id: id("resp"),
+            created_at: now(),
+            instructions: Written::new(&fields.instructions)?,
+            max_output_tokens: fields.max_output_tokens,
+            metadata: Written::new(&fields.metadata.unwrap_or_default())?,
+            model: name,
+            parallel_tool_calls: parallel,
+            temperature: sampler.temperature,
+            top_p: sampler.top_p,
+            text: Written::new(&fields.text.map(|text| text.0).unwrap_or_default())?,
+            tool_choice: Written::new(&fields.tool_choice.unwrap_or_default())?,
+            tools: Written::new(&fields.tools.unwrap_or_default())?,
+            top_logprobs: top_logprobs.unwrap_or(0),
+            ..ResponseBody::default()
+        })
     };
-    drop((fields, settings));
+    let response = app.work(body_len, begin).await?;
+    drop(settings);
     let mut writer = Writer {
         response,
         output: OutputItems::new(format),
@@ -260,7 +266,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..
     } = writer;
     response.finish(output, answers.usage());
-    Ok(memory::json(&response, answers.into_reservation()))
+    memory::json(&app, response, answers.into_reservation()).await
 }
 
 /// Renames the field of an error from shared code to this API's field.

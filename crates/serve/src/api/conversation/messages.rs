@@ -154,10 +154,6 @@ impl Message {
     }
 
     /// Returns true if the message is a refusal without content.
-    pub fn only_refuses(&self) -> bool {
-        self.content.is_none() && self.refusal.is_some()
-    }
-
     /// The message with its refusal as its content, if it has no other.
     pub fn with_refusal(mut self) -> Self {
         if self.content.is_none() {

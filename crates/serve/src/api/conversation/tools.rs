@@ -15,6 +15,8 @@ use super::messages::ToolKind;
 use crate::api::body::Object;
 use crate::api::delivery::name;
 use crate::api::error::ApiError;
+use crate::api::memory::Memory;
+use crate::api::model_request::ModelRequest;
 use crate::grammars::GrammarError;
 use crate::limits::MOST_TOOLS;
 use crate::model::ServedModel;
@@ -154,10 +156,10 @@ impl<'de, N: NamesFunction> Deserialize<'de> for ToolChoice<N> {
 pub(crate) struct Calling<'a> {
     /// The call format of the model's template.
     pub format: &'static ToolFormat,
-    /// The functions passed to the template.
+    /// The functions of the request.
     tools: &'a [Object<Tool>],
     /// The functions that may be called.
-    callable: Vec<Callable<'a>>,
+    callable: Vec<Callable>,
     tool_use: ToolUse,
     /// Receives warnings about the parts of schemas that are not enforced.
     trace: &'a Trace,
@@ -165,20 +167,21 @@ pub(crate) struct Calling<'a> {
 
 /// A function that may be called.
 #[derive(Clone, Debug)]
-struct Callable<'a> {
+struct Callable {
     /// Its index in the request.
     index: usize,
-    function: &'a ToolFunction,
     /// The simplified schema of the arguments. `None` if there are none.
     schema: Option<Map<String, Value>>,
+    /// Why parts of the schema are not enforced.
+    loosened: Vec<String>,
 }
 
-impl<'a> Callable<'a> {
-    fn new(index: usize, function: &'a ToolFunction, trace: &Trace) -> Result<Self, ApiError> {
+impl Callable {
+    fn new(index: usize, function: &ToolFunction) -> Result<Self, ApiError> {
         let mut callable = Self {
             index,
-            function,
             schema: None,
+            loosened: Vec::new(),
         };
         let Some(parameters) = &function.parameters else {
             return Ok(callable);
@@ -189,12 +192,10 @@ impl<'a> Callable<'a> {
         };
         let simple = simplify(&parameters.clone().into(), unsupported);
         let simple = simple.map_err(|issue| callable.refused(&issue.to_string()))?;
-        for issue in &simple.loosened {
-            trace.warn(&callable.warning(issue));
-        }
         let Value::Object(schema) = simple.schema else {
             return Err(callable.refused("no object matches the schema"));
         };
+        callable.loosened = simple.loosened.iter().map(ToString::to_string).collect();
         callable.schema = Some(schema);
         Ok(callable)
     }
@@ -207,8 +208,8 @@ impl<'a> Callable<'a> {
         ApiError::field(self.field(), rule)
     }
 
-    fn warning(&self, reason: &impl ToString) -> String {
-        format!("{}: not enforced: {}", self.field(), reason.to_string())
+    fn warn(&self, trace: &Trace, reason: &str) {
+        trace.warn(&format!("{}: not enforced: {reason}", self.field()));
     }
 }
 
@@ -216,13 +217,14 @@ impl<'a> Calling<'a> {
     /// Validates the functions of a request to `model`. `None` if the answer may not call any.
     ///
     /// # Errors
-    /// The model's template does not support tools, there are too many functions, or a name is invalid.
-    pub fn new<N: NamesFunction>(
+    /// The model's template does not support tools, there are too many functions, a name is invalid, or a schema is not
+    /// supported.
+    pub async fn new<N: NamesFunction>(
+        request: &'a ModelRequest,
         model: &ServedModel,
-        tools: &'a [Object<Tool>],
-        choice: Option<&'a ToolChoice<N>>,
+        tools: &'a Arc<Vec<Object<Tool>>>,
+        choice: Option<&ToolChoice<N>>,
         parallel: bool,
-        trace: &'a Trace,
     ) -> Result<Option<Self>, ApiError> {
         if tools.len() > MOST_TOOLS {
             let rule = format!("must be at most {MOST_TOOLS} functions");
@@ -241,23 +243,32 @@ impl<'a> Calling<'a> {
         if tools.is_empty() {
             return Err(ApiError::field("tool_choice", "needs tools"));
         }
-        if let Some(name) = named
-            && tools.iter().all(|tool| tool.0.function.0.name != name)
-        {
-            let rule = "must name one of tools";
-            return Err(ApiError::field(N::FIELD, rule));
+        let names = tools.iter().map(|tool| &tool.0.function.0.name);
+        let mut chosen: Vec<usize> = (0..tools.len()).collect();
+        if let Some(named) = named {
+            let index = names.clone().position(|name| name == named);
+            let index = index.ok_or_else(|| ApiError::field(N::FIELD, "must name one of tools"))?;
+            chosen = vec![index];
         }
         let format = tool_format(model, "tools")?;
-        let functions = tools.iter().map(|tool| &tool.0.function.0).enumerate();
-        let callable =
-            functions.filter(|(_, function)| named.is_none_or(|name| function.name == name));
-        let callable = callable.map(|(index, function)| Callable::new(index, function, trace));
-        let callable = callable.collect::<Result<_, _>>()?;
+        let shared = Arc::clone(tools);
+        let simplify = move || {
+            let callable = chosen
+                .into_iter()
+                .map(|index| Callable::new(index, &shared[index].0.function.0));
+            callable.collect::<Result<Vec<Callable>, _>>()
+        };
+        let callable = request.app.work(request.body_len, simplify).await?;
+        for callable in &callable {
+            for reason in &callable.loosened {
+                callable.warn(&request.trace, reason);
+            }
+        }
         Ok(Some(Self {
             format,
             tools,
             callable,
-            trace,
+            trace: &request.trace,
             tool_use: ToolUse {
                 required,
                 // A function chosen by name is called exactly once.
@@ -266,9 +277,8 @@ impl<'a> Calling<'a> {
         }))
     }
 
-    /// The functions, for the template.
-    pub fn tools(&self) -> &'a [Object<Tool>] {
-        self.tools
+    fn function(&self, callable: &Callable) -> &'a ToolFunction {
+        &self.tools[callable.index].0.function.0
     }
 
     /// The constraint for an answer, compiled in a sandbox first. Arguments whose schema is not supported may be any
@@ -276,24 +286,28 @@ impl<'a> Calling<'a> {
     ///
     /// # Errors
     /// The schemas exceed a limit, or too many grammars are queued.
-    pub async fn constraint(&self, model: &Arc<ServedModel>) -> Result<Constraint, ApiError> {
+    pub async fn constraint(
+        &self,
+        model: &Arc<ServedModel>,
+        memory: &Memory,
+    ) -> Result<Constraint, ApiError> {
         let mut callable = self.callable.clone();
         let mut loosened = 0;
         loop {
-            let rule = match self.compile(model, &callable).await {
+            let rule = match self.compile(model, memory, &callable).await {
                 Err(GrammarError::Refused(error)) => error.rule,
                 compiled => return Ok(compiled?),
             };
-            let Some((at, rule)) = self.culprit(model, &callable, &rule).await? else {
+            let Some((at, rule)) = self.culprit(model, memory, &callable, &rule).await? else {
                 return Err(ApiError::field("tools", rule));
             };
             let culprit = &mut callable[at];
-            let is_strict = culprit.function.strict == Some(true);
+            let is_strict = self.function(culprit).strict == Some(true);
             if is_strict || !is_unsupported(&rule) || loosened == MOST_LOOSENED {
                 return Err(culprit.refused(&rule));
             }
             culprit.schema = Some(Map::new());
-            self.trace.warn(&culprit.warning(&rule));
+            culprit.warn(self.trace, &rule);
             loosened += 1;
         }
     }
@@ -301,15 +315,16 @@ impl<'a> Calling<'a> {
     async fn compile(
         &self,
         model: &Arc<ServedModel>,
-        callable: &[Callable<'a>],
+        memory: &Memory,
+        callable: &[Callable],
     ) -> Result<Constraint, GrammarError> {
         let functions = callable.iter().map(|callable| Function {
-            name: &callable.function.name,
+            name: &self.function(callable).name,
             parameters: callable.schema.as_ref(),
         });
         let functions: Vec<_> = functions.collect();
         let grammar = tool_grammar(self.format, &functions, self.tool_use);
-        model.constraint(grammar).await
+        model.constraint(grammar, memory).await
     }
 
     /// Bisects functions that failed to compile together to find one that does not compile by itself, with its reason.
@@ -317,13 +332,14 @@ impl<'a> Calling<'a> {
     async fn culprit(
         &self,
         model: &Arc<ServedModel>,
-        callable: &[Callable<'a>],
+        memory: &Memory,
+        callable: &[Callable],
         rule: &str,
     ) -> Result<Option<(usize, String)>, ApiError> {
         let (mut start, mut end) = (0, callable.len());
         while end - start > 1 {
             let middle = start.midpoint(end);
-            match self.compile(model, &callable[start..middle]).await {
+            match self.compile(model, memory, &callable[start..middle]).await {
                 Err(GrammarError::Refused(_)) => end = middle,
                 Err(error) => return Err(error.into()),
                 Ok(_) => start = middle,
@@ -332,7 +348,7 @@ impl<'a> Calling<'a> {
         if callable.len() == 1 {
             return Ok(Some((0, rule.to_owned())));
         }
-        match self.compile(model, &callable[start..end]).await {
+        match self.compile(model, memory, &callable[start..end]).await {
             Err(GrammarError::Refused(error)) => Ok(Some((start, error.rule))),
             Err(error) => Err(error.into()),
             Ok(_) => Ok(None),

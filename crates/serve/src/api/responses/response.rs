@@ -15,6 +15,7 @@ use crate::api::conversation::ToolChoice;
 use crate::api::delivery::{Usage, name};
 use crate::api::error::ErrorBody;
 use crate::api::logprobs::LogProb;
+use crate::api::written::Written;
 
 /// A response, while it is generated and when it has ended.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -26,17 +27,17 @@ pub(crate) struct ResponseBody {
     pub status: Status,
     pub error: Option<ErrorBody>,
     pub incomplete_details: Option<IncompleteDetails>,
-    pub instructions: Option<String>,
+    pub instructions: Written<Option<String>>,
     pub max_output_tokens: Option<u32>,
-    pub metadata: BTreeMap<String, Value>,
+    pub metadata: Written<BTreeMap<String, Value>>,
     pub model: String,
     pub output: Vec<OutputItem>,
     pub parallel_tool_calls: bool,
     pub temperature: f64,
     pub top_p: f64,
-    pub text: TextConfig,
-    pub tool_choice: ToolChoice<NamedFunction>,
-    pub tools: Vec<Object<FunctionTool>>,
+    pub text: Written<TextConfig>,
+    pub tool_choice: Written<ToolChoice<NamedFunction>>,
+    pub tools: Written<Vec<Object<FunctionTool>>>,
     pub top_logprobs: usize,
     pub usage: Option<ResponseUsage>,
     pub store: bool,
