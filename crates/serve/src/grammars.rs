@@ -164,7 +164,7 @@ impl Lookup<'_> {
     fn in_use(&self, bytes: usize, memory: &Memory) -> Result<Arc<Reservation>, GrammarError> {
         let mut cache = lock(self.cache);
         let entry = cache.entries.get_mut(self.grammar);
-        // A grammar that was evicted meanwhile is compiled again for others, and takes memory once more.
+        // A grammar that was evicted meanwhile is compiled again for others, and takes memory again.
         let mut entry = entry.filter(|entry| Arc::ptr_eq(&entry.compiled, &self.compiled));
         let shared = entry.as_ref().and_then(|entry| entry.in_use.upgrade());
         if let Some(shared) = shared {

@@ -172,7 +172,7 @@ impl ServedModel {
         }
     }
 
-    /// Refuses a text that has more tokens than the model's context, as far as they can be told without encoding it.
+    /// Refuses a text that has more tokens than the model's context, by the number that it has at least.
     ///
     /// # Errors
     /// The text is too long.

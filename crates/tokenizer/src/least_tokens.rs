@@ -5,14 +5,14 @@ use serde_json::Value;
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, byte_level, cut};
 
-/// How tokens relate to the characters of a text.
+/// The relation of tokens to the characters of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeastTokens {
     /// Every byte is in a token, which has at most this many.
     PerBytes(usize),
     /// Every character is a token.
     PerChar,
-    /// Every ASCII punctuation character and every word with an ASCII letter or digit has a token of its own: BERT's
+    /// Every ASCII punctuation character and every word with an ASCII letter or digit is a token or more: BERT's
     /// vocabularies.
     PerWord,
     /// Nothing is known: text can be removed before it is encoded.

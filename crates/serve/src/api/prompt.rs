@@ -12,7 +12,7 @@ use crate::jobs::Interest;
 use crate::limits::Limits;
 use crate::model::ServedModel;
 
-/// What becomes of a text that is longer than the model's context.
+/// The treatment of a text that is longer than the model's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TooLong {
     /// It is an error.
