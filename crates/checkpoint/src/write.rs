@@ -63,7 +63,8 @@ impl PartialCheckpoint {
             fs::rename(from, to).map_err(CheckpointError::file("rename", from))
         };
         remove(&replaced)?;
-        if target.exists() {
+        // A link whose target is gone, too.
+        if fs::symlink_metadata(&target).is_ok() {
             rename(&target, &replaced)?;
         }
         rename(&self.path, &target)?;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use emberlm_system::write;
 use tempfile::TempPath;
 
 use crate::error::CliError;
@@ -15,18 +16,24 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Starts the file `out`, which must be absent. With `force`, an existing file is replaced.
+    /// Starts the file `out`, which must be absent. With `force`, an existing file is replaced; of a symbolic link, its
+    /// target. Devices and FIFOs are rejected: a file would take their place.
     pub fn begin(out: &Path, force: bool) -> Result<Self, CliError> {
         let shown = out.display();
         if out.is_dir() {
             let message = format!("{shown} is a folder");
             return Err(CliError::new(message).hint("choose another --out"));
         }
-        if out.exists() && !force {
+        let target = write::target(out).map_err(CliError::io("write", out))?;
+        if target.exists() && !target.is_file() {
+            return Err(CliError::new(format!("{shown} is not a regular file"))
+                .hint("choose another --out"));
+        }
+        if target.exists() && !force {
             return Err(CliError::new(format!("{shown} is there already"))
                 .hint("choose another --out, or replace it with --force"));
         }
-        let parent = match out.parent() {
+        let parent = match target.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
@@ -41,7 +48,7 @@ impl NewFile {
             .tempfile_in(parent)
             .map_err(CliError::io("create a file in", parent))?;
         Ok(Self {
-            out: out.to_owned(),
+            out: target,
             aside: aside.into_temp_path(),
         })
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use emberlm_gguf::is_gguf;
+use emberlm_system::write;
 use tempfile::TempDir;
 
 use crate::error::CliError;
@@ -29,7 +30,7 @@ impl NewFolder {
         Self::begin(out, force, "a model", is_model)
     }
 
-    /// Starts the folder `out`, which must be absent or empty. With `force`, it may hold a `what` (decided by
+    /// Starts the folder `out`, which must be absent or empty. For a symbolic link, that is its target. With `force`, it may hold a `what` (decided by
     /// `is_one`), which is replaced.
     pub fn begin(
         out: &Path,
@@ -38,6 +39,7 @@ impl NewFolder {
         is_one: impl Fn(&Path) -> bool,
     ) -> Result<Self, CliError> {
         check(out, force, what, is_one)?;
+        let out = write::target(out).map_err(CliError::io("write", out))?;
         let parent = match out.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -47,10 +49,7 @@ impl NewFolder {
             .prefix(".emberlm-partial-")
             .tempdir_in(parent)
             .map_err(CliError::io("create a folder in", parent))?;
-        Ok(Self {
-            out: out.to_owned(),
-            aside,
-        })
+        Ok(Self { out, aside })
     }
 
     /// The staging folder to write files into.
@@ -64,9 +63,11 @@ impl NewFolder {
             fs::remove_dir_all(&self.out).map_err(CliError::io("replace", &self.out))?;
         }
         allow_reading(self.path())?;
+        let Self { out, aside } = self;
+        fs::rename(aside.path(), &out).map_err(CliError::io("create", &out))?;
         // Disarms the removal on drop: the folder is now the result.
-        let aside = self.aside.keep();
-        fs::rename(&aside, &self.out).map_err(CliError::io("create", &self.out))
+        let _ = aside.keep();
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use emberlm_data::formats::FileFormat;
 use emberlm_system::read::read_text;
 use emberlm_system::text::escaped;
 use emberlm_system::write::write_whole;
+use emberlm_trainer::folder::check_no_link;
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,7 @@ impl RunLabels {
     /// Returns an error if the file cannot be written.
     pub fn write(&self, run: &Path) -> Result<(), CliError> {
         let path = run.join(FILE);
+        check_no_link(&path)?;
         let text = serde_json::to_string_pretty(self).map_err(|error| {
             CliError::new(format!("the labels cannot be written as JSON: {error}"))
         })?;

@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Duration;
 
 use serde::Deserialize;
-use ureq::config::RedirectAuthHeaders;
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 
@@ -18,8 +17,14 @@ use crate::settings::Settings;
 const RETRIES: u32 = 5;
 /// The longest pause before a retry, also if the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The number of redirects that a request follows.
+const REDIRECTS: usize = 10;
 /// The limit of a repository's description in bytes.
 const INFO_LIMIT: u64 = 64 << 20;
+/// The time limit of a repository's description.
+const INFO_TIME: Duration = Duration::from_secs(60);
+/// The time limit of a part of a file. A transfer that takes longer continues in another request.
+const PART_TIME: Duration = Duration::from_secs(600);
 
 /// A client of one Hub.
 pub(crate) struct Client<'a> {
@@ -100,14 +105,11 @@ impl<'a> Client<'a> {
     pub(crate) fn new(settings: &'a Settings) -> Self {
         const CONNECT: Duration = Duration::from_secs(30);
         const RESPONSE: Duration = Duration::from_secs(60);
-        // A transfer that takes longer continues in another request.
-        const BODY: Duration = Duration::from_secs(600);
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            .max_redirects(0)
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(RESPONSE))
-            .timeout_recv_body(Some(BODY))
             .user_agent(concat!("emberlm/", env!("CARGO_PKG_VERSION")))
             .build();
         Self {
@@ -126,15 +128,16 @@ impl<'a> Client<'a> {
         );
         self.with_retries(|| {
             // Interruptions of transfers pass, but without a network there is none.
-            let response = self.get(&url, 0, name).map_err(|failure| match failure {
+            let response = self.request(&url, 0, name, INFO_TIME);
+            let response = response.map_err(|failure| match failure {
                 Failure::Passing(error @ HubError::Unreachable { .. }, _) => Failure::Final(error),
                 other => other,
             })?;
-            let mut text = String::new();
+            let mut text = Vec::new();
             let mut body = response.into_body().into_reader().take(INFO_LIMIT);
-            body.read_to_string(&mut text)
+            body.read_to_end(&mut text)
                 .map_err(|error| Failure::Passing(network(&url, &error), None))?;
-            repository(&url, &text).map_err(Failure::Final)
+            repository(&url, name, &text).map_err(Failure::Final)
         })
     }
 
@@ -154,16 +157,34 @@ impl<'a> Client<'a> {
         start: u64,
         name: &ModelName,
     ) -> Result<Response<Body>, Failure> {
-        let mut request = self.agent.get(url);
-        if let Some(token) = &self.settings.token {
-            request = request.header("Authorization", format!("Bearer {token}"));
+        self.request(url, start, name, PART_TIME)
+    }
+
+    /// [`Client::get`] with a limit of the time in which the body is received.
+    fn request(
+        &self,
+        url: &str,
+        start: u64,
+        name: &ModelName,
+        time: Duration,
+    ) -> Result<Response<Body>, Failure> {
+        let mut address = url.to_owned();
+        let mut response = self.send(&address, start, time)?;
+        for followed in 0.. {
+            let Some(target) = target_of(&response, &address) else {
+                break;
+            };
+            let target = match followed < REDIRECTS {
+                true => target,
+                false => Err(format!("it redirects more than {REDIRECTS} times")),
+            };
+            let refused = |reason| {
+                let url = url.to_owned();
+                Failure::Final(HubError::Answer { url, reason })
+            };
+            address = target.map_err(refused)?;
+            response = self.send(&address, start, time)?;
         }
-        if start > 0 {
-            request = request.header("Range", format!("bytes={start}-"));
-        }
-        let response = request
-            .call()
-            .map_err(|error| Failure::Passing(self.failed(url, &error), None))?;
         let status = response.status();
         let endpoint = || self.settings.endpoint.clone();
         let code = status.as_u16();
@@ -190,6 +211,39 @@ impl<'a> Client<'a> {
                 }
             }
         })
+    }
+
+    /// Sends one request. The token is sent only to the Hub's own origin: another port is another service.
+    fn send(&self, address: &str, start: u64, time: Duration) -> Result<Response<Body>, Failure> {
+        let request = self.agent.get(address);
+        let mut request = request.config().timeout_recv_body(Some(time)).build();
+        let hub = origin(&self.settings.endpoint);
+        let is_hub = hub.is_some_and(|hub| {
+            origin(address).is_some_and(|origin| origin.eq_ignore_ascii_case(hub))
+        });
+        if let Some(token) = self.settings.token.as_ref().filter(|_| is_hub) {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        if start > 0 {
+            request = request.header("Range", format!("bytes={start}-"));
+        }
+        request
+            .call()
+            .map_err(|error| self.failure(address, &error))
+    }
+
+    /// The failure of a request without a response. Answers that break the protocol do not pass.
+    fn failure(&self, url: &str, error: &ureq::Error) -> Failure {
+        use ureq::Error;
+        match error {
+            Error::BadUri(_) | Error::Http(_) | Error::LargeResponseHeader(..) => {
+                Failure::Final(HubError::Answer {
+                    url: url.to_owned(),
+                    reason: error.to_string(),
+                })
+            }
+            error => Failure::Passing(self.failed(url, error), None),
+        }
     }
 
     /// The error of a request without a response.
@@ -243,6 +297,8 @@ impl<'a> Client<'a> {
         match failure {
             Failure::Final(error) => Err(error),
             Failure::Passing(error, _) if *failed >= RETRIES => Err(error),
+            // All pauses together are shorter.
+            Failure::Passing(error, Some(asked)) if asked > LONGEST_PAUSE * RETRIES => Err(error),
             Failure::Passing(_, asked) => {
                 let doubled = self.settings.retry_pause * 2_u32.pow(*failed);
                 thread::sleep(asked.unwrap_or(doubled).min(LONGEST_PAUSE));
@@ -253,18 +309,78 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Reads and checks the description of a repository.
-fn repository(url: &str, text: &str) -> Result<Repository, HubError> {
+/// The scheme, host and port of an address, as written.
+fn origin(address: &str) -> Option<&str> {
+    let host = address.find("://")? + "://".len();
+    let end = address[host..].find(['/', '?', '#']);
+    Some(&address[..end.map_or(address.len(), |end| host + end)])
+}
+
+/// The address to which the response to a request for `address` redirects, or the reason that it is not followed. `None`
+/// if the response is no redirect.
+fn target_of(response: &Response<Body>, address: &str) -> Option<Result<String, String>> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get("location");
+    let location = location.and_then(|location| location.to_str().ok());
+    Some(match location {
+        Some(location) => redirected(address, location),
+        None => Err("it redirects without an address".to_owned()),
+    })
+}
+
+/// The address of a redirect from `address` to `location`.
+fn redirected(address: &str, location: &str) -> Result<String, String> {
+    let refused = |rule| Err(format!("it redirects to `{location}`: {rule}"));
+    let Some((scheme, origin)) = address
+        .split_once("://")
+        .map(|(scheme, _)| scheme)
+        .zip(origin(address))
+    else {
+        return refused("the address before it has no host");
+    };
+    let target = match location {
+        location if location.starts_with("//") => format!("{scheme}:{location}"),
+        location if location.starts_with('/') => format!("{origin}{location}"),
+        location => location.to_owned(),
+    };
+    let has = |scheme: &str| {
+        let begin = target.get(..scheme.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    };
+    match (has("https://"), has("http://")) {
+        (true, _) => Ok(target),
+        (_, true) if scheme.eq_ignore_ascii_case("http") => Ok(target),
+        (_, true) => {
+            refused("a connection that is not encrypted is not used instead of one that is")
+        }
+        _ => refused("only complete addresses with https:// or http:// are followed"),
+    }
+}
+
+/// Reads and checks the description of the repository of `name`.
+fn repository(url: &str, name: &ModelName, text: &[u8]) -> Result<Repository, HubError> {
     let answer = |reason: String| HubError::Answer {
         url: url.to_owned(),
         reason,
     };
-    let info: Info = serde_json::from_str(text).map_err(|error| answer(error.to_string()))?;
+    if text.len() as u64 >= INFO_LIMIT {
+        return Err(answer(format!(
+            "it is longer than {} MiB",
+            INFO_LIMIT >> 20
+        )));
+    }
+    let info: Info = serde_json::from_slice(text).map_err(|error| answer(error.to_string()))?;
     if !is_commit(&info.sha) {
         return Err(answer(format!(
             "`sha` must be a commit, but is `{}`",
             info.sha
         )));
+    }
+    let revision = name.revision();
+    if is_commit(revision) && !info.sha.eq_ignore_ascii_case(revision) {
+        return Err(answer(format!("it describes the commit {}", info.sha)));
     }
     let files = info.siblings.into_iter().map(|sibling| {
         let path = sibling.rfilename;
@@ -288,9 +404,14 @@ fn repository(url: &str, text: &str) -> Result<Repository, HubError> {
             false => Err(answer(format!("`{path}` has the invalid hash `{name}`"))),
         }
     });
+    let files: Vec<RemoteFile> = files.collect::<Result<_, _>>()?;
+    let mut sizes = files.iter().map(|file| file.size);
+    if sizes.try_fold(0, u64::checked_add).is_none() {
+        return Err(answer("its files have more than 2^64 bytes".to_owned()));
+    }
     Ok(Repository {
         commit: info.sha,
-        files: files.collect::<Result<_, _>>()?,
+        files,
     })
 }
 

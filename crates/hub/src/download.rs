@@ -16,6 +16,8 @@ use crate::name::ModelName;
 
 /// The size of reads and writes in bytes.
 const BLOCK: usize = 256 << 10;
+/// The bytes by which a file must grow for the count of failed attempts to begin again.
+const PROGRESS: u64 = 64 << 10;
 
 /// Downloads `file` into the cache unless its content is there. `received` is called with the bytes that the content
 /// has so far. Another process that downloads the same file is waited for.
@@ -89,6 +91,8 @@ impl Transfer<'_> {
             file.set_len(0).map_err(failed("write"))?;
         }
         let mut failures = 0;
+        // Of the furthest position ever reached: a server may begin again at byte 0.
+        let mut furthest = file.metadata().map_err(failed("read"))?.len();
         loop {
             let failed = |action| HubError::file(action, self.partial);
             let start = file.seek(SeekFrom::End(0)).map_err(failed("read"))?;
@@ -100,8 +104,8 @@ impl Transfer<'_> {
                 let now = file
                     .stream_position()
                     .map_err(HubError::file("read", self.partial))?;
-                if now > start {
-                    failures = 0;
+                if now >= furthest.saturating_add(PROGRESS) {
+                    (failures, furthest) = (0, now);
                 }
                 self.client.pause_or_fail(failure, &mut failures)?;
             }
@@ -117,7 +121,14 @@ impl Transfer<'_> {
             let reason = format!("{reason} after {at} of {size} bytes");
             Failure::Passing(network(url, &reason), None)
         };
-        let response = self.client.get(url, start, self.name)?;
+        let response = match self.client.get(url, start, self.name) {
+            // The server's file is not longer than the partial one, so the latter is not a part of it.
+            Err(Failure::Final(error @ HubError::Status { status: 416, .. })) if start > 0 => {
+                file.set_len(0).map_err(stored)?;
+                return Err(Failure::Passing(error, None));
+            }
+            response => response?,
+        };
         let mut at = start;
         // The server ignores ranges: start again.
         if start > 0 && response.status() != StatusCode::PARTIAL_CONTENT {

@@ -1,5 +1,7 @@
 //! The files of a repository that make a model.
 
+use std::collections::HashSet;
+
 use crate::error::HubError;
 use crate::name::{ModelName, is_gguf};
 
@@ -104,14 +106,10 @@ fn are_parts(a: &str, b: &str) -> bool {
 /// Returns a part of a split GGUF file that is not among the selected files.
 pub(crate) fn missing_part(selected: &[&str]) -> Option<String> {
     let (file, (name, _, count)) = selected.iter().find_map(|path| Some((path, part(path)?)))?;
-    let has = |number| {
-        selected
-            .iter()
-            .filter_map(|path| part(path))
-            .any(|(_, of, _)| of == number)
-    };
+    let parts = selected.iter().filter_map(|path| part(path));
+    let numbers: HashSet<u32> = parts.map(|(_, number, _)| number).collect();
     // More parts than selected files cannot all be there, so the search is short.
-    let missing = (1..=count).find(|&number| !has(number))?;
+    let missing = (1..=count).find(|number| !numbers.contains(number))?;
     let width = file
         .len()
         .saturating_sub(name.len() + "-".len() + ".gguf".len() + "-of-".len())

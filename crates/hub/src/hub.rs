@@ -1,5 +1,6 @@
 //! Opens models by name.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use crate::cache::{Cache, model_path};
@@ -103,9 +104,10 @@ impl Hub {
             .map(|file| file.path.as_str())
             .collect();
         let selected = select(name, &paths)?;
+        let needed: HashSet<&str> = selected.iter().copied().collect();
         let files = repository.files.iter();
         let files: Vec<&RemoteFile> = files
-            .filter(|file| selected.contains(&file.path.as_str()))
+            .filter(|file| needed.contains(file.path.as_str()))
             .collect();
         let total = files.iter().map(|file| file.size).sum();
         let mut before = 0;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::body::Body;
@@ -120,6 +120,16 @@ impl Server {
     }
 }
 
+/// Returns true if the time can be written as the header `Date`: from 1970 to 9999. A clock can be wrong, and the header is
+/// optional.
+fn has_date(now: SystemTime) -> bool {
+    const END: Duration = Duration::from_secs(253_402_300_800);
+    // Connections stay open for a while.
+    const MARGIN: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    since.is_ok_and(|since| since < END - MARGIN)
+}
+
 async fn serve(
     listener: tokio::net::TcpListener,
     router: Router,
@@ -163,6 +173,7 @@ async fn serve(
                 async move |request| router.oneshot(request).await,
             )
         });
+        http.auto_date_header(has_date(SystemTime::now()));
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         let connections = connections.clone();
@@ -195,5 +206,23 @@ async fn place(places: &Arc<Semaphore>, connections: &Connections) -> Option<Own
             Ok(place) => return place.ok(),
             Err(_) => continue,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_outside_of_the_header_date_have_no_date() {
+        const DAY: u64 = 24 * 60 * 60;
+        let after = |days: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(days * DAY);
+        assert!(has_date(SystemTime::UNIX_EPOCH) && has_date(after(20_000)));
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        assert!(
+            !has_date(before)
+                && !has_date(after(2_932_897))
+                && !has_date(after(u64::from(u32::MAX)))
+        );
     }
 }

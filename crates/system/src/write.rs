@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes a temporary file in the same folder, syncs it, and renames it to `path`. An existing file remains
 /// intact if this fails, for example because the disk is full. A device or FIFO, such as `/dev/stdout`, is
@@ -17,11 +17,7 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
         }
         found => found.ok(),
     };
-    // For a symbolic link, replaces its target and not the link.
-    let target = match found {
-        Some(_) => fs::canonicalize(path)?,
-        None => path.to_owned(),
-    };
+    let target = target(path)?;
     let folder = match target.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -47,6 +43,28 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     temporary.persist(&target).map_err(|error| error.error)?;
     sync_folder(folder);
     Ok(())
+}
+
+/// Returns the path that an output named `path` creates or replaces. For a symbolic link that is its target, which need not
+/// exist, and not the link.
+///
+/// # Errors
+/// The links lead in a circle.
+pub fn target(path: &Path) -> io::Result<PathBuf> {
+    /// Links that are followed, as Linux does.
+    const LINKS: usize = 40;
+    // A slash at the end would follow the link.
+    let mut target: PathBuf = path.components().collect();
+    for _ in 0..LINKS {
+        let Ok(next) = fs::read_link(&target) else {
+            return Ok(target);
+        };
+        if let Ok(real) = fs::canonicalize(&target) {
+            return Ok(real);
+        }
+        target = target.parent().unwrap_or(Path::new("")).join(next);
+    }
+    fs::metadata(path).map(|_| target)
 }
 
 /// Syncs the folder to make the new name durable, if the system supports it.
@@ -87,6 +105,28 @@ mod tests {
         assert!(link.is_symlink());
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_target_of_a_dangling_link_is_created_and_a_circle_is_an_error() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second, file] =
+            ["first", "second", "file"].map(|name| folder.path().join(name));
+        symlink("second", &first).unwrap();
+        symlink("file", &second).unwrap();
+        write_whole(&first, b"text").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+        assert!(first.is_symlink() && second.is_symlink());
+
+        symlink("circle", folder.path().join("circle")).unwrap();
+        assert!(write_whole(&folder.path().join("circle"), b"").is_err());
+        assert_eq!(
+            target(&folder.path().join("none/")).unwrap(),
+            folder.path().join("none")
+        );
     }
 
     #[cfg(target_os = "linux")]

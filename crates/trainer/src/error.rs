@@ -192,6 +192,12 @@ pub enum TrainError {
         /// The kind of directory: a dataset, a model or a checkpoint.
         what: &'static str,
     },
+    /// A symbolic link is in place of a file or folder of a run.
+    #[error("{path} is a symbolic link, and its target would be changed")]
+    RunLink {
+        /// The link.
+        path: PathBuf,
+    },
     /// The directory holds no run.
     #[error("{path} holds no run")]
     NoRun {

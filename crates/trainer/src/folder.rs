@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use emberlm_system::{read, write};
 
-use crate::checkpoint;
 use crate::error::TrainError;
+use crate::events::EVENTS_FILE;
+use crate::objective::preference::REFERENCE_FILE;
+use crate::{ancestry, checkpoint};
 
 /// The file with the run's configuration.
 pub const CONFIG_FILE: &str = "config.toml";
@@ -16,6 +18,17 @@ pub const CONFIG_FILE: &str = "config.toml";
 pub const LOCK_FILE: &str = "lock";
 /// The folder of the generated samples.
 pub(crate) const SAMPLES: &str = "samples";
+
+/// Files and folders of a run that training writes.
+const WRITTEN: [&str; 7] = [
+    CONFIG_FILE,
+    LOCK_FILE,
+    EVENTS_FILE,
+    ancestry::FILE,
+    REFERENCE_FILE,
+    checkpoint::FOLDER,
+    SAMPLES,
+];
 
 /// Files that identify directories other than runs, and the kind of each directory.
 const OTHER_DIRECTORIES: [(&str, &str); 3] = [
@@ -121,6 +134,9 @@ impl RunFolder {
             let path = path.to_owned();
             return Err(TrainError::NotForRun { path, what });
         }
+        check_links(path)?;
+        let target = write::target(path).map_err(TrainError::file("create", path))?;
+        fs::create_dir_all(&target).map_err(TrainError::file("create", path))?;
         for folder in [checkpoint::FOLDER, SAMPLES] {
             let folder = path.join(folder);
             fs::create_dir_all(&folder).map_err(TrainError::file("create", &folder))?;
@@ -145,6 +161,7 @@ impl RunFolder {
                 path: path.to_owned(),
             });
         }
+        check_links(path)?;
         let folder = Self::lock(path)?;
         checkpoint::sweep(path)?;
         Ok(folder)
@@ -212,6 +229,35 @@ impl RunFolder {
     /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Checks that a run has no symbolic link in place of a file or folder that training writes: what it points to would be
+/// overwritten, and checkpoints of another run removed. The run's directory itself may be a link.
+///
+/// # Errors
+/// There is one.
+fn check_links(run: &Path) -> Result<(), TrainError> {
+    let samples = run.join(SAMPLES);
+    for name in WRITTEN {
+        check_no_link(&run.join(name))?;
+    }
+    for sample in fs::read_dir(samples).into_iter().flatten().flatten() {
+        check_no_link(&sample.path())?;
+    }
+    Ok(())
+}
+
+/// Checks that a file or folder of a run, which may be absent, is no symbolic link.
+///
+/// # Errors
+/// It is one.
+pub fn check_no_link(path: &Path) -> Result<(), TrainError> {
+    match path.is_symlink() {
+        true => Err(TrainError::RunLink {
+            path: path.to_owned(),
+        }),
+        false => Ok(()),
     }
 }
 

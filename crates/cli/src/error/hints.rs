@@ -311,6 +311,7 @@ impl From<AdapterError> for CliError {
                 "let PEFT convert it: model.save_pretrained(OUT, path_initial_model_for_weight_conversion=INITIAL), where INITIAL is the adapter saved before its training",
             ),
             AdapterError::OtherPart { .. } => Some(PEFT_MERGE),
+            AdapterError::Part { .. } => Some("copy the adapter again: the file is incomplete"),
             AdapterError::Unsupported { field, .. } if MERGED_BY_PEFT.contains(&field.as_str()) => {
                 Some(PEFT_MERGE)
             }

@@ -88,10 +88,14 @@ fn hints(error: &HubError) -> Vec<String> {
                 "models that are on this computer work without it: emberlm models".to_owned(),
             ];
         }
-        HubError::Status { .. } | HubError::Network { .. } => {
+        HubError::Status {
+            status: 408 | 500..,
+            ..
+        }
+        | HubError::Network { .. } => {
             "run the command again: it continues where it ended".to_owned()
         }
-        HubError::Answer { .. } => {
+        HubError::Answer { .. } | HubError::Status { .. } => {
             "check HF_ENDPOINT: the address may not be that of a Hub".to_owned()
         }
         HubError::Damaged { .. } => "run the command again: the file was removed".to_owned(),

@@ -53,6 +53,9 @@ impl From<TrainError> for CliError {
                 Some("start a new run, or resume the one that was moved")
             }
             TrainError::LockReplaced { .. } => Some("resume it when no other process trains it"),
+            TrainError::RunLink { .. } => Some(
+                "replace the link by a copy of its target; only the run's folder itself may be a link",
+            ),
             TrainError::NoRun { .. } => Some("pass a folder that `emberlm train` created"),
             TrainError::RunLocked { .. } => Some("stop that process first, or wait until it ends"),
             TrainError::Setting {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use emberlm_system::read;
+use emberlm_trainer::folder::check_no_link;
 
 use super::plan::PlannedRun;
 use super::progress::Progress;
@@ -182,6 +183,7 @@ fn start(
     let arguments = run.arguments(backend);
     fs::create_dir_all(&run.folder).map_err(CliError::io("create", &run.folder))?;
     let path = run.folder.join(LOG);
+    check_no_link(&path)?;
     let log = OpenOptions::new().create(true).append(true).open(&path);
     let log = log.map_err(CliError::io("write", &path))?;
     let errors = log.try_clone().map_err(CliError::io("write", &path))?;

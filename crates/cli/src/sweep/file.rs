@@ -77,6 +77,7 @@ impl SweepFile {
             return Err(CliError::usage("it varies nothing")
                 .hint("add a table [grid] such as: \"train.seed\" = [1, 2, 3]"));
         }
+        check_count(written.list.len(), random.as_ref(), &grid)?;
         let mut runs: Vec<Settings> = written.list.into_iter().map(settings).collect();
         if runs.is_empty() {
             runs.push(Settings::new());
@@ -111,6 +112,29 @@ impl SweepFile {
             early_stopping: written.early_stopping,
         })
     }
+}
+
+/// Checks that a sweep is not too large to plan.
+fn check_count(
+    list: usize,
+    random: Option<&RandomSearch>,
+    grid: &[(String, Vec<Value>)],
+) -> Result<(), CliError> {
+    const LARGEST: usize = 10_000;
+    let lengths = grid.iter().map(|(_, values)| values.len());
+    let factors = lengths.chain(random.map(RandomSearch::runs));
+    let count = factors.fold(list.max(1), usize::saturating_mul);
+    if count <= LARGEST {
+        return Ok(());
+    }
+    let got = match count {
+        usize::MAX => "more than 2^64".to_owned(),
+        count => count.to_string(),
+    };
+    Err(CliError::usage(format!(
+        "it must have at most {LARGEST} runs (got {got}, the product of its lists)"
+    ))
+    .hint("draw some of the combinations: [random] with runs = 100 and a table [random.space]"))
 }
 
 /// Collects the settings of a table, written as `"train.steps" = 1` or as `train.steps = 1`, which TOML
@@ -237,6 +261,13 @@ mod tests {
         assert!(refused("[grid]\n\"train.seed\" = []").contains("train.seed has no values"));
         assert!(refused("[grid]\ntrain.seed = 3").contains("train.seed = 3: must be a list"));
         assert!(refused("gird = 3").contains("unknown field `gird`"));
+        let numbers: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+        let list = numbers.join(",");
+        let huge: String = (0..9).map(|key| format!("k{key} = [{list}]\n")).collect();
+        assert!(refused(&format!("[grid]\n{huge}")).contains("10000 runs (got more than 2^64"));
+        let search =
+            "[random]\nruns = 1000000000000\n[random.space]\na = { uniform = [0.0, 1.0] }\n";
+        assert!(refused(search).contains("10000 runs (got 1000000000000"));
         assert!(refused("[grid").contains("line 1, column 6: unclosed table"));
     }
 }

@@ -63,6 +63,11 @@ impl RandomSearch {
         })
     }
 
+    /// The number of configurations to draw.
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
     /// Draws distinct configurations. Fewer runs give a prefix of the configurations of more runs.
     ///
     /// # Errors

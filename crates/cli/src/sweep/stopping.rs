@@ -5,6 +5,7 @@ use std::path::Path;
 use emberlm_data::formats::FileFormat;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_system::write::write_whole;
+use emberlm_trainer::folder::check_no_link;
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 
@@ -180,6 +181,7 @@ impl EarlyStop {
     /// Returns an error if the file cannot be written.
     pub fn write(&self, run: &Path) -> Result<(), CliError> {
         let path = run.join(FILE);
+        check_no_link(&path)?;
         // JSON has no infinity, so a NaN loss is stored as the largest finite number.
         let finite = Self {
             loss: self.loss.min(f64::MAX),

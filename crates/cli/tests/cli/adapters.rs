@@ -180,6 +180,19 @@ fn adapters_that_do_not_fit_are_refused() {
     let ran = sandbox.words("train --data talks --adapter lora --out refused");
     assert!(ran.stderr.contains("train.from"), "{ran}");
 
+    // Half of an update: the key of a tensor becomes that of a second `lora_B` of the same length.
+    let weights = sandbox.path("peft/adapter_model.safetensors");
+    let whole = fs::read(&weights).unwrap();
+    let half = String::from_utf8_lossy(&whole)
+        .find("q_proj.lora_A")
+        .unwrap();
+    let mut changed = whole.clone();
+    changed[half + "q_proj.lora_".len()] = b'C';
+    fs::write(&weights, changed).unwrap();
+    let ran = sandbox.words("generate base --adapter peft --prompt a");
+    assert!(ran.stderr.contains("lora_A.weight` is missing"), "{ran}");
+    fs::write(&weights, whole).unwrap();
+
     let file = sandbox.path("peft/adapter_config.json");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(

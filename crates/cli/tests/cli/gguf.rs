@@ -103,6 +103,16 @@ fn calibration_changes_the_rounding_of_matrices() {
     assert!(read("gptq.gguf") != read("calibrated.gguf"));
     assert_eq!(read("gptq.gguf").len(), read("calibrated.gguf").len());
     sandbox.write("short.txt", "cat");
+    // An importance matrix of llama.cpp, in its old form.
+    sandbox.write(
+        "imatrix.dat",
+        b"\x01\0\0\0\x13\0\0\0blk.0.attn_q.weight\x05\0\0\0\x01\0\0\0\0\0\xc0\x7f",
+    );
+    let refused = sandbox.words(&format!("{line} matrix.gguf --calibration imatrix.dat"));
+    assert!(
+        refused.stderr.contains("hint: --calibration takes a text"),
+        "{refused}"
+    );
     let refused = sandbox.words(&format!("{line} short.gguf --calibration short.txt"));
     insta::assert_snapshot!(refused, @r"
     exit 1

@@ -94,6 +94,8 @@ mod signals;
 mod speed;
 mod support;
 mod sweep;
+#[cfg(unix)]
+mod symbolic_links;
 mod token_selection;
 mod tokenizer;
 mod train;

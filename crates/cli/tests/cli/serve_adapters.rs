@@ -103,18 +103,42 @@ fn wait_for(server: &Server, name: &str, expected: &[(&str, u64)]) {
 #[test]
 fn concurrent_requests_for_adapters_have_the_answers_of_each_by_itself() {
     let sandbox = with_adapters();
+    // An adapter with a NaN in the same batches.
+    fs::create_dir(sandbox.path("damaged")).unwrap();
+    let copied = |name: &str| fs::read(sandbox.path("peft").join(name)).unwrap();
+    let mut weights = copied("adapter_model.safetensors");
+    let header = 8 + usize::try_from(u64::from_le_bytes(weights[..8].try_into().unwrap())).unwrap();
+    weights[header..header + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    sandbox.write("damaged/adapter_model.safetensors", weights);
+    sandbox.write("damaged/adapter_config.json", copied("adapter_config.json"));
     let prompts = ["Hello", "What", "Thanks"];
     let asked: Vec<(&str, &str)> = prompts
         .iter()
         .flat_map(|prompt| MODELS.iter().map(move |(model, _)| (*model, *prompt)))
         .collect();
     for options in ["", "--deterministic", "--weights int8"] {
-        let server = sandbox.serve(&format!("serve base lora dora peft --slots 6 {options}"));
+        let server = sandbox.serve(&format!(
+            "serve base lora dora peft damaged --slots 6 {options}"
+        ));
         let answers: Vec<Value> = thread::scope(|scope| {
             let asked: Vec<_> = asked
                 .iter()
                 .map(|&(model, prompt)| scope.spawn(|| answer(&server, model, prompt)))
                 .collect();
+            let damaged: Vec<_> = prompts
+                .iter()
+                .map(|prompt| {
+                    scope.spawn(|| server.post("/v1/completions", &request("damaged", prompt)))
+                })
+                .collect();
+            for failed in damaged {
+                let failed = failed.join().unwrap();
+                assert!(
+                    failed.status == 500 && failed.body.contains("is NaN"),
+                    "{}",
+                    failed.body
+                );
+            }
             asked
                 .into_iter()
                 .map(|asked| asked.join().unwrap())

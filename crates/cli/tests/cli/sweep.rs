@@ -239,6 +239,65 @@ fn failed_runs_are_reported_and_others_are_kept() {
     assert!(ran.stdout.contains("\n  from=nowhere   0 of 1 "), "{ran}");
 }
 
+/// Sweep files whose runs would exhaust memory or time, and keys deep enough to overflow a stack.
+#[test]
+fn hostile_sweep_files_are_refused() {
+    let numbers: Vec<String> = (0..300).map(|number| number.to_string()).collect();
+    let list = numbers.join(",");
+    let keys = (0..9).map(|key| format!("\"train.k{key}\" = [{list}]\n"));
+    let huge = format!("[grid]\n{}", keys.collect::<String>());
+    let deep = format!("[grid]\n\"a{}\" = [1]\n", ".a".repeat(50_000));
+    let random = |runs: &str| {
+        format!(
+            "[random]\nruns = {runs}\n[random.space]\n\"train.seed\" = {{ integer = [1, 9] }}\n"
+        )
+    };
+    let sandbox = Sandbox::with_sweep("");
+    for (rest, message) in [
+        (huge, "it must have at most 10000 runs (got more than 2^64"),
+        (
+            random("1000000000000"),
+            "at most 10000 runs (got 1000000000000,",
+        ),
+        (
+            random("100"),
+            "its space has only 9 configurations that differ",
+        ),
+        (random("-1"), "line "),
+        (deep, "expected one of `model`, `encoder`"),
+        (
+            "[grid]\n\"train.schedule.learning_rate\" = [nan]\n".to_owned(),
+            "must be 0 or above, and finite",
+        ),
+        (
+            "[grid]\n\"train.seed\" = [1, 1]\n".to_owned(),
+            "two runs have the name seed=1",
+        ),
+    ] {
+        sandbox.write_sweep(&rest);
+        let ran = sandbox.sh("ulimit -v 16777216; timeout 120 \"$EMBERLM\" sweep rates.toml");
+        assert!(matches!(ran.code, Some(1 | 2)), "{message}: {ran}");
+        assert!(ran.stderr.contains(message), "{message}: {ran}");
+        assert!(!sandbox.path("runs").exists());
+    }
+    let key = "a.".repeat(50_000);
+    let ran = sandbox.words(&format!("train --data data --set {key}a=1 --out refused"));
+    assert!(
+        ran.code == Some(2) && ran.stderr.contains("expected one of `model`"),
+        "{ran}"
+    );
+    // Names of runs stay in the sweep's folder, whatever the values are.
+    sandbox.write_sweep("[grid]\n\"train.from\" = [\"../../x\", \"/etc\", \"a\\u001b[31m\"]\n");
+    let ran = sandbox.words("sweep rates.toml --dry-run");
+    let folders = ran.stdout.split("--out runs/rates/").skip(1);
+    let names: Vec<&str> = folders.filter_map(|rest| rest.split(' ').next()).collect();
+    assert_eq!(names.len(), 3, "{ran}");
+    assert!(
+        names.iter().all(|name| !name.contains(['/', '\u{1b}'])),
+        "{names:?}"
+    );
+}
+
 #[test]
 fn an_invalid_run_prevents_the_sweep() {
     for (rest, code, expected) in [

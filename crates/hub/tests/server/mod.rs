@@ -20,6 +20,8 @@ pub enum Fault {
     EndAfter(usize),
     /// The first byte of a large file is another one.
     Flip,
+    /// A large file has the status 416.
+    NoRange,
     /// A large file is replaced by a Git LFS pointer, filled to its size.
     Pointer,
 }
@@ -44,6 +46,12 @@ struct State {
     files: Vec<File>,
     faults: VecDeque<Fault>,
     ignores_ranges: bool,
+    /// Status and headers of every answer.
+    always: Option<&'static str>,
+    /// The address of the host that stores large files.
+    storage: Option<String>,
+    /// The description of the repository, instead of that of the files.
+    description: Option<String>,
     requests: Vec<Request>,
 }
 
@@ -113,6 +121,21 @@ impl Server {
         self.state().ignores_ranges = true;
     }
 
+    /// All answers have this status and these headers.
+    pub fn answer_always(&self, answer: &'static str) {
+        self.state().always = Some(answer);
+    }
+
+    /// Large files are redirected to the server at `address`.
+    pub fn redirect_to(&self, address: &str) {
+        self.state().storage = Some(address.to_owned());
+    }
+
+    /// Answers requests for the description of the repository.
+    pub fn describe(&self, description: String) {
+        self.state().description = Some(description);
+    }
+
     pub fn requests(&self) -> Vec<Request> {
         self.state().requests.clone()
     }
@@ -167,6 +190,12 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
     }
     let mut state = state.lock().unwrap();
     state.requests.push(request.clone());
+    if let Some(answer) = state.always {
+        return write!(
+            stream,
+            "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+    }
     let fault = state.faults.front().copied();
     if let Some(Fault::Status(status, after)) = fault {
         state.faults.pop_front();
@@ -177,7 +206,10 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
         );
     }
     if target.starts_with("/api/models/org/tiny/revision/") {
-        let body = description(&state);
+        let body = state
+            .description
+            .clone()
+            .unwrap_or_else(|| description(&state));
         return write!(
             stream,
             "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -197,9 +229,11 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
     };
     if file.large && stored.is_none() {
         // Another name of the same machine is another host to the client.
+        let storage = state.storage.clone();
+        let storage = storage.unwrap_or_else(|| format!("http://localhost:{port}"));
         return write!(
             stream,
-            "HTTP/1.1 302 Found\r\nLocation: http://localhost:{port}/storage/{path}\r\nContent-Length: 0\r\n\
+            "HTTP/1.1 302 Found\r\nLocation: {storage}/storage/{path}\r\nContent-Length: 0\r\n\
              Connection: close\r\n\r\n"
         );
     }
@@ -224,6 +258,12 @@ fn serve(state: &Mutex<State>, mut stream: TcpStream, port: u16) -> std::io::Res
             Some(Fault::Pointer) => {
                 let pointer = b"version https://git-lfs.github.com/spec/v1\n";
                 content[..pointer.len()].copy_from_slice(pointer);
+            }
+            Some(Fault::NoRange) => {
+                return write!(
+                    stream,
+                    "HTTP/1.1 416 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                );
             }
             Some(Fault::Status(..)) | None => {}
         }

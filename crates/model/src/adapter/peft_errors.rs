@@ -56,6 +56,15 @@ pub(super) fn foreign(
     if !modules.contains(module) {
         return AdapterError::UnknownTensor { name };
     }
+    let other = match kind {
+        "A.weight" => "B.weight",
+        "B.weight" => "A.weight",
+        _ => "",
+    };
+    let partner = name.replace(&format!(".lora_{kind}"), &format!(".lora_{other}"));
+    if !other.is_empty() && !store.names().any(|name| name == partner) {
+        return AdapterError::Part { name: partner };
+    }
     let rule = match kind {
         "" => "`modules_to_save` and `bias` do not name it",
         kind if kind.starts_with("embedding_") => {

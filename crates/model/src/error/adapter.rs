@@ -115,6 +115,12 @@ pub enum AdapterError {
         /// The violated rule.
         rule: &'static str,
     },
+    /// One of the two tensors of an update is missing.
+    #[error("the adapter's tensor `{name}` is missing, but the other part of its update is there")]
+    Part {
+        /// The missing tensor.
+        name: String,
+    },
     /// A tensor belongs to no layer of the model.
     #[error(
         "the adapter's tensor `{name}` belongs to nothing in the model: the adapter is for another model"

@@ -69,8 +69,13 @@ fn parse(setting: &str, key: &str) -> Table {
     nested(key, value)
 }
 
-/// The table in which `key`, a path such as `train.steps`, has the value.
+/// The table in which `key`, a path such as `train.steps`, has the value. A path deeper than any setting is a single key:
+/// nested tables are processed by recursion.
 fn nested(key: &str, value: Value) -> Table {
+    const DEEPEST: usize = 16;
+    if key.split('.').count() > DEEPEST {
+        return Table::from_iter([(key.to_owned(), value)]);
+    }
     let mut keys = key.rsplit('.');
     let last = keys.next().unwrap_or_default();
     let innermost = Table::from_iter([(last.to_owned(), value)]);

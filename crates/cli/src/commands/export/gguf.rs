@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
-use emberlm_gguf::Value as GgufValue;
+use emberlm_gguf::{Value as GgufValue, is_gguf};
 use emberlm_kernels::{Backend, TrainingBackend, memory};
 use emberlm_model::gguf::{self, FileType, GgufOptions};
 use emberlm_model::hugging_face::Exported;
@@ -166,7 +166,14 @@ fn sequences(
         CliError::new("the model has no tokenizer, so a text has no tokens")
             .hint("leave --calibration out")
     })?;
-    let text = read::read_text(path, LONGEST_TEXT).map_err(CliError::io("read", path))?;
+    let text = read::read_text(path, LONGEST_TEXT).map_err(|error| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let error = CliError::io("read", path)(error);
+        match is_gguf(path) || name.contains("imatrix") {
+            true => error.hint("--calibration takes a text and computes the importance matrix from it; importance matrices of llama.cpp are not supported"),
+            false => error,
+        }
+    })?;
     let ids = tokenizer.encode(&text)?;
     let longest = SEQUENCE.min(model.config().seq_len());
     if ids.len() < longest {
