@@ -309,11 +309,14 @@ fn max_tokens(
     let limit = app.limits().tokens;
     let context = model.worker.limits().context;
     let room = model.room(answer_request.prompt.len());
+    let before = model.before_answer(&answer_request.prompt).len();
     match answer_request.max_tokens {
         Some(tokens) if tokens > limit => {
             let rule = format!("must be at most {limit}, this server's limit");
             Err(ApiError::field("max_tokens", rule))
         }
+        // The engine would reject it too, but only after the text of the prompt was read on this thread.
+        Some(tokens) if before > context => Err(ApiError::context(before, tokens, context)),
         Some(tokens) => Ok(tokens),
         None if room == 0 => Err(ApiError::context(answer_request.prompt.len(), 1, context)),
         None => Ok(model
