@@ -199,13 +199,24 @@ where
 
 fn take<T: DeserializeOwned>(fields: &Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
-        let path = error.path().to_string();
-        let reason = with_nearest(error.into_inner().to_string());
+        let path = shortened(error.path().to_string());
+        let reason = with_nearest(shortened(error.into_inner().to_string()));
         match path.as_str() {
             "." => ApiError::invalid(reason),
             _ => ApiError::field(path, reason),
         }
     })
+}
+
+/// A text without its middle if it is long. Serde's messages quote values of the request, which may have megabytes.
+fn shortened(text: String) -> String {
+    const END: usize = 1000;
+    if text.len() <= 2 * END {
+        return text;
+    }
+    let start = text.floor_char_boundary(END);
+    let end = text.ceil_char_boundary(text.len() - END);
+    format!("{}…{}", &text[..start], &text[end..])
 }
 
 /// Adds the nearest of the expected names to Serde's message about an unknown field or variant.
