@@ -1,13 +1,16 @@
 //! `cargo xtask attack`: runs hostile clients and well-behaved clients against a real server on this machine.
 //!
-//! Map: `kinds` lists the attacks, `hostile` runs one client of an attack, `polite` is the well-behaved client,
-//! and `report` prints the table and the verdict. `storm` provides the requests of the well-behaved client and
-//! the malformed requests.
+//! Map: `kinds` lists the attacks that were written by hand, `described` generates one for each operation of the
+//! server's OpenAPI description, `hostile` runs one client of an attack, `polite` is the well-behaved client,
+//! `health` measures the time of `/health`, and `report` prints the table and the verdict. `storm` provides the
+//! requests of the well-behaved client and the malformed requests.
 //!
 //! The attacks run one after the other. During an attack each well-behaved client must receive the answers that
-//! a single client receives, within a time limit. The server's memory must stay below a limit, which `prlimit`
-//! also enforces. After the attack all slots must be free.
+//! a single client receives, within a time limit, and `/health` must answer. The server's memory must stay below
+//! a limit, which `prlimit` also enforces. After the attack all slots must be free.
 
+mod described;
+mod health;
 mod hostile;
 mod kinds;
 mod polite;
@@ -24,7 +27,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{kinds::Attack, report::Round};
+use self::{
+    kinds::{Attack, Means},
+    report::Round,
+};
 use crate::{
     bench,
     error::Error,
@@ -49,7 +55,7 @@ pub struct AttackArgs {
     /// Attack this binary instead of building the release binary.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Total duration of all attacks, in seconds.
+    /// Total duration of all attacks, in seconds. The attacks on operations last until each request was sent.
     #[arg(long, default_value_t = 120)]
     seconds: u64,
     /// Memory limit of the server and its child processes, in MiB.
@@ -89,11 +95,7 @@ pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
     };
     let folder = metadata.target_directory.join("attack");
     let model = small_model::make(&binary, folder.as_std_path())?;
-    let mut attacks = kinds::all();
-    if !args.only.is_empty() {
-        attacks.retain(|attack| args.only.iter().any(|only| attack.name.contains(only)));
-    }
-    let rounds = run_all(args, &binary, &model, &attacks)?;
+    let rounds = run_all(args, &binary, &model)?;
     print!("{}", report::table(&rounds));
     Ok(match rounds.iter().all(Round::is_good) {
         true => ExitCode::SUCCESS,
@@ -102,12 +104,7 @@ pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
 }
 
 /// Runs the attacks on one server. Starts a new server after an attack that ended it.
-fn run_all(
-    args: &AttackArgs,
-    binary: &Path,
-    model: &Path,
-    attacks: &[Attack],
-) -> Result<Vec<Round>, Error> {
+fn run_all(args: &AttackArgs, binary: &Path, model: &Path) -> Result<Vec<Round>, Error> {
     let numbers = [SLOTS as u64, QUEUE as u64, args.timeout].map(|number| number.to_string());
     let [slots, queue, timeout] = &numbers;
     let mut options = vec!["--slots", slots, "--max-queue", queue, "--timeout", timeout];
@@ -117,19 +114,24 @@ fn run_all(
     let limit = args.memory << 20;
     let start = || Server::start_within(limit, binary, model, options.iter().copied());
     let mut server = start()?;
+    let mut attacks = kinds::all();
+    attacks.extend(described::attacks(&server)?);
+    if !args.only.is_empty() {
+        attacks.retain(|attack| args.only.iter().any(|only| attack.name.contains(only)));
+    }
     let cases = cases::of_one_client(&server)?;
     let lasting =
         Duration::from_secs(args.seconds) / u32::try_from(attacks.len()).unwrap_or(1).max(1);
     let patience = args.patience.unwrap_or(2 * args.timeout);
     let mut rounds = Vec::new();
-    for attack in attacks {
+    for attack in &attacks {
         let attack_run = AttackRun {
             server: &server,
             cases: &cases,
             attack,
             patience: Duration::from_secs(patience),
             over: AtomicBool::new(false),
-            round: Mutex::new(Round::new(attack.name)),
+            round: Mutex::new(Round::new(&attack.name)),
         };
         let mut round = attack_run.run(lasting, limit);
         if let Err(gone) =
@@ -137,7 +139,7 @@ fn run_all(
         {
             round.failed(format!("the server is gone: {gone}"));
         }
-        eprintln!("{}", round.row());
+        eprintln!("{} {}", round.row(), round.at());
         if round.is_gone() {
             server = start()?;
         }
@@ -154,9 +156,11 @@ fn run_all(
 impl AttackRun<'_> {
     /// Starts the clients and records the server's peak memory.
     fn run(&self, lasting: Duration, limit: u64) -> Round {
-        let before = self.server.resident_of_all();
+        // Resets the peak.
+        self.server.peak_of_all();
+        let before = self.server.peak_of_all();
         let start = Instant::now();
-        let mut most = before;
+        let (mut most, mut at) = (before, String::new());
         thread::scope(|scope| {
             for number in 0..self.attack.clients {
                 scope.spawn(move || hostile::run(self, number));
@@ -164,16 +168,33 @@ impl AttackRun<'_> {
             for number in 0..WELL_BEHAVED {
                 scope.spawn(move || polite::run(self, number));
             }
-            while start.elapsed() < lasting {
-                most = most.max(self.server.resident_of_all());
+            scope.spawn(move || health::run(self));
+            while self.lasts(start.elapsed() < lasting) {
                 thread::sleep(SAMPLED);
+                let current = self.attack.current();
+                let peak = self.server.peak_of_all();
+                if peak > most {
+                    (most, at) = (peak, current);
+                }
             }
             self.over.store(true, Ordering::Relaxed);
         });
         let mut round =
             std::mem::take(&mut *self.round.lock().unwrap_or_else(PoisonError::into_inner));
-        round.memory(before, most, limit);
+        round.memory(before, most, &at, limit);
         round
+    }
+
+    /// Returns true until the time is over and each request of a description was sent. An attack that fails all
+    /// the time ends early.
+    fn lasts(&self, has_time: bool) -> bool {
+        let is_incomplete = match &self.attack.means {
+            Means::Described(described) => !described.is_complete(),
+            _ => false,
+        };
+        let mut is_hopeless = false;
+        self.note(|round| is_hopeless = round.is_hopeless());
+        (has_time || is_incomplete) && !is_hopeless
     }
 
     /// Checks that the server has recovered. Returns an error if it no longer answers.

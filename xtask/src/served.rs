@@ -2,9 +2,10 @@
 //!
 //! Map: `process` starts and stops the server and reads its memory and open files, `http` sends requests
 //! without a client library, so that requests can be malformed and connections cut, `events` parses streamed
-//! answers, and `small_model` trains a model in seconds.
+//! answers, `percentile` summarizes their times, and `small_model` trains a model in seconds.
 
 pub mod events;
 pub mod http;
+pub mod percentile;
 pub mod process;
 pub mod small_model;

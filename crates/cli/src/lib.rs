@@ -61,6 +61,7 @@ mod signals;
 mod sweep;
 mod values;
 
+use std::env;
 use std::process::ExitCode;
 
 pub mod shared;
@@ -78,7 +79,10 @@ fn run<C>(
 ) -> ExitCode {
     sandbox::serve_if_worker();
     sandbox::render_templates_apart();
-    emberlm_kernels::memory::keep_freed();
+    // The user's own setting of the allocator wins.
+    if env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
+        emberlm_kernels::memory::keep_freed();
+    }
     console::start();
     let ran = parse().and_then(|parsed| parsed.map_or(Ok(()), run));
     ending::of(match ran {

@@ -17,7 +17,7 @@ pub struct ApiDescription {
     /// The OpenAPI 3.1 document.
     pub document: Value,
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
-    /// `responses`, `settings` and `embeddings`.
+    /// `responses`, `settings`, `embeddings` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 

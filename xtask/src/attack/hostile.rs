@@ -1,5 +1,6 @@
 //! One client of an attack.
 
+use emberlm_hostile::has_reason;
 use emberlm_system::random::SplitMix64;
 use std::{
     io::{self, Read, Write},
@@ -71,6 +72,7 @@ pub fn run(attack_run: &AttackRun<'_>, number: usize) {
                 connections,
                 request,
             } => unread(attack_run, *connections, request),
+            Means::Described(described) => attack_run.note_end(described.send(attack_run.server)),
             Means::Slow => attack_run.note_end(slow(attack_run)),
             Means::Endless => attack_run.note_end(endless(attack_run)),
         }
@@ -98,20 +100,9 @@ fn asked(attack_run: &AttackRun<'_>, path: &str, body: &Value) -> Result<End, St
     let received = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
     match received {
         Ok((200, _)) => Ok(End::Answered),
-        Ok((status, text)) if REFUSALS.contains(&status) => reasoned(path, status, &text),
+        Ok((status, text)) if REFUSALS.contains(&status) && has_reason(&text) => Ok(End::Refused),
         Ok((status, text)) => Err(format!("{path}: {status} {}", shortened(&text))),
         Err(error) => closed(error),
-    }
-}
-
-fn reasoned(path: &str, status: u16, text: &str) -> Result<End, String> {
-    let value: Value = serde_json::from_str(text).unwrap_or_default();
-    match value["error"]["message"].as_str() {
-        Some(reason) if !reason.is_empty() => Ok(End::Refused),
-        _ => Err(format!(
-            "{path}: {status} without a reason: {}",
-            shortened(text)
-        )),
     }
 }
 

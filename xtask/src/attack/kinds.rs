@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::described::Described;
 use crate::{
     served::http,
     storm::malformed::{self, Malformed},
@@ -17,7 +18,7 @@ pub const PLAY: &str = "/api/play";
 #[derive(Debug)]
 pub struct Attack {
     /// The name in the table.
-    pub name: &'static str,
+    pub name: String,
     /// The number of concurrent attackers.
     pub clients: usize,
     /// The action of each attacker.
@@ -35,12 +36,24 @@ pub enum Means {
     Malformed(Vec<Malformed>),
     /// Sends this body, disconnects after a random delay, and repeats.
     Leaves(Value),
+    /// Sends each of these requests to an operation of the server's description.
+    Described(Described),
     /// Opens connections, sends this on each, and never reads.
     Unread { connections: usize, request: Sent },
     /// Sends a request byte by byte for as long as the server accepts it.
     Slow,
     /// Sends an endless body.
     Endless,
+}
+
+impl Attack {
+    /// The current request, for reports. Empty if the attack always sends similar ones.
+    pub fn current(&self) -> String {
+        match &self.means {
+            Means::Described(described) => described.current(),
+            _ => String::new(),
+        }
+    }
 }
 
 /// The bytes sent on a connection that is never read.
@@ -54,10 +67,10 @@ pub enum Sent {
     Pages(usize),
 }
 
-/// All attacks, in order of execution.
+/// The attacks that do not depend on the server's description, in order of execution.
 pub fn all() -> Vec<Attack> {
-    let attack = |name, clients, means| Attack {
-        name,
+    let attack = |name: &str, clients, means| Attack {
+        name: name.to_owned(),
         clients,
         means,
     };
@@ -272,7 +285,7 @@ mod tests {
     #[test]
     fn attacks_have_names_of_their_own_and_bodies_below_the_limit() {
         let all = all();
-        let names: HashSet<_> = all.iter().map(|attack| attack.name).collect();
+        let names: HashSet<_> = all.iter().map(|attack| &attack.name).collect();
         assert_eq!(names.len(), all.len());
         for attack in &all {
             if let Means::Bodies(bodies) = &attack.means {

@@ -3,15 +3,20 @@
 use std::time::Duration;
 
 use super::hostile::End;
+use crate::served::percentile::percentile;
 
 /// The maximum number of printed failures per attack.
 const PRINTED: usize = 5;
+/// The number of failures after which an attack ends.
+const HOPELESS: usize = 200;
+/// The time within which `/health` must answer. It is generous, because other programs may use the machine.
+const HEALTHY: Duration = Duration::from_secs(1);
 const MIB: f64 = (1 << 20) as f64;
 
 /// The counts of one attack.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    name: &'static str,
+    name: String,
     answered: usize,
     refused: usize,
     closed: usize,
@@ -19,8 +24,12 @@ pub struct Round {
     /// Correct answers to well-behaved clients.
     polite: usize,
     worst: Duration,
+    /// The times of `/health` in milliseconds.
+    health: Vec<f64>,
     /// Memory of the server and its child processes before the attack and at its peak, in MiB.
     memory: Option<(f64, f64)>,
+    /// The request at the peak.
+    at: String,
     failures: Vec<String>,
     failed: usize,
     gone: bool,
@@ -28,9 +37,9 @@ pub struct Round {
 
 impl Round {
     /// Creates a round without results.
-    pub fn new(name: &'static str) -> Self {
+    pub fn new(name: &str) -> Self {
         Self {
-            name,
+            name: name.to_owned(),
             ..Self::default()
         }
     }
@@ -51,6 +60,14 @@ impl Round {
         self.worst = self.worst.max(took);
     }
 
+    /// Records the time of an answer of `/health`.
+    pub fn health(&mut self, took: Duration) {
+        self.health.push(1e3 * took.as_secs_f64());
+        if took > HEALTHY {
+            self.failed(format!("/health took {:.1} s", took.as_secs_f64()));
+        }
+    }
+
     /// Records a failure.
     pub fn failed(&mut self, failure: String) {
         self.failed += 1;
@@ -60,15 +77,17 @@ impl Round {
         }
     }
 
-    /// Compares the peak memory in bytes with the limit, if the operating system reports it.
-    pub fn memory(&mut self, before: Option<u64>, most: Option<u64>, limit: u64) {
+    /// Compares the peak memory in bytes, during the request `at`, with the limit, if the operating system
+    /// reports it.
+    pub fn memory(&mut self, before: Option<u64>, most: Option<u64>, at: &str, limit: u64) {
         let (Some(before), Some(most)) = (before, most) else {
             return;
         };
         self.memory = Some((before as f64 / MIB, most as f64 / MIB));
+        at.clone_into(&mut self.at);
         if most > limit {
             self.failed(format!(
-                "the server took {:.0} MiB; the limit is {:.0} MiB",
+                "the server took {:.0} MiB; the limit is {:.0} MiB {at}",
                 most as f64 / MIB,
                 limit as f64 / MIB
             ));
@@ -78,6 +97,16 @@ impl Round {
     /// Returns true if the server no longer answers.
     pub fn is_gone(&self) -> bool {
         self.gone
+    }
+
+    /// Returns true if the attack need not continue.
+    pub fn is_hopeless(&self) -> bool {
+        self.failed >= HOPELESS
+    }
+
+    /// The request at the peak of the memory. Empty if it cannot be determined.
+    pub fn at(&self) -> &str {
+        &self.at
     }
 
     /// Returns true if neither the server nor a well-behaved client was harmed.
@@ -93,7 +122,7 @@ impl Round {
             None => "unknown".to_owned(),
         };
         format!(
-            "| {} | {requests} | {} / {} / {} / {} | {} | {:.2} s | {memory} | {} |",
+            "| {} | {requests} | {} / {} / {} / {} | {} | {:.2} s | {:.0} / {:.0} ms | {memory} | {} |",
             self.name,
             self.answered,
             self.refused,
@@ -101,6 +130,8 @@ impl Round {
             self.unread,
             self.polite,
             self.worst.as_secs_f64(),
+            percentile(&self.health, 0.99),
+            percentile(&self.health, 1.0),
             self.failed
         )
     }
@@ -109,7 +140,7 @@ impl Round {
 /// The table, followed by the failures.
 pub fn table(rounds: &[Round]) -> String {
     let mut text = "| attack | requests | answered / refused / closed / unread | well-behaved answers | slowest of them | \
-        memory, before → peak | failures |\n|---|---|---|---|---|---|---|\n"
+        `/health`, 99 % / slowest | memory, before → peak | failures |\n|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     for round in rounds {
         text.push_str(&round.row());
@@ -137,7 +168,8 @@ mod tests {
         let mut round = Round::new("a");
         round.ended(&End::Refused);
         round.answered(Duration::from_millis(1500));
-        round.memory(Some(100 << 20), Some(150 << 20), 200 << 20);
+        round.health(Duration::from_millis(3));
+        round.memory(Some(100 << 20), Some(150 << 20), "", 200 << 20);
         round
     }
 
@@ -148,18 +180,27 @@ mod tests {
         assert!(table(&[Round::new("a")]).contains("no well-behaved client was answered"));
         assert_eq!(
             good().row(),
-            "| a | 1 | 0 / 1 / 0 / 0 | 1 | 1.50 s | 100 → 150 MiB | 0 |"
+            "| a | 1 | 0 / 1 / 0 / 0 | 1 | 1.50 s | 3 / 3 ms | 100 → 150 MiB | 0 |"
         );
     }
 
     #[test]
     fn memory_above_the_limit_is_a_failure() {
         let mut round = good();
-        round.memory(Some(100 << 20), Some(201 << 20), 200 << 20);
+        round.memory(Some(100 << 20), Some(201 << 20), "(/a)", 200 << 20);
         assert!(!round.is_good());
         assert!(
-            table(&[round]).contains("FAILED  a: the server took 201 MiB; the limit is 200 MiB")
+            table(&[round])
+                .contains("FAILED  a: the server took 201 MiB; the limit is 200 MiB (/a)")
         );
+    }
+
+    #[test]
+    fn a_server_that_does_not_react_is_a_failure() {
+        let mut round = good();
+        round.health(Duration::from_millis(1001));
+        assert!(!round.is_good());
+        assert!(table(&[round]).contains("FAILED  a: /health took 1.0 s"));
     }
 
     #[test]

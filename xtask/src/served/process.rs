@@ -151,10 +151,10 @@ impl Server {
         resident(self.child.id())
     }
 
-    /// As [`Server::resident`], including child processes.
-    pub fn resident_of_all(&self) -> Option<u64> {
-        let children = children(self.child.id()).into_iter().filter_map(resident);
-        Some(self.resident()? + children.sum::<u64>())
+    /// The peak of the resident memory since the last call, including child processes.
+    pub fn peak_of_all(&self) -> Option<u64> {
+        let children = children(self.child.id()).into_iter().filter_map(peak);
+        Some(peak(self.child.id())? + children.sum::<u64>())
     }
 
     /// The number of open files and connections, if the operating system reports it (Linux).
@@ -201,10 +201,21 @@ impl Server {
 
 /// The resident memory of a process in bytes.
 fn resident(process: u32) -> Option<u64> {
+    memory(process, "VmRSS:")
+}
+
+/// The peak of the resident memory of a process since the last call, in bytes.
+fn peak(process: u32) -> Option<u64> {
+    let peak = memory(process, "VmHWM:");
+    // Where the peak cannot be reset, it is that since the start of the process.
+    let _ = fs::write(format!("/proc/{process}/clear_refs"), "5");
+    peak
+}
+
+/// A value of the status of a process in bytes.
+fn memory(process: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib << 10)
 }

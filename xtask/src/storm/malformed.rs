@@ -5,7 +5,7 @@ use std::{
     net::Shutdown,
 };
 
-use serde_json::Value;
+use emberlm_hostile::has_reason;
 
 use crate::served::{
     http,
@@ -210,13 +210,6 @@ fn named(body: &[u8], model: &str) -> Vec<u8> {
     }
 }
 
-/// Returns true if the error object has a message.
-fn has_reason(text: &str) -> bool {
-    let value: Value = serde_json::from_str(text).unwrap_or_default();
-    let message = value["error"]["message"].as_str();
-    message.is_some_and(|message| !message.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -228,18 +221,5 @@ mod tests {
         let all = all();
         let names: HashSet<_> = all.iter().map(|kind| kind.name).collect();
         assert_eq!(names.len(), all.len());
-    }
-
-    #[test]
-    fn a_refusal_needs_a_reason() {
-        assert!(has_reason(r#"{"error":{"message":"no"}}"#));
-        for text in [
-            "",
-            "no",
-            r#"{"error":{"message":""}}"#,
-            r#"{"message":"no"}"#,
-        ] {
-            assert!(!has_reason(text), "{text}");
-        }
     }
 }

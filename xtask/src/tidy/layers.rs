@@ -10,8 +10,9 @@ const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
 
 /// The crates of this workspace that each crate may depend on. Add new crates here.
-const ALLOWED: [(&str, &[&str]); 19] = [
+const ALLOWED: [(&str, &[&str]); 20] = [
     ("emberlm-system", &[]),
+    ("emberlm-hostile", &[]),
     ("emberlm-hub", &["emberlm-system"]),
     ("emberlm-sandbox", &[]),
     ("emberlm-gguf", &["emberlm-system"]),
@@ -98,7 +99,10 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ),
     ("emberlm-examples", &EVERY_LIBRARY),
     ("emberlm-fuzz", &EVERY_LIBRARY),
-    ("xtask", &["emberlm-gguf", "emberlm-system"]),
+    (
+        "xtask",
+        &["emberlm-gguf", "emberlm-hostile", "emberlm-system"],
+    ),
 ];
 
 const EVERY_LIBRARY: [&str; 14] = [

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use emberlm_hostile::{EDGES, Field, Fill, Operation, operations};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use serde_json::{Value, json};
 
@@ -252,63 +253,126 @@ fn memory_per_request_and_in_total_is_bounded() {
     server.wait_for("emberlm_free_slots", "64");
 }
 
-/// Bodies with values in different fields.
-const BODIES: [(&str, &str); 12] = [
-    (
-        "/v1/completions",
-        r#"{"model": "run", "prompt": "a", "max_tokens": 1, "metadata": {"a": VALUES}}"#,
-    ),
-    ("/v1/completions", r#"{"model": "run", "prompt": VALUES}"#),
-    ("/v1/completions", r#"{"model": "run", "stop": VALUES}"#),
-    ("/v1/completions", r#"{"model": "run", "unknown": VALUES}"#),
-    ("/v1/completions", "VALUES"),
-    (
-        "/v1/chat/completions",
-        r#"{"model": "run", "messages": [{"role": "user", "content": "a"}], "metadata": {"a": VALUES}}"#,
-    ),
-    (
-        "/v1/chat/completions",
-        r#"{"model": "run", "messages": [{"role": "user", "content": "a"}], "tool_choice": VALUES}"#,
-    ),
-    (
-        "/v1/chat/completions",
-        r#"{"model": "run", "messages": [], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"x": VALUES}}}]}"#,
-    ),
-    (
-        "/v1/responses",
-        r#"{"model": "run", "input": "a", "max_output_tokens": 1, "metadata": {"a": VALUES}}"#,
-    ),
-    ("/v1/responses", r#"{"model": "run", "input": VALUES}"#),
-    ("/v1/embeddings", r#"{"model": "run", "input": VALUES}"#),
-    ("/api/play", r#"{"model": "run", "messages": VALUES}"#),
+/// Concurrent clients of the attacks on fields.
+const CLIENTS: usize = 8;
+/// The size of a body that the limits below admit, whatever its values.
+const ADMITTED: usize = 96 << 10;
+/// The values in these bodies. The attack task has more.
+const FILLS: [Fill; 6] = [
+    Fill::Lists,
+    Fill::Numbers,
+    Fill::Names,
+    Fill::Letters,
+    Fill::DeepLists,
+    Fill::Parts(0),
 ];
+/// The size of a body whose lists take more than the limits below, 100 MB and more.
+const LARGE: usize = 1 << 20;
 
-/// A body of 1 MiB whose lists take 50 MB and more once they are parsed.
+/// The operations of a server that have a body.
+fn operations_with_fields(server: &Server) -> Vec<Operation> {
+    let known = json!({ "model": "run" });
+    let operations = operations(&server.json("/openapi.json"), &known).unwrap();
+    let with_fields = operations
+        .into_iter()
+        .filter(|operation| !operation.fields.is_empty());
+    with_fields.collect()
+}
+
+/// The attacks read the description, so a path that it lacks would not be attacked.
 #[test]
-fn values_are_counted_whichever_field_they_belong_to() {
+fn every_route_is_described() {
+    let sandbox = with_model(16, &[1]);
+    let description = sandbox.serve("serve run").json("/openapi.json");
+    let source = include_str!("../../../serve/src/api.rs");
+    let routes = source.split(".route(\"").skip(1);
+    let paths: Vec<&str> = routes.filter_map(|rest| rest.split('"').next()).collect();
+    assert!(paths.contains(&"/v1/completions"), "{paths:?}");
+    for path in paths {
+        assert!(description["paths"][path].is_object(), "{path}");
+    }
+}
+
+/// Sends bodies at the same time and checks the answers.
+fn attack(server: &Server, operation: &Operation, field: &Field, bodies: &[String]) {
+    thread::scope(|scope| {
+        for body in bodies {
+            scope.spawn(move || {
+                let answer = server.post_text(&operation.path, body);
+                // An error does not quote long values of the request.
+                assert!(answer.status == 200 || answer.body.len() < 8 << 10);
+                if let Err(wrong) = operation.check(answer.status, &answer.body) {
+                    panic!("{} {}: {wrong}", operation.name(), field.pointer);
+                }
+            });
+        }
+    });
+}
+
+/// Every field of every endpoint is filled in turn, with different values at the same time. The limit covers the requests; the
+/// heaps of the threads may take as much again.
+#[test]
+fn memory_is_bounded_whichever_field_is_filled() {
+    const LIMIT: u64 = 64 << 20;
     let sandbox = with_model(64, &[1]);
-    let limits = "--max-memory 64MiB --max-request-memory 32MiB";
-    let server = sandbox.serve(&format!("serve run --chat-template chatml {limits}"));
-    let lists = |count: usize| format!("[{}0]", "[0],".repeat(count));
-    let many = lists((1 << 20) / 4 - 100);
-    let bodies = |values: &str| BODIES.map(|(path, body)| (path, body.replace("VALUES", values)));
+    let limits = format!("--max-memory {LIMIT} --max-request-memory 32MiB --max-queue 64");
+    let server = sandbox.serve_returning_freed(&format!(
+        "serve run --slots 4 --chat-template chatml {limits}"
+    ));
+    let operations = operations_with_fields(&server);
+    for path in [
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/embeddings",
+        "/api/play",
+    ] {
+        assert!(
+            operations.iter().any(|operation| operation.path == path),
+            "{path}"
+        );
+    }
+    let usual = json!({ "model": "run", "prompt": [1, 2], "max_tokens": 20, "temperature": 0 });
+    let expected = server.post("/v1/completions", &usual).json()["choices"].clone();
     let start = memory(&server, "VmHWM");
-    for (path, body) in bodies(&many) {
-        let answer = server.post_text(path, &body);
-        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
-        let code = &answer.json()["error"]["code"];
-        assert_eq!(code, "request_too_large", "{path}: {}", answer.body);
+    for operation in &operations {
+        for field in &operation.fields {
+            let name = format!("{} {}", operation.name(), field.pointer);
+            let lists = field.filled(Fill::Lists, LARGE);
+            let answer = server.post_text(&operation.path, &lists);
+            assert_eq!(answer.status, 400, "{name}: {}", answer.body);
+            assert_eq!(
+                answer.json()["error"]["code"],
+                "request_too_large",
+                "{name}"
+            );
+            let fills = field.fills().filter(|fill| FILLS.contains(fill));
+            let mut bodies: Vec<String> = fills.map(|fill| field.filled(fill, ADMITTED)).collect();
+            bodies.push(lists);
+            attack(&server, operation, field, &bodies);
+            let grown = memory(&server, "VmHWM") - start;
+            assert!(grown < 2 * LIMIT, "{name}: {grown} bytes");
+        }
     }
-    let most = memory(&server, "VmHWM") - start;
-    assert!(most < 32 << 20, "{most} bytes");
-    // The same fields with few values are as before.
-    for (path, body) in bodies(&lists(10)) {
-        let answer = server.post_text(path, &body);
-        let error = &answer.json()["error"]["code"];
-        assert!(error.is_null(), "{path}: {}", answer.body);
+    assert_eq!(
+        server.post("/v1/completions", &usual).json()["choices"],
+        expected
+    );
+}
+
+/// Extreme numbers, wrong types and invalid JSON in every field.
+#[test]
+fn edges_of_every_field_have_a_described_answer() {
+    let sandbox = with_model(64, &[1]);
+    let server = sandbox.serve("serve run --slots 4 --max-queue 64 --chat-template chatml");
+    for operation in &operations_with_fields(&server) {
+        for field in &operation.fields {
+            let bodies = EDGES.map(|(_, value)| field.body(value));
+            for bodies in bodies.chunks(CLIENTS) {
+                attack(&server, operation, field, bodies);
+            }
+        }
     }
-    let metadata = &bodies(&lists(10))[0];
-    assert_eq!(server.post_text(metadata.0, &metadata.1).status, 200);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::App;
 use super::absent::{Default, defaults_of, normalized, remove_defaults};
-use super::error::ApiError;
+use super::error::{ApiError, shortened};
 use super::memory::Reservation;
 use crate::connection::Activity;
 use crate::request_log::Trace;
@@ -199,7 +199,7 @@ where
 
 fn take<T: DeserializeOwned>(fields: &Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
-        let path = error.path().to_string();
+        let path = shortened(error.path().to_string());
         let reason = with_nearest(error.into_inner().to_string());
         match path.as_str() {
             "." => ApiError::invalid(reason),

@@ -13,6 +13,7 @@ use super::delivery::Delivery;
 use super::embeddings::{Embedded, Embeddings};
 use super::error::{ERRORS, ErrorAnswer};
 use super::models::{List, Listed};
+use super::play::Play;
 use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
 
@@ -42,6 +43,7 @@ impl Description {
             ("responses", types.of::<Responses>()),
             ("settings", types.of::<Settings>()),
             ("embeddings", types.of::<Embeddings>()),
+            ("play", types.of::<Play>()),
         ];
         let document = document_of(&mut types, &groups);
         Self { document, groups }
@@ -59,6 +61,7 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
     let chat = body(&["delivery", "chat", "settings"]);
     let responses = body(&["responses", "settings"]);
     let embeddings = body(&["embeddings"]);
+    let play = body(&["play", "settings"]);
     let paths = json!({
         "/v1/completions": { "post": types.post::<Completion>("Continue texts or tokens", completions, true) },
         "/v1/chat/completions": { "post": types.post::<ChatCompletion>(
@@ -89,8 +92,14 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
             "security": [],
             "responses": { "200": answer("The description", json!({ "type": "object" })) },
         } },
+        "/api/models": { "get": types.operation("Describe the models that the playground can use",
+            answer("The models", json!({ "type": "object",
+                "properties": { "models": { "type": "array", "items": { "type": "object" } } }, "required": ["models"] }))) },
+        "/api/play": { "post": types.with_body("Stream a text for the playground, token by token with alternatives", play,
+            json!({ "description": "The answer", "content": { "text/event-stream": { "schema": events(
+                "An event with one of the fields `begin`, `token`, `rest`, `end` and `error`") } } })) },
         "/": { "get": {
-            "summary": "Show the playground, which uses `/api/models` and `/api/play`",
+            "summary": "Show the playground",
             "security": [],
             "responses": { "200": { "description": "The page", "content": {
                 "text/html": { "schema": { "type": "string" } } } } },
@@ -128,13 +137,15 @@ impl Types {
     fn post<A: JsonSchema>(&mut self, summary: &str, body: Value, streams: bool) -> Value {
         let mut answered = answer("The answer", self.named::<A>());
         if streams {
-            answered["content"]["text/event-stream"] = json!({ "schema": {
-                "type": "object",
-                "description": "An event with a part of the answer. The last event is [DONE], except for /v1/responses",
-                "properties": { "data": { "type": "string" } },
-                "required": ["data"],
-            } });
+            let events = events(
+                "An event with a part of the answer. The last event is [DONE], except for /v1/responses",
+            );
+            answered["content"]["text/event-stream"] = json!({ "schema": events });
         }
+        self.with_body(summary, body, answered)
+    }
+
+    fn with_body(&mut self, summary: &str, body: Value, answered: Value) -> Value {
         let mut operation = self.operation(summary, answered);
         operation["requestBody"] =
             json!({ "required": true, "content": { "application/json": { "schema": body } } });
@@ -165,6 +176,16 @@ impl Types {
 
 fn answer(description: &str, schema: Value) -> Value {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+}
+
+/// The schema of the events of a stream.
+fn events(description: &str) -> Value {
+    json!({
+        "type": "object",
+        "description": description,
+        "properties": { "data": { "type": "string" } },
+        "required": ["data"],
+    })
 }
 
 /// An object schema with exactly the fields of several types.

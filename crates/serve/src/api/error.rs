@@ -166,7 +166,7 @@ impl ApiError {
             // Every status of the list is valid.
             status: StatusCode::from_u16(kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             body: ErrorBody {
-                message: message.into(),
+                message: shortened(message.into()),
                 kind: kind.kind,
                 param: None,
                 code: kind.code,
@@ -312,6 +312,17 @@ impl ApiError {
     pub fn answer(self) -> ErrorAnswer {
         ErrorAnswer { error: self.body }
     }
+}
+
+/// A text without its middle if it is long. Messages quote values of the request, which may have megabytes.
+pub(crate) fn shortened(text: String) -> String {
+    const END: usize = 1000;
+    if text.len() <= 2 * END {
+        return text;
+    }
+    let start = text.floor_char_boundary(END);
+    let end = text.ceil_char_boundary(text.len() - END);
+    format!("{}…{}", &text[..start], &text[end..])
 }
 
 impl IntoResponse for ApiError {

@@ -23,15 +23,22 @@ use super::settings::Settings;
 use crate::limits::MOST_ALTERNATIVES;
 use crate::model::{ServedModel, Task};
 
+/// The default of `top_logprobs`.
+const ALTERNATIVES: usize = 5;
+
 /// The fields beside [`Settings`]: a prompt or messages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Play {
+    /// The name or an alias of the model.
     model: String,
+    /// The text to continue.
     prompt: Option<String>,
+    /// The conversation to answer, instead of a text.
     messages: Option<Vec<Object<Message>>>,
     /// The answer's tokens so far.
-    #[serde(default)]
-    continued: Vec<u32>,
+    continued: Option<Vec<u32>>,
+    /// The number of alternatives to each token.
+    #[schemars(range(min = 0, max = MOST_ALTERNATIVES), extend("default" = ALTERNATIVES))]
     top_logprobs: Option<usize>,
 }
 
@@ -74,7 +81,7 @@ static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(|| KnownF
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (fields, settings) = request.read(&FIELDS).await?;
     let model = request.model(&fields.model, Task::Continuation)?;
-    let alternatives = fields.top_logprobs.unwrap_or(5);
+    let alternatives = fields.top_logprobs.unwrap_or(ALTERNATIVES);
     if alternatives > MOST_ALTERNATIVES {
         let rule = format!("must be at most {MOST_ALTERNATIVES}");
         return Err(ApiError::field("top_logprobs", rule));
@@ -93,7 +100,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
             return Err(ApiError::field("prompt", rule));
         }
     };
-    encoded.prompt.extend(fields.continued);
+    encoded.prompt.extend(fields.continued.unwrap_or_default());
     let ModelRequest {
         app,
         deadline,

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::super::report::Column::Number;
 use super::super::report::{Report, Table};
-use super::load::{Level, percentile};
+use super::load::Level;
+use crate::served::percentile::percentile;
 
 const PARTS: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 

@@ -46,6 +46,7 @@ pub fn page() -> Result<String, CliError> {
             ("chat", tables.table(group("chat"))),
             ("responses", tables.table(group("responses"))),
             ("embeddings", tables.table(group("embeddings"))),
+            ("play", tables.table(group("play"))),
             ("objects", tables.sections(&schemas, "###")),
             ("call formats", call_formats()),
             ("stream events", stream_events()),

@@ -88,19 +88,36 @@ fn unchunked(mut body: &str) -> String {
 impl Sandbox {
     /// Starts a serving command on a free port, and waits until it prints its address.
     pub fn serve(&self, line: &str) -> Server {
+        self.serve_in(line, &[])
+    }
+
+    /// Like [`Sandbox::serve`], with an allocator that returns freed memory to the system immediately, in small pages.
+    pub fn serve_returning_freed(&self, line: &str) -> Server {
+        let variables = [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ALLOW_THP", "0")];
+        self.serve_in(line, &variables)
+    }
+
+    fn serve_in(&self, line: &str, variables: &[(&str, &str)]) -> Server {
         let file = tempfile::tempfile().unwrap();
         let stderr = Stderr(file.try_clone().unwrap());
-        self.start(line, file.into(), Some(stderr))
+        self.start(line, variables, file.into(), Some(stderr))
     }
 
     /// Like [`Sandbox::serve`], with another destination for stderr.
     pub fn serve_with(&self, line: &str, stderr: impl Into<Stdio>) -> Server {
-        self.start(line, stderr.into(), None)
+        self.start(line, &[], stderr.into(), None)
     }
 
-    fn start(&self, line: &str, stderr: Stdio, kept: Option<Stderr>) -> Server {
+    fn start(
+        &self,
+        line: &str,
+        variables: &[(&str, &str)],
+        stderr: Stdio,
+        kept: Option<Stderr>,
+    ) -> Server {
         let words = line.split_whitespace().chain(["--port", "0"]);
         let mut command = self.command(words);
+        command.envs(variables.iter().copied());
         command.stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().unwrap();
         let mut output = String::new();
