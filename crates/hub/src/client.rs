@@ -169,7 +169,9 @@ impl<'a> Client<'a> {
         time: Duration,
     ) -> Result<Response<Body>, Failure> {
         let mut address = url.to_owned();
-        let mut response = self.send(&address, start, time)?;
+        // Errors have the address before redirects: one after them can contain a signature that gives access.
+        let failed = |error| self.failure(url, &error);
+        let mut response = self.send(&address, start, time).map_err(failed)?;
         for followed in 0.. {
             let Some(target) = target_of(&response, &address) else {
                 break;
@@ -183,7 +185,7 @@ impl<'a> Client<'a> {
                 Failure::Final(HubError::Answer { url, reason })
             };
             address = target.map_err(refused)?;
-            response = self.send(&address, start, time)?;
+            response = self.send(&address, start, time).map_err(failed)?;
         }
         let status = response.status();
         let endpoint = || self.settings.endpoint.clone();
@@ -214,7 +216,12 @@ impl<'a> Client<'a> {
     }
 
     /// Sends one request. The token is sent only to the Hub's own origin: another port is another service.
-    fn send(&self, address: &str, start: u64, time: Duration) -> Result<Response<Body>, Failure> {
+    fn send(
+        &self,
+        address: &str,
+        start: u64,
+        time: Duration,
+    ) -> Result<Response<Body>, ureq::Error> {
         let request = self.agent.get(address);
         let mut request = request.config().timeout_recv_body(Some(time)).build();
         let hub = origin(&self.settings.endpoint);
@@ -227,9 +234,7 @@ impl<'a> Client<'a> {
         if start > 0 {
             request = request.header("Range", format!("bytes={start}-"));
         }
-        request
-            .call()
-            .map_err(|error| self.failure(address, &error))
+        request.call()
     }
 
     /// The failure of a request without a response. Answers that break the protocol do not pass.
@@ -332,7 +337,8 @@ fn target_of(response: &Response<Body>, address: &str) -> Option<Result<String, 
 
 /// The address of a redirect from `address` to `location`.
 fn redirected(address: &str, location: &str) -> Result<String, String> {
-    let refused = |rule| Err(format!("it redirects to `{location}`: {rule}"));
+    let (shown, _) = location.split_once('?').unwrap_or((location, ""));
+    let refused = |rule| Err(format!("it redirects to `{shown}`: {rule}"));
     let Some((scheme, origin)) = address
         .split_once("://")
         .map(|(scheme, _)| scheme)

@@ -451,8 +451,8 @@ fn answers_that_no_repetition_improves_are_reported_at_once() {
             "redirects to `file:///etc/passwd`",
         ),
         (
-            "302 Found\r\nLocation: ftp://example.invalid/",
-            "redirects to `ftp:",
+            "302 Found\r\nLocation: ftp://example.invalid/?signature=x",
+            "redirects to `ftp://example.invalid/`: ",
         ),
         ("302 Found", "redirects without an address"),
         ("302 Found\r\nLocation: http://[::zz", "unexpected answer: "),
