@@ -16,7 +16,7 @@ pub struct Target {
 }
 
 /// All fuzzers.
-const TARGETS: [Target; 10] = [
+const TARGETS: [Target; 11] = [
     Target {
         name: "template",
         seeds: &[
@@ -77,6 +77,16 @@ const TARGETS: [Target; 10] = [
         name: "gguf",
         seeds: &["crates/model/tests/fixtures/gguf"],
         longest: 64 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "adapter",
+        seeds: &[
+            "crates/model/tests/fixtures/adapters/llama-lora",
+            "crates/model/tests/fixtures/adapters/llama-dora",
+            "crates/model/tests/fixtures/adapters/llama-saved-norms",
+        ],
+        longest: 8 << 10,
         timeout: 25,
     },
     Target {
