@@ -15,6 +15,20 @@ pub struct Target {
     pub timeout: u32,
 }
 
+/// Memory limit of a fuzzer's process in MiB. An input that exceeds it is a finding.
+const MEMORY_MIB: u32 = 1500;
+
+impl Target {
+    /// libFuzzer's arguments with the limits of an input.
+    pub fn limits(&self) -> [String; 3] {
+        [
+            format!("-rss_limit_mb={MEMORY_MIB}"),
+            format!("-timeout={}", self.timeout),
+            format!("-max_len={}", self.longest),
+        ]
+    }
+}
+
 /// All fuzzers.
 const TARGETS: [Target; 11] = [
     Target {
