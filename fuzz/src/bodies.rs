@@ -27,6 +27,10 @@ pub const PATHS: [&str; 5] = [
     "/api/play",
 ];
 
+/// The template of conversations with functions.
+const TOOL_TEMPLATE: &str =
+    include_str!("../../crates/tokenizer/tests/fixtures/chat/templates/qwen.jinja");
+
 /// Sends `bytes` as the body of a request. Returns true if the request succeeds.
 pub fn body(path: &str, bytes: &[u8]) -> bool {
     let (runtime, router) = &*SERVER;
@@ -77,16 +81,19 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let decoder = Arc::new(decoder.with_weights(WeightFormat::F32).unwrap());
     let (worker, _) = Worker::start(Engine::new(decoder, engine).unwrap(), 512).unwrap();
     let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
-    let encoder = ChatEncoder::new(ChatTemplate::chatml().unwrap(), &tokenizer);
+    let chat = |template| {
+        let encoder = ChatEncoder::new(template, &tokenizer);
+        Some(ChatFormat {
+            stops: encoder.stops(),
+            encoder,
+        })
+    };
     let model = ServedModel {
         name: "m".to_owned(),
         aliases: Vec::new(),
         created: 0,
-        chat: Some(ChatFormat {
-            stops: encoder.stops(),
-            encoder,
-        }),
-        tool_chat: None,
+        chat: chat(ChatTemplate::chatml().unwrap()),
+        tool_chat: chat(ChatTemplate::parse("tools", TOOL_TEMPLATE).unwrap()),
         stop_tokens: vec![256],
         kind: ServedKind::Decoder {
             beginning: Some(256),

@@ -8,6 +8,7 @@
 //! | [`inputs`] | texts and tables for `prepare` |
 //! | [`datasets`] | shards, masks and manifests |
 //! | [`model`] | configurations, weights and indices of weights |
+//! | [`adapter`] | the settings and weights of adapters |
 //! | [`bodies`] | HTTP request bodies |
 //! | [`events`], [`followed_events`] | a run's `events.jsonl` |
 //! | [`mutate`] | reproducible mutations of files |
@@ -25,6 +26,7 @@
 // Findings are reported as panics.
 #![allow(clippy::unwrap_used)]
 
+pub mod adapter;
 pub mod bodies;
 pub mod bounded;
 pub mod datasets;

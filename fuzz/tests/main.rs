@@ -10,6 +10,7 @@
     missing_docs
 )]
 
+mod adapter;
 mod datasets;
 mod events;
 mod inputs;

@@ -1,6 +1,6 @@
 //! Errors of a task.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The failure of a task.
 #[derive(Debug, thiserror::Error)]
@@ -107,4 +107,18 @@ pub enum Error {
         folder.display()
     )]
     NotEmpty { folder: PathBuf },
+}
+
+impl Error {
+    /// Converts the error of reading `path`.
+    pub fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Read { path, source }
+    }
+
+    /// Converts the error of writing `path`.
+    pub fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Write { path, source }
+    }
 }

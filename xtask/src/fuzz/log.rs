@@ -18,9 +18,10 @@ pub fn of_corpus(log: &str) -> Option<Coverage> {
     })
 }
 
-/// The last figures in the log.
-pub fn last(log: &str) -> Option<Coverage> {
-    figures(log).last()
+/// The first figures in the log, which are those of the initial inputs except `executions`, and the last ones.
+pub fn first_and_last(log: &str) -> Option<[Coverage; 2]> {
+    let first = figures(log).next()?;
+    Some([first, figures(log).last()?])
 }
 
 /// Parses lines such as `#2017: cov: 512 ft: 1001 corp: 40 exec/s 211 oom/timeout/crash: 0/0/0 time: 9s job: 3
@@ -46,7 +47,11 @@ fn coverage(executions: &str, rest: &str) -> Option<Coverage> {
 
 /// The distinct findings: locations of panics, and libFuzzer's own errors.
 pub fn places(log: &str) -> Vec<String> {
-    let places: BTreeSet<&str> = log.lines().filter_map(place).collect();
+    let mut places: BTreeSet<&str> = log.lines().filter_map(place).collect();
+    // libFuzzer reports a panic as a signal too.
+    if places.iter().any(|place| place.contains(".rs:")) {
+        places.remove("deadly signal");
+    }
     places.into_iter().map(str::to_owned).collect()
 }
 
@@ -75,13 +80,13 @@ mod tests {
         #169164: cov: 1831 ft: 3211 corp: 399 exec/s: 18310 oom/timeout/crash: 1/1/1 time: 9s job: 3 dft_time: 0\n";
 
     #[test]
-    fn the_last_figures_count() {
-        let found = last(LOG).unwrap();
+    fn the_first_and_the_last_figures_count() {
+        let found = first_and_last(LOG).unwrap();
         assert_eq!(
-            (found.executions, found.edges, found.features),
-            (169_164, 1831, 3211)
+            found.map(|found| (found.executions, found.edges, found.features)),
+            [(95_922, 1680, 2904), (169_164, 1831, 3211)]
         );
-        assert_eq!(last("nothing"), None);
+        assert_eq!(first_and_last("nothing"), None);
     }
 
     #[test]
@@ -99,12 +104,9 @@ mod tests {
     fn each_place_is_listed_once() {
         assert_eq!(
             places(LOG),
-            [
-                "crates/data/src/a.rs:10:9",
-                "deadly signal",
-                "out-of-memory",
-                "timeout"
-            ]
+            ["crates/data/src/a.rs:10:9", "out-of-memory", "timeout"]
         );
+        let signal = "==7== ERROR: libFuzzer: deadly signal\n";
+        assert_eq!(places(signal), ["deadly signal"]);
     }
 }

@@ -15,8 +15,22 @@ pub struct Target {
     pub timeout: u32,
 }
 
+/// Memory limit of a fuzzer's process in MiB. An input that exceeds it is a finding.
+const MEMORY_MIB: u32 = 1500;
+
+impl Target {
+    /// libFuzzer's arguments with the limits of an input.
+    pub fn limits(&self) -> [String; 3] {
+        [
+            format!("-rss_limit_mb={MEMORY_MIB}"),
+            format!("-timeout={}", self.timeout),
+            format!("-max_len={}", self.longest),
+        ]
+    }
+}
+
 /// All fuzzers.
-const TARGETS: [Target; 10] = [
+const TARGETS: [Target; 11] = [
     Target {
         name: "template",
         seeds: &[
@@ -77,6 +91,16 @@ const TARGETS: [Target; 10] = [
         name: "gguf",
         seeds: &["crates/model/tests/fixtures/gguf"],
         longest: 64 << 10,
+        timeout: 25,
+    },
+    Target {
+        name: "adapter",
+        seeds: &[
+            "crates/model/tests/fixtures/adapters/llama-lora",
+            "crates/model/tests/fixtures/adapters/llama-dora",
+            "crates/model/tests/fixtures/adapters/llama-saved-norms",
+        ],
+        longest: 8 << 10,
         timeout: 25,
     },
     Target {
