@@ -61,7 +61,6 @@ mod signals;
 mod sweep;
 mod values;
 
-use std::env;
 use std::process::ExitCode;
 
 pub mod shared;
@@ -79,10 +78,7 @@ fn run<C>(
 ) -> ExitCode {
     sandbox::serve_if_worker();
     sandbox::render_templates_apart();
-    // The user's own setting of the allocator wins.
-    if env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
-        emberlm_kernels::memory::keep_freed();
-    }
+    emberlm_kernels::memory::keep_freed();
     console::start();
     let ran = parse().and_then(|parsed| parsed.map_or(Ok(()), run));
     ending::of(match ran {

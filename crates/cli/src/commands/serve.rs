@@ -20,6 +20,7 @@ use burn::tensor::Device;
 use bytesize::ByteSize;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::memory::return_freed_soon;
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::api::{self, Service};
 use emberlm_serve::{Hosts, Limits, Server};
@@ -149,6 +150,7 @@ pub struct ServeArgs {
 
 /// Serves until the program is stopped.
 pub fn run(args: ServeArgs) -> Result<(), CliError> {
+    return_freed_soon();
     let specs = models::specs(&args)?;
     let backend = args.backend.choose()?;
     let key = args.api_key_file.as_deref().map(key).transpose()?;

@@ -1,5 +1,7 @@
 //! The dashboard in a pseudo-terminal.
 
+use emberlm_checkpoint::checkpoint::newest_step;
+
 use super::support::Sandbox;
 use super::support::terminal::Terminal;
 use super::support::train::TINY;
@@ -80,8 +82,10 @@ fn the_quit_dialog_stops_with_or_without_saving() {
 fn the_quit_dialog_counts_the_steps_since_the_last_evaluation() {
     let sandbox = Sandbox::with_data();
     let mut terminal = Terminal::start(&sandbox, &line(""), 24, 80);
-    terminal.wait_for("a step after an evaluation", |text| {
-        text.contains("valid ") && text.contains("tok/s")
+    // It is complete some time after its evaluation is shown.
+    terminal.wait_for("the checkpoint of an evaluation", |text| {
+        let saved = newest_step(&sandbox.path("run"));
+        matches!(saved, Ok(Some(_))) && text.contains("valid ") && text.contains("tok/s")
     });
     terminal.press("q");
     terminal.wait_for("the question", |text| {
