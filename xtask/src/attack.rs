@@ -1,6 +1,6 @@
 //! `cargo xtask attack`: runs hostile clients and well-behaved clients against a real server on this machine.
 //!
-//! Map: `kinds` lists the attacks that were written by hand, `described` generates one for each operation of the
+//! Map: `kinds` lists the attacks that were written by hand, `described` generates the requests to each operation of the
 //! server's OpenAPI description, `hostile` runs one client of an attack, `polite` is the well-behaved client,
 //! `health` measures the time of `/health`, and `report` prints the table and the verdict. `storm` provides the
 //! requests of the well-behaved client and the malformed requests.
@@ -115,7 +115,7 @@ fn run_all(args: &AttackArgs, binary: &Path, model: &Path) -> Result<Vec<Round>,
     let start = || Server::start_within(limit, binary, model, options.iter().copied());
     let mut server = start()?;
     let mut attacks = kinds::all();
-    attacks.extend(described::attacks(&server)?);
+    attacks.extend(kinds::of_description(&server)?);
     if !args.only.is_empty() {
         attacks.retain(|attack| args.only.iter().any(|only| attack.name.contains(only)));
     }

@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: runs the fuzzers of `fuzz/` with libFuzzer on the stable compiler.
 //!
 //! Map: `targets` lists the fuzzers with their seeds and limits; `slice` runs one; `log` parses libFuzzer's output;
-//! `corpus` is the corpus in the repository, and `record` the figures of the slices that were kept.
+//! `corpus` is the corpus in the repository, `merge` adds to it, and `record` has the figures of the slices that were
+//! kept.
 //!
 //! The crate `libfuzzer-sys` contains libFuzzer's C++ source. A pass of the stable compiler adds the coverage
 //! counters that libFuzzer reads (`fuzz/instrument.sh`). It instruments the workspace's crates only, so the
@@ -10,6 +11,7 @@
 
 mod corpus;
 mod log;
+mod merge;
 mod record;
 mod slice;
 mod targets;
@@ -61,7 +63,7 @@ pub fn run(args: &FuzzArgs) -> Result<ExitCode, Error> {
     for target in chosen {
         let program = programs.join(target.name).into_std_path_buf();
         let fuzzer = Fuzzer::new(target, program, root, &folder)?;
-        let slice = fuzzer.run(args)?;
+        let slice = fuzzer.run(args.jobs, args.seconds)?;
         eprintln!("{}", slice.row());
         if args.keep {
             keep(&fuzzer, &slice, root, &folder)?;
@@ -90,7 +92,7 @@ pub fn run(args: &FuzzArgs) -> Result<ExitCode, Error> {
 /// Merges the inputs that a fuzzer has found into the corpus of the repository, and records a slice.
 fn keep(fuzzer: &Fuzzer, slice: &Slice, root: &Path, folder: &Path) -> Result<(), Error> {
     let scratch = folder.join("merge").join(fuzzer.target.name);
-    let change = corpus::merge(fuzzer, root, &scratch)?;
+    let change = merge::merge(fuzzer, root, &scratch)?;
     fuzzer.unpack(root)?;
     let mut record = Record::read(root)?;
     record.add(slice, fuzzer.coverages()?);

@@ -30,8 +30,8 @@ impl NewFolder {
         Self::begin(out, force, "a model", is_model)
     }
 
-    /// Starts the folder `out`, which must be absent or empty. For a symbolic link, that is its target. With `force`, it may hold a `what` (decided by
-    /// `is_one`), which is replaced.
+    /// Starts the folder `out`, which must be absent or empty; of a symbolic link, its target. With `force`, it may hold a
+    /// `what` (decided by `is_one`), which is replaced.
     pub fn begin(
         out: &Path,
         force: bool,

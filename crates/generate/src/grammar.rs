@@ -10,6 +10,7 @@ use crate::json_schema::{MAX_VALUES, Unsupported, count_values, simplify};
 
 /// The most bytes of a schema, an expression or a grammar.
 pub(crate) const MAX_SOURCE: usize = 256 << 10;
+
 /// A grammar that describes the allowed texts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde::Deserialize;
-use ureq::http::{Response, StatusCode};
+use ureq::http::uri::{Authority, InvalidUri};
+use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
 use crate::cache::is_commit;
@@ -224,10 +225,7 @@ impl<'a> Client<'a> {
     ) -> Result<Response<Body>, ureq::Error> {
         let request = self.agent.get(address);
         let mut request = request.config().timeout_recv_body(Some(time)).build();
-        let hub = origin(&self.settings.endpoint);
-        let is_hub = hub.is_some_and(|hub| {
-            origin(address).is_some_and(|origin| origin.eq_ignore_ascii_case(hub))
-        });
+        let is_hub = is_same_origin(address, &self.settings.endpoint);
         if let Some(token) = self.settings.token.as_ref().filter(|_| is_hub) {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
@@ -314,11 +312,13 @@ impl<'a> Client<'a> {
     }
 }
 
-/// The scheme, host and port of an address, as written.
-fn origin(address: &str) -> Option<&str> {
-    let host = address.find("://")? + "://".len();
-    let end = address[host..].find(['/', '?', '#']);
-    Some(&address[..end.map_or(address.len(), |end| host + end)])
+/// Returns true if two addresses have the same scheme, host and port.
+fn is_same_origin(a: &str, b: &str) -> bool {
+    let origin = |address: &str| {
+        let parts = address.parse::<Uri>().ok()?.into_parts();
+        Some((parts.scheme?, parts.authority?))
+    };
+    origin(a).is_some_and(|a| origin(b) == Some(a))
 }
 
 /// The address to which the response to a request for `address` redirects, or the reason that it is not followed. `None`
@@ -335,33 +335,28 @@ fn target_of(response: &Response<Body>, address: &str) -> Option<Result<String, 
     })
 }
 
-/// The address of a redirect from `address` to `location`.
+/// The address of a redirect from `address` to `location`, which is complete or an absolute path.
 fn redirected(address: &str, location: &str) -> Result<String, String> {
     let (shown, _) = location.split_once('?').unwrap_or((location, ""));
-    let refused = |rule| Err(format!("it redirects to `{shown}`: {rule}"));
-    let Some((scheme, origin)) = address
-        .split_once("://")
-        .map(|(scheme, _)| scheme)
-        .zip(origin(address))
-    else {
-        return refused("the address before it has no host");
-    };
+    let refused = |rule: &str| format!("it redirects to `{shown}`: {rule}");
+    let invalid = |error: InvalidUri| refused(&error.to_string());
+    let base: Uri = address.parse().map_err(invalid)?;
+    let (scheme, host) = (base.scheme_str(), base.authority().map(Authority::as_str));
+    let (scheme, host) = (scheme.unwrap_or_default(), host.unwrap_or_default());
     let target = match location {
         location if location.starts_with("//") => format!("{scheme}:{location}"),
-        location if location.starts_with('/') => format!("{origin}{location}"),
+        location if location.starts_with('/') => format!("{scheme}://{host}{location}"),
         location => location.to_owned(),
     };
-    let has = |scheme: &str| {
-        let begin = target.get(..scheme.len());
-        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
-    };
-    match (has("https://"), has("http://")) {
-        (true, _) => Ok(target),
-        (_, true) if scheme.eq_ignore_ascii_case("http") => Ok(target),
-        (_, true) => {
-            refused("a connection that is not encrypted is not used instead of one that is")
-        }
-        _ => refused("only complete addresses with https:// or http:// are followed"),
+    let target_scheme = target.parse::<Uri>().map_err(invalid)?;
+    match (target_scheme.scheme_str(), scheme) {
+        (Some("https"), _) | (Some("http"), "http") => Ok(target),
+        (Some("http"), _) => Err(refused(
+            "a connection that is not encrypted is not used instead of one that is",
+        )),
+        _ => Err(refused(
+            "only complete addresses with https:// or http:// are followed",
+        )),
     }
 }
 

@@ -13,7 +13,7 @@
 //!
 //! `model_request` extracts a request. `body` (with `absent`), `settings`, `delivery`, `prompt` and `conversation` parse its
 //! fields, and `generation` builds the engine's request from them. `answers` collects the generated answers,
-//! and `answer_stream` sends them as events (`written`: what they repeat). `memory` limits the memory of requests, `deadline` their time,
+//! and `answer_stream` sends them as events. `bounds` estimates the memory of requests, `deadline` limits their time, `json` writes responses,
 //! and `error` defines all error responses.
 //!
 //! No field names a file, a program or an address. A client sends only text, numbers, schemas and
@@ -23,6 +23,7 @@ mod absent;
 mod answer_stream;
 mod answers;
 mod body;
+mod bounds;
 mod chat;
 mod completions;
 mod conversation;
@@ -32,15 +33,14 @@ pub(crate) mod description;
 mod embeddings;
 pub(crate) mod error;
 mod generation;
+mod json;
 mod logprobs;
-pub(crate) mod memory;
 mod model_request;
 mod models;
 mod play;
 mod prompt;
 pub(crate) mod responses;
 mod settings;
-mod written;
 
 use std::sync::Arc;
 
@@ -55,12 +55,12 @@ use serde_json::json;
 
 use crate::jobs::Jobs;
 use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::playground;
 use crate::request_log::{RequestLog, Trace};
 use error::ApiError;
-use memory::Memory;
 
 /// The models to serve and the limits of requests.
 pub struct Service {

@@ -14,7 +14,7 @@ use emberlm_generate::{
 use thiserror::Error;
 use tokio::sync::{OnceCell, Semaphore, oneshot};
 
-use crate::api::memory::{Memory, Reservation};
+use crate::memory::{Memory, MemoryError, Reservation};
 
 /// The most compiled grammars to cache per model.
 const MAX_CACHED: usize = 256;
@@ -31,12 +31,9 @@ pub enum GrammarError {
     /// The grammar is invalid or exceeds a limit.
     #[error(transparent)]
     Refused(#[from] SettingError),
-    /// The requests under way leave too little memory.
-    #[error(
-        "the compiled grammar takes {} KiB of memory, more than the requests under way leave; try again later",
-        .0.div_ceil(1 << 10)
-    )]
-    Memory(usize),
+    /// There is too little memory for the compiled grammar.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// Too many grammars are queued.
     #[error("too many grammars are waiting to be compiled; try again later")]
     Busy,
@@ -161,7 +158,7 @@ struct Lookup<'a> {
 
 impl Lookup<'_> {
     /// The memory of all requests that use the grammar now.
-    fn in_use(&self, bytes: usize, memory: &Memory) -> Result<Arc<Reservation>, GrammarError> {
+    fn in_use(&self, bytes: usize, memory: &Memory) -> Result<Arc<Reservation>, MemoryError> {
         let mut cache = lock(self.cache);
         let entry = cache.entries.get_mut(self.grammar);
         // A grammar that was evicted meanwhile is compiled again for others, and takes memory again.
@@ -170,8 +167,7 @@ impl Lookup<'_> {
         if let Some(shared) = shared {
             return Ok(shared);
         }
-        let reserved = memory.reserve(bytes);
-        let reserved = Arc::new(reserved.map_err(|_| GrammarError::Memory(bytes))?);
+        let reserved = Arc::new(memory.reserve(bytes)?);
         if let Some(entry) = &mut entry {
             entry.in_use = Arc::downgrade(&reserved);
         }

@@ -73,28 +73,23 @@ impl Jobs {
         bytes: usize,
         job: impl FnOnce(&Interest) -> T + Send + 'static,
     ) -> Result<T, JobError> {
-        let lane = self.lane(bytes);
+        let lane = match bytes <= SHORT {
+            true => &self.short,
+            false => &self.long,
+        };
         let _pending = lane.pending.try_acquire().map_err(|_| JobError::Full)?;
         lane.run(job).await
     }
 
-    /// Runs a job for a request that has an answer already, and is therefore not refused.
+    /// Runs a long job for a request that has an answer already, and is therefore not refused.
     ///
     /// # Errors
     /// The job panics.
     pub async fn finish<T: Send + 'static>(
         &self,
-        bytes: usize,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JobError> {
-        self.lane(bytes).run(|_| job()).await
-    }
-
-    fn lane(&self, bytes: usize) -> &Lane {
-        match bytes <= SHORT {
-            true => &self.short,
-            false => &self.long,
-        }
+        self.long.run(|_| job()).await
     }
 }
 

@@ -89,6 +89,7 @@ mod jobs;
 pub mod limits;
 pub mod load;
 mod machine;
+mod memory;
 mod metrics;
 pub mod model;
 mod on_demand;

@@ -7,11 +7,11 @@ use emberlm_generate::{
     Constraint, Grammar, GrammarSandbox, SamplingDefaults, SettingError, Vocabulary,
 };
 use emberlm_tokenizer::chat::{ChatEncoder, Stops};
-use emberlm_tokenizer::{SequenceEncoder, Tokenizer, TokenizerError};
+use emberlm_tokenizer::{LeastTokens, SequenceEncoder, Tokenizer, TokenizerError};
 use serde::Serialize;
 
-use crate::api::memory::Memory;
 use crate::grammars::{GrammarError, Grammars, ToCompile};
+use crate::memory::Memory;
 use crate::tools::ToolFormat;
 use crate::worker::Worker;
 
@@ -132,6 +132,7 @@ pub struct Card {
 pub struct Tables {
     texts: OnceLock<Vec<Vec<u8>>>,
     vocabulary: OnceLock<Result<Vocabulary, SettingError>>,
+    least_tokens: OnceLock<LeastTokens>,
     grammars: Grammars,
 }
 
@@ -142,6 +143,7 @@ impl Tables {
         Self {
             texts: OnceLock::new(),
             vocabulary: OnceLock::new(),
+            least_tokens: OnceLock::new(),
             grammars: Grammars::new(sandbox),
         }
     }
@@ -177,10 +179,11 @@ impl ServedModel {
     /// # Errors
     /// The text is too long.
     pub(crate) fn check_length(&self, text: &str) -> Result<(), TextTooLong> {
-        let (tokens, context) = (
-            self.tokenizer.least_tokens(text),
-            self.worker.limits().context,
-        );
+        let least_tokens = self
+            .tables
+            .least_tokens
+            .get_or_init(|| LeastTokens::new(&self.tokenizer));
+        let (tokens, context) = (least_tokens.of(text), self.worker.limits().context);
         match tokens > context {
             true => Err(TextTooLong { tokens, context }),
             false => Ok(()),

@@ -5,9 +5,23 @@ use serde_json::Value;
 use crate::tokenizer::Vocab;
 use crate::{Tokenizer, byte_level, cut};
 
+/// A lower bound of the number of tokens of a text, which is much faster to compute than its tokens.
+///
+/// ```
+/// use emberlm_tokenizer::{LeastTokens, Tokenizer, TokenizerKind};
+///
+/// let tokenizer = Tokenizer::builtin(TokenizerKind::Gpt2)?;
+/// let text = "seven ".repeat(10_000);
+/// // The longest token of GPT-2 has 128 bytes.
+/// assert_eq!(LeastTokens::new(&tokenizer).of(&text), 60_000_usize.div_ceil(128));
+/// # Ok::<(), emberlm_tokenizer::TokenizerError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeastTokens(Relation);
+
 /// The relation of tokens to the characters of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LeastTokens {
+enum Relation {
     /// Every byte is in a token, which has at most this many.
     PerBytes(usize),
     /// Every character is a token.
@@ -20,7 +34,24 @@ pub(crate) enum LeastTokens {
 }
 
 impl LeastTokens {
-    pub(crate) fn of(vocab: &Vocab) -> Self {
+    /// The bound of texts of a tokenizer.
+    pub fn new(tokenizer: &Tokenizer) -> Self {
+        Self(Relation::of(tokenizer.vocab()))
+    }
+
+    /// The bound of a text. 0 if nothing is known about the vocabulary.
+    pub fn of(self, text: &str) -> usize {
+        match self.0 {
+            Relation::PerBytes(longest) => text.len().div_ceil(longest),
+            Relation::PerChar => text.chars().count(),
+            Relation::PerWord => words(text),
+            Relation::Unknown => 0,
+        }
+    }
+}
+
+impl Relation {
+    fn of(vocab: &Vocab) -> Self {
         match vocab {
             Vocab::Bpe(bpe) => {
                 let lengths = (0..bpe.vocab_size() as u32).filter_map(|id| {
@@ -61,29 +92,6 @@ impl LeastTokens {
         match splits_words {
             true => Self::PerWord,
             false => Self::Unknown,
-        }
-    }
-}
-
-impl Tokenizer {
-    /// A lower bound of the number of tokens of a text, which is much faster to compute than its tokens. 0 if nothing is
-    /// known about the vocabulary.
-    ///
-    /// ```
-    /// use emberlm_tokenizer::{Tokenizer, TokenizerKind};
-    ///
-    /// let tokenizer = Tokenizer::builtin(TokenizerKind::Gpt2)?;
-    /// let text = "seven ".repeat(10_000);
-    /// // The longest token of GPT-2 has 128 bytes.
-    /// assert_eq!(tokenizer.least_tokens(&text), 60_000_usize.div_ceil(128));
-    /// # Ok::<(), emberlm_tokenizer::TokenizerError>(())
-    /// ```
-    pub fn least_tokens(&self, text: &str) -> usize {
-        match self.least_tokens_rule() {
-            LeastTokens::PerBytes(longest) => text.len().div_ceil(longest),
-            LeastTokens::PerChar => text.chars().count(),
-            LeastTokens::PerWord => words(text),
-            LeastTokens::Unknown => 0,
         }
     }
 }
@@ -131,38 +139,42 @@ mod tests {
             let builtin = builtin.map(|kind| Tokenizer::builtin(kind).unwrap());
             let files = FILES.iter().map(|(_, tokenizer)| tokenizer.clone());
             for tokenizer in builtin.chain(files).chain([of_words()]) {
-                let (least, tokens) = (tokenizer.least_tokens(&text), tokenizer.encode(&text).unwrap());
+                let (least, tokens) = (least(&tokenizer, &text), tokenizer.encode(&text).unwrap());
                 prop_assert!(least <= tokens.len(), "{:?}: {least} of {}", tokenizer.kind(), tokens.len());
             }
         }
     }
 
+    fn least(tokenizer: &Tokenizer, text: &str) -> usize {
+        LeastTokens::new(tokenizer).of(text)
+    }
+
     #[test]
     fn the_bound_follows_from_the_kind_of_vocabulary() {
         let byte = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
-        assert_eq!(byte.least_tokens("été"), 5);
+        assert_eq!(least(&byte, "été"), 5);
         let chars = Tokenizer::char_from_alphabet("ét".chars()).unwrap();
-        assert_eq!(chars.least_tokens("été"), 3);
+        assert_eq!(least(&chars, "été"), 3);
         // GPT-2's longest token has 128 bytes.
         let gpt2 = Tokenizer::builtin(TokenizerKind::Gpt2).unwrap();
-        assert_eq!(gpt2.least_tokens(&"a".repeat(1281)), 11);
+        assert_eq!(least(&gpt2, &"a".repeat(1281)), 11);
         let words = of_words();
-        assert_eq!(words.least_tokens("a-b, c2 你\u{301}\u{b}"), 5);
-        assert_eq!(words.least_tokens(&"!".repeat(1000)), 1000);
-        assert_eq!(words.least_tokens(&" ".repeat(1000)), 0);
+        assert_eq!(least(&words, "a-b, c2 你\u{301}\u{b}"), 5);
+        assert_eq!(least(&words, &"!".repeat(1000)), 1000);
+        assert_eq!(least(&words, &" ".repeat(1000)), 0);
     }
 
     /// Without a token for every byte, text is left out.
     #[test]
     fn nothing_is_known_of_vocabularies_that_leave_text_out() {
         let mut file: Value = serde_json::from_slice(&FILES[0].0).unwrap();
-        assert_ne!(LeastTokens::of_file(&file), LeastTokens::Unknown);
+        assert_ne!(Relation::of_file(&file), Relation::Unknown);
         let vocab = file["model"]["vocab"].as_object_mut().unwrap();
         vocab.remove("q").unwrap();
-        assert_eq!(LeastTokens::of_file(&file), LeastTokens::Unknown);
+        assert_eq!(Relation::of_file(&file), Relation::Unknown);
         let mut file: Value = serde_json::from_slice(WORDS).unwrap();
-        assert_eq!(LeastTokens::of_file(&file), LeastTokens::PerWord);
+        assert_eq!(Relation::of_file(&file), Relation::PerWord);
         file["added_tokens"][0]["special"] = false.into();
-        assert_eq!(LeastTokens::of_file(&file), LeastTokens::Unknown);
+        assert_eq!(Relation::of_file(&file), Relation::Unknown);
     }
 }

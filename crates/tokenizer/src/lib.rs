@@ -50,7 +50,7 @@
 //! | [`chat`] | conversations as token ids and loss masks |
 //! | `agreement` | tests whether two tokenizers assign the same meaning to their ids |
 //! | `prompt` | prompts, with the special tokens that precede a text |
-//! | `least_tokens` | [`Tokenizer::least_tokens`]: a lower bound of the number of tokens of a text |
+//! | `least_tokens` | [`LeastTokens`]: a lower bound of the number of tokens of a text |
 //! | `cut` | positions at which a text can be cut and encoded in parts |
 //! | `stream` | [`DecodeStream`]: incremental decoding |
 //! | `stop_strings` | [`StopStrings`]: ends a text at the first stop string |
@@ -114,6 +114,7 @@ pub use disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 pub use error::TokenizerError;
 pub use gguf::{GgufTokenizer, GgufTokenizerOptions, GgufVocabulary};
 pub use kind::TokenizerKind;
+pub use least_tokens::LeastTokens;
 pub use pattern::Pattern;
 pub use rank_file::RankFile;
 pub use sequence::{EncodedSequence, SequenceEncoder};

@@ -6,7 +6,6 @@ use crate::bpe::Bpe;
 use crate::char::CharVocab;
 use crate::decoder::Position;
 use crate::file::FileVocab;
-use crate::least_tokens::LeastTokens;
 use crate::{DecodeStream, TokenizerError, TokenizerKind, byte};
 
 /// Converts text to token ids and back. Cheap to clone and to share between threads.
@@ -19,7 +18,6 @@ pub struct Tokenizer {
 struct Inner {
     vocab: Vocab,
     hash: OnceLock<String>,
-    least_tokens: OnceLock<LeastTokens>,
 }
 
 /// The vocabulary of a tokenizer.
@@ -60,23 +58,14 @@ impl Tokenizer {
     }
 
     pub(crate) fn new(vocab: Vocab) -> Self {
-        let inner = Arc::new(Inner {
-            vocab,
-            hash: OnceLock::new(),
-            least_tokens: OnceLock::new(),
-        });
+        let hash = OnceLock::new();
+        let inner = Arc::new(Inner { vocab, hash });
         Self { inner }
     }
 
     /// The vocabulary.
     pub(crate) fn vocab(&self) -> &Vocab {
         &self.inner.vocab
-    }
-
-    /// The rule of [`Tokenizer::least_tokens`].
-    pub(crate) fn least_tokens_rule(&self) -> LeastTokens {
-        let rule = || LeastTokens::of(self.vocab());
-        *self.inner.least_tokens.get_or_init(rule)
     }
 
     /// The kind of tokenizer.

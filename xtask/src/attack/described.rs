@@ -6,23 +6,15 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use emberlm_hostile::{EDGES, Fill, Operation, Outcome, operations};
-use serde_json::json;
+use emberlm_hostile::{EDGES, Fill, Operation, Outcome};
 
-use super::{
-    hostile::End,
-    kinds::{Attack, Means},
-};
-use crate::{
-    error::Error,
-    served::{
-        http,
-        process::{PATIENCE, Server},
-    },
+use crate::served::{
+    http,
+    process::{PATIENCE, Server},
 };
 
 /// The number of clients, which send the same large body at the same time.
-const CLIENTS: usize = 16;
+pub const CLIENTS: usize = 16;
 /// The size of bodies that the server admits.
 const ADMITTED: usize = 256 << 10;
 /// The size of bodies close to the memory that one request may have, and the values in them. The fields take turns.
@@ -55,26 +47,9 @@ enum Planned {
     Target { name: String, target: String },
 }
 
-/// An attack on each operation of the server.
-pub fn attacks(server: &Server) -> Result<Vec<Attack>, Error> {
-    const PATH: &str = "/openapi.json";
-    let description = server.json(PATH)?;
-    let known = json!({ "model": server.model });
-    let operations = operations(&description, &known).map_err(|error| Error::Answer {
-        command: server.model.clone(),
-        what: PATH.to_owned(),
-        found: error.to_string(),
-    })?;
-    let attacks = operations.into_iter().map(|operation| Attack {
-        name: operation.name(),
-        clients: CLIENTS,
-        means: Means::Described(Described::new(operation)),
-    });
-    Ok(attacks.collect())
-}
-
 impl Described {
-    fn new(operation: Operation) -> Self {
+    /// All requests to an operation.
+    pub fn new(operation: Operation) -> Self {
         let mut requests = Vec::new();
         let numbers = || 0..operation.fields.len();
         for value in 0..EDGES.len() {
@@ -108,14 +83,11 @@ impl Described {
     }
 
     /// Sends the next request and checks the answer.
-    pub fn send(&self, server: &Server) -> Result<End, String> {
+    pub fn send(&self, server: &Server) -> Result<Outcome, String> {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         let request = &self.requests[next % self.requests.len()];
-        match self.outcome(server, request) {
-            Ok(Outcome::Answered) => Ok(End::Answered),
-            Ok(Outcome::Rejected) => Ok(End::Refused),
-            Err(wrong) => Err(format!("{}: {wrong}", self.name(request))),
-        }
+        let outcome = self.outcome(server, request);
+        outcome.map_err(|wrong| format!("{}: {wrong}", self.name(request)))
     }
 
     fn outcome(&self, server: &Server, request: &Planned) -> Result<Outcome, String> {

@@ -1,6 +1,6 @@
 //! One client of an attack.
 
-use emberlm_hostile::has_reason;
+use emberlm_hostile::{Outcome, has_reason};
 use emberlm_system::random::SplitMix64;
 use std::{
     io::{self, Read, Write},
@@ -42,6 +42,15 @@ pub enum End {
     Unread,
 }
 
+impl From<Outcome> for End {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Answered => Self::Answered,
+            Outcome::Rejected => Self::Refused,
+        }
+    }
+}
+
 /// Attacks until the round is over.
 pub fn run(attack_run: &AttackRun<'_>, number: usize) {
     let mut random = SplitMix64::stream(11, number as u64);
@@ -72,7 +81,9 @@ pub fn run(attack_run: &AttackRun<'_>, number: usize) {
                 connections,
                 request,
             } => unread(attack_run, *connections, request),
-            Means::Described(described) => attack_run.note_end(described.send(attack_run.server)),
+            Means::Described(described) => {
+                attack_run.note_end(described.send(attack_run.server).map(End::from));
+            }
             Means::Slow => attack_run.note_end(slow(attack_run)),
             Means::Endless => attack_run.note_end(endless(attack_run)),
         }

@@ -1,10 +1,12 @@
 //! The list of attacks.
 
+use emberlm_hostile::operations;
 use serde_json::{Value, json};
 
-use super::described::Described;
+use super::described::{self, Described};
 use crate::{
-    served::http,
+    error::Error,
+    served::{http, process::Server},
     storm::malformed::{self, Malformed},
 };
 
@@ -65,6 +67,24 @@ pub enum Sent {
     Chat(Value),
     /// This many pipelined requests for a page.
     Pages(usize),
+}
+
+/// An attack on each operation of the server.
+pub fn of_description(server: &Server) -> Result<Vec<Attack>, Error> {
+    const PATH: &str = "/openapi.json";
+    let description = server.json(PATH)?;
+    let known = json!({ "model": server.model });
+    let operations = operations(&description, &known).map_err(|error| Error::Answer {
+        command: server.model.clone(),
+        what: PATH.to_owned(),
+        found: error.to_string(),
+    })?;
+    let attacks = operations.into_iter().map(|operation| Attack {
+        name: operation.name(),
+        clients: described::CLIENTS,
+        means: Means::Described(Described::new(operation)),
+    });
+    Ok(attacks.collect())
 }
 
 /// The attacks that do not depend on the server's description, in order of execution.

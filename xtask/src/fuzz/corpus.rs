@@ -10,13 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::slice::{self, Fuzzer};
-use crate::{error::Error, tidy};
+use crate::error::Error;
 
 /// The folder with the corpora, relative to the repository.
 const FOLDER: &str = "fuzz/corpus";
 /// Longer inputs are left out.
-const LONGEST: usize = 4 << 10;
+pub const LONGEST: usize = 4 << 10;
 /// Maximum size of a target's file. The longest inputs that exceed it are left out.
 const LARGEST: usize = 160 << 10;
 
@@ -76,7 +75,7 @@ impl Corpus {
     }
 
     /// The corpus of the given inputs, and the number of inputs that it leaves out.
-    fn of(inputs: impl IntoIterator<Item = Vec<u8>>) -> (Self, usize) {
+    pub fn of(inputs: impl IntoIterator<Item = Vec<u8>>) -> (Self, usize) {
         let mut inputs: Vec<_> = inputs.into_iter().collect();
         inputs.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         inputs.dedup();
@@ -95,6 +94,12 @@ impl Corpus {
         self.inputs.len()
     }
 
+    /// Writes the file of a target.
+    pub fn write(&self, root: &Path, target: &str) -> Result<(), Error> {
+        let path = file(root, target);
+        fs::write(&path, self.text()).map_err(Error::write(&path))
+    }
+
     /// The text of the file.
     fn text(&self) -> String {
         let lines = self.inputs.iter().map(|input| escaped(input) + "\n");
@@ -111,7 +116,8 @@ impl Corpus {
         Ok(())
     }
 
-    fn change_to(&self, new: &Self, left_out: usize) -> Change {
+    /// The change to another corpus that leaves out a number of inputs.
+    pub fn change_to(&self, new: &Self, left_out: usize) -> Change {
         let [old, new] = [self, new].map(|corpus| corpus.inputs.iter().collect::<BTreeSet<_>>());
         Change {
             added: new.difference(&old).count(),
@@ -119,40 +125,6 @@ impl Corpus {
             left_out,
         }
     }
-}
-
-/// Replaces the corpus of a target by the inputs that add coverage to the seeds: those of the old corpus, and those
-/// that the fuzzer has found. `scratch` is a folder for temporary files.
-pub fn merge(fuzzer: &Fuzzer, root: &Path, scratch: &Path) -> Result<Change, Error> {
-    let target = fuzzer.target;
-    let old = Corpus::read(root, target.name)?;
-    let [candidates, merged] = ["candidates", "merged"].map(|name| scratch.join(name));
-    old.unpack(&candidates)?;
-    for path in tidy::entries(&fuzzer.found)? {
-        let input = fs::read(&path).map_err(Error::read(&path))?;
-        if input.len() <= LONGEST {
-            let path = candidates.join(path.file_name().unwrap_or_default());
-            fs::write(&path, input).map_err(Error::write(&path))?;
-        }
-    }
-    // The merge adds files to its first folder, which begins as a copy of the seeds.
-    emptied(&merged)?;
-    for seed in target.seeds {
-        copy(&root.join(seed), &merged)?;
-    }
-    let seeds: BTreeSet<PathBuf> = tidy::entries(&merged)?.into_iter().collect();
-    let mut command = fuzzer.command();
-    slice::stderr(command.arg("-merge=1").args([&merged, &candidates]))?;
-    let mut inputs = Vec::new();
-    for path in tidy::entries(&merged)? {
-        if !seeds.contains(&path) {
-            inputs.push(fs::read(&path).map_err(Error::read(&path))?);
-        }
-    }
-    let (new, left_out) = Corpus::of(inputs);
-    let path = file(root, target.name);
-    fs::write(&path, new.text()).map_err(Error::write(&path))?;
-    Ok(old.change_to(&new, left_out))
 }
 
 /// The file with the corpus of a target.
@@ -210,31 +182,17 @@ fn unescaped(line: &str) -> Option<Vec<u8>> {
 }
 
 /// Creates an empty folder in place of one that may exist.
-fn emptied(folder: &Path) -> Result<(), Error> {
+pub fn emptied(folder: &Path) -> Result<(), Error> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(Error::write(folder))?;
     }
     fs::create_dir_all(folder).map_err(Error::write(folder))
 }
 
-/// Copies the files below a folder into another one, with numbers in front of their names.
-fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    for path in tidy::entries(from)? {
-        if path.is_dir() {
-            copy(&path, to)?;
-            continue;
-        }
-        let number = tidy::entries(to)?.len();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let copied = to.join(format!("{number:05}-{name}"));
-        fs::copy(&path, &copied).map_err(Error::write(&copied))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy;
 
     #[test]
     fn every_byte_round_trips_through_a_line() {

@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use emberlm_system::digits::grouped;
 use serde::{Deserialize, Serialize};
 
 use super::{corpus::Corpus, log::Coverage, slice::Slice};
@@ -120,19 +121,6 @@ fn with_table(page: &str, table: &str) -> Option<String> {
         .map(str::len)
         .sum();
     Some(format!("{before}{table}{}", &rest[rows..]))
-}
-
-/// A number with commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

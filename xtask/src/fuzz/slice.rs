@@ -10,7 +10,6 @@ use std::{
 use tempfile::TempDir;
 
 use super::{
-    FuzzArgs,
     corpus::Corpus,
     log::{self, Coverage},
     targets::Target,
@@ -107,8 +106,8 @@ impl Fuzzer {
         command
     }
 
-    /// Runs the fuzzer for the given time.
-    pub fn run(&self, args: &FuzzArgs) -> Result<Slice, Error> {
+    /// Runs this many concurrent processes of the fuzzer for the given time.
+    pub fn run(&self, jobs: usize, max_seconds: u64) -> Result<Slice, Error> {
         let begun = count(&self.found)?;
         let mut inputs = begun + count(&self.kept)?;
         for seed in &self.seeds {
@@ -120,14 +119,14 @@ impl Fuzzer {
         let mut command = self.command();
         // In fork mode a finding ends a child process, not the run.
         command
-            .arg(format!("-fork={}", args.jobs.max(1)))
+            .arg(format!("-fork={}", jobs.max(1)))
             .args([
                 "-ignore_crashes=1",
                 "-ignore_ooms=1",
                 "-ignore_timeouts=1",
                 "-reload=0",
             ])
-            .arg(format!("-max_total_time={}", args.seconds))
+            .arg(format!("-max_total_time={}", max_seconds))
             .args([&self.found, &self.kept])
             .args(&self.seeds)
             .stdin(Stdio::null())

@@ -83,6 +83,7 @@ mod serve_adapters;
 mod serve_attacks;
 mod serve_encoder_decoders;
 mod serve_encoders;
+mod serve_fields;
 mod serve_hosts;
 mod serve_log;
 mod serve_models;

@@ -11,9 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::App;
+use super::bounds::Kept;
 use super::delivery::Usage;
 use super::error::ApiError;
-use super::memory::{Kept, Reservation};
+use crate::memory::Reservation;
 use crate::metrics::RequestTimer;
 use crate::model::{ServedKind, ServedModel};
 use crate::request_log::Trace;

@@ -23,8 +23,8 @@ use tokio::time::timeout;
 use super::App;
 use super::absent::{Default, defaults_of, normalized, remove_defaults};
 use super::error::{ApiError, shortened};
-use super::memory::Reservation;
 use crate::connection::Activity;
+use crate::memory::Reservation;
 use crate::request_log::Trace;
 
 /// A complete body, received within the limits on size, time and memory.

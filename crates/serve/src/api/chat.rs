@@ -21,12 +21,13 @@ use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers};
 use super::body::{KnownFields, Object};
+use super::bounds::Kept;
 use super::conversation::{Calling, Conversation, Message, NamedTool, Tool, ToolChoice};
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
 use super::generation::{Generation, TextForm};
+use super::json::json;
 use super::logprobs::LogProb;
-use super::memory::{self, Kept};
 use super::model_request::ModelRequest;
 use super::settings::{Settings, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
@@ -202,7 +203,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         choices,
         usage: answers.usage(),
     };
-    memory::json(&app, completion, answers.into_reservation()).await
+    json(&app, completion, answers.into_reservation()).await
 }
 
 impl Chat {

@@ -13,15 +13,15 @@ use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason, Token};
 use super::body::KnownFields;
+use super::bounds::Kept;
 use super::conversation::EncodedPrompt;
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
 use super::generation::Generation;
-use super::memory::{Kept, json};
+use super::json::json;
 use super::model_request::ModelRequest;
 use super::prompt::{Prompt, TooLong};
 use super::settings::Settings;
-use crate::jobs::Interest;
 use crate::model::{ServedModel, Task};
 
 /// The fields that only these requests have.
@@ -111,10 +111,10 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         .tokens("prompt", &model, &app, TooLong::Refused)
         .await?;
     let count = prompts.len() * samples;
-    let echoed = match echo {
-        true => decoded(&app, &model, &prompts).await?,
-        false => Vec::new(),
-    };
+    let mut echoed = Vec::new();
+    if echo {
+        (prompts, echoed) = decoded(&app, &model, prompts).await?;
+    }
     // A default of the model takes precedence.
     let default_tokens = match model.sampling.max_new_tokens {
         Some(_) => None,
@@ -172,20 +172,21 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     json(&app, completion, answers.into_reservation()).await
 }
 
-/// The texts of prompts.
+/// The prompts and their texts.
 async fn decoded(
     app: &App,
     model: &Arc<ServedModel>,
-    prompts: &[Vec<u32>],
-) -> Result<Vec<String>, ApiError> {
-    let (model, prompts) = (Arc::clone(model), prompts.to_vec());
+    prompts: Vec<Vec<u32>>,
+) -> Result<(Vec<Vec<u32>>, Vec<String>), ApiError> {
+    let model = Arc::clone(model);
     let bytes = prompts.iter().map(Vec::len).sum::<usize>() * size_of::<u32>();
-    let decode = move |_: &Interest| {
+    let decode = move || {
         let texts = prompts.iter().map(|ids| model.tokenizer.decode(ids));
-        texts.collect::<Result<_, _>>()
+        let texts = texts.collect::<Result<_, _>>();
+        let texts = texts.map_err(|error| ApiError::field("prompt", error.to_string()))?;
+        Ok((prompts, texts))
     };
-    let texts = app.jobs().run(bytes, decode).await?;
-    texts.map_err(|error| ApiError::field("prompt", error.to_string()))
+    app.work(bytes, decode).await
 }
 
 impl Choice {

@@ -15,10 +15,11 @@ use emberlm_tokenizer::chat::ChatError;
 use serde::Serialize;
 
 use super::body::Object;
+use super::bounds::of_encoding;
 use super::error::ApiError;
-use super::memory::{Memory, of_encoding};
 use super::model_request::ModelRequest;
 use crate::jobs::Interest;
+use crate::memory::Memory;
 use crate::model::ServedModel;
 pub(crate) use messages::{Message, ToolKind};
 use tools::tool_format;

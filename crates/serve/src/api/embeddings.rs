@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::body::KnownFields;
+use super::bounds::PROMPT_TOKEN;
 use super::error::ApiError;
-use super::memory::{PROMPT_TOKEN, json};
+use super::json::json;
 use super::model_request::ModelRequest;
 use super::prompt::{Prompt, TooLong};
 use crate::model::Task;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::grammars::GrammarError;
 use crate::jobs::JobError;
+use crate::memory::MemoryError;
 use crate::model::{Task, TextTooLong};
 use crate::worker::Refusal;
 
@@ -280,25 +281,6 @@ impl ApiError {
         Self::new(BUSY, message)
     }
 
-    /// The request would need more memory than one request may use.
-    pub fn request_memory(bytes: usize, most: usize) -> Self {
-        let message = format!(
-            "the request and its answers may take {} KiB of memory, more than the {} KiB that one request may: \
-             shorten it, lower n, max_tokens or the number of log-probabilities, or stream the answer",
-            bytes.div_ceil(1 << 10),
-            most >> 10,
-        );
-        Self::new(REQUEST_MEMORY, message)
-    }
-
-    /// All memory for requests is currently in use.
-    pub fn all_memory(most: usize) -> Self {
-        Self::busy(format!(
-            "the requests under way take all of the {} KiB of memory that they may; try again later",
-            most >> 10,
-        ))
-    }
-
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(INTERNAL, message)
     }
@@ -366,7 +348,8 @@ impl From<GrammarError> for ApiError {
     fn from(error: GrammarError) -> Self {
         match error {
             GrammarError::Refused(error) => error.into(),
-            GrammarError::Busy | GrammarError::Memory(_) => Self::busy(error.to_string()),
+            GrammarError::Memory(error) => error.into(),
+            GrammarError::Busy => Self::busy(error.to_string()),
             GrammarError::Failed(_) => Self::internal(error.to_string()),
         }
     }
@@ -386,6 +369,15 @@ impl From<GenerateError> for ApiError {
                 Self::new(CONSTRAINT, error.to_string())
             }
             GenerateError::Logits(error) => Self::internal(error.to_string()),
+        }
+    }
+}
+
+impl From<MemoryError> for ApiError {
+    fn from(error: MemoryError) -> Self {
+        match error {
+            MemoryError::Request { .. } => Self::new(REQUEST_MEMORY, error.to_string()),
+            MemoryError::All { .. } => Self::busy(error.to_string()),
         }
     }
 }

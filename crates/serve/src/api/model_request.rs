@@ -7,9 +7,10 @@ use axum::extract::{FromRequest, Request};
 
 use super::App;
 use super::body::{Body, FieldGroups, KnownFields};
+use super::bounds;
 use super::deadline::Deadline;
 use super::error::ApiError;
-use super::memory::{self, Reservation};
+use crate::memory::Reservation;
 use crate::model::{ServedModel, Task};
 use crate::request_log::Trace;
 
@@ -59,7 +60,7 @@ impl ModelRequest {
         let body = mem::take(&mut self.body);
         let mut account = mem::replace(&mut self.account, self.app.memory().account());
         let read = move || {
-            account.add(memory::of_json(&body))?;
+            account.add(bounds::of_json(&body))?;
             Ok((known.read(&body)?, account))
         };
         let read = self.app.work(self.body_len, read);

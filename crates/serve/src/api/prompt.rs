@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::App;
+use super::bounds::of_encoding;
 use super::error::ApiError;
-use super::memory::of_encoding;
 use crate::jobs::Interest;
 use crate::limits::Limits;
 use crate::model::ServedModel;

@@ -22,20 +22,21 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::absent;
 use super::answer_stream::streamed;
 use super::answers::Answers;
 use super::body::{KnownFields, Object};
+use super::bounds::Kept;
 use super::chat::tagged;
 use super::conversation::{Calling, Conversation, Message, ToolChoice};
 use super::delivery::now;
 use super::error::ApiError;
 use super::generation::{Generation, TextForm};
-use super::memory::{self, Kept};
+use super::json::json;
 use super::model_request::ModelRequest;
 use super::settings::{Settings, json_grammar};
-use super::written::Written;
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::Task;
 pub(crate) use events::STREAM_EVENTS;
@@ -229,16 +230,16 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         Ok(ResponseBody {
             id: id("resp"),
             created_at: now(),
-            instructions: Written::new(&fields.instructions)?,
+            instructions: written(&fields.instructions)?,
             max_output_tokens: fields.max_output_tokens,
-            metadata: Written::new(&fields.metadata.unwrap_or_default())?,
+            metadata: written(&fields.metadata.unwrap_or_default())?,
             model: name,
             parallel_tool_calls: parallel,
             temperature: sampler.temperature,
             top_p: sampler.top_p,
-            text: Written::new(&fields.text.map(|text| text.0).unwrap_or_default())?,
-            tool_choice: Written::new(&fields.tool_choice.unwrap_or_default())?,
-            tools: Written::new(&fields.tools.unwrap_or_default())?,
+            text: written(&fields.text.map(|text| text.0).unwrap_or_default())?,
+            tool_choice: written(&fields.tool_choice.unwrap_or_default())?,
+            tools: written(&fields.tools.unwrap_or_default())?,
             top_logprobs: top_logprobs.unwrap_or(0),
             ..ResponseBody::default()
         })
@@ -266,7 +267,12 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..
     } = writer;
     response.finish(output, answers.usage());
-    memory::json(&app, response, answers.into_reservation()).await
+    json(&app, response, answers.into_reservation()).await
+}
+
+/// A value as JSON.
+fn written(value: &impl Serialize) -> Result<Box<RawValue>, ApiError> {
+    to_raw_value(value).map_err(|error| ApiError::internal(error.to_string()))
 }
 
 /// Renames the field of an error from shared code to this API's field.

@@ -1,11 +1,12 @@
 //! `emberlm export --format gguf`: writes a decoder as one file that llama.cpp loads.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
-use emberlm_gguf::{Value as GgufValue, is_gguf};
+use emberlm_gguf::Value as GgufValue;
 use emberlm_kernels::{Backend, TrainingBackend, memory};
 use emberlm_model::gguf::{self, FileType, GgufOptions};
 use emberlm_model::hugging_face::Exported;
@@ -167,11 +168,11 @@ fn sequences(
             .hint("leave --calibration out")
     })?;
     let text = read::read_text(path, LONGEST_TEXT).map_err(|error| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_text = error.kind() != ErrorKind::InvalidData;
         let error = CliError::io("read", path)(error);
-        match is_gguf(path) || name.contains("imatrix") {
-            true => error.hint("--calibration takes a text and computes the importance matrix from it; importance matrices of llama.cpp are not supported"),
-            false => error,
+        match is_text {
+            false => error.hint("--calibration takes a text and computes the importance matrix from it; importance matrices of llama.cpp are not supported"),
+            true => error,
         }
     })?;
     let ids = tokenizer.encode(&text)?;

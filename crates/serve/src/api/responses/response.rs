@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::TextConfig;
 use super::output::OutputItems;
@@ -15,9 +16,8 @@ use crate::api::conversation::ToolChoice;
 use crate::api::delivery::{Usage, name};
 use crate::api::error::ErrorBody;
 use crate::api::logprobs::LogProb;
-use crate::api::written::Written;
 
-/// A response, while it is generated and when it has ended.
+/// A response, while it is generated and when it has ended. What it repeats of the request is written once.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct ResponseBody {
     pub id: String,
@@ -27,17 +27,22 @@ pub(crate) struct ResponseBody {
     pub status: Status,
     pub error: Option<ErrorBody>,
     pub incomplete_details: Option<IncompleteDetails>,
-    pub instructions: Written<Option<String>>,
+    #[schemars(with = "Option<String>")]
+    pub instructions: Box<RawValue>,
     pub max_output_tokens: Option<u32>,
-    pub metadata: Written<BTreeMap<String, Value>>,
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub metadata: Box<RawValue>,
     pub model: String,
     pub output: Vec<OutputItem>,
     pub parallel_tool_calls: bool,
     pub temperature: f64,
     pub top_p: f64,
-    pub text: Written<TextConfig>,
-    pub tool_choice: Written<ToolChoice<NamedFunction>>,
-    pub tools: Written<Vec<Object<FunctionTool>>>,
+    #[schemars(with = "TextConfig")]
+    pub text: Box<RawValue>,
+    #[schemars(with = "ToolChoice<NamedFunction>")]
+    pub tool_choice: Box<RawValue>,
+    #[schemars(with = "Vec<Object<FunctionTool>>")]
+    pub tools: Box<RawValue>,
     pub top_logprobs: usize,
     pub usage: Option<ResponseUsage>,
     pub store: bool,

@@ -1,24 +1,10 @@
-//! Limits on the memory of requests, for each request and in total.
+//! Upper bounds of the memory of requests.
 //!
-//! Each request has an account from the first byte of its body to the last byte of its answer. Before the body is parsed, an
-//! upper bound of its values is added, and before the request is passed to the model, one of what is kept of its answers. Key-value
-//! caches are not counted: they are allocated once.
+//! That of a body's values is added to the request's account before the body is parsed, and that of what is kept of its answers
+//! before the request is passed to the model.
 
-use std::io;
-use std::sync::Arc;
-
-use axum::body::Bytes;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use super::App;
 use super::answers::AnswerRequest;
-use super::error::ApiError;
 
-/// Bytes per unit of the budget. A semaphore has 32-bit counts.
-const UNIT: usize = 1 << 10;
 /// Bytes per prompt token: its id in the request, in the slot and in the token counts, and its text.
 pub(crate) const PROMPT_TOKEN: usize = 48;
 /// Bytes per token of an answer, including its serialized form.
@@ -74,22 +60,6 @@ pub(crate) fn of_json(text: &[u8]) -> usize {
 pub(crate) fn of_encoding(longest: usize, bytes: usize) -> usize {
     let ids = bytes.saturating_mul(size_of::<u32>());
     longest.saturating_mul(ENCODED).saturating_add(ids)
-}
-
-/// The memory budget of all requests. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct Memory {
-    each: usize,
-    all: usize,
-    left: Arc<Semaphore>,
-}
-
-/// Memory reserved for a request, released on drop.
-#[derive(Debug)]
-pub(crate) struct Reservation {
-    memory: Memory,
-    bytes: usize,
-    units: Option<OwnedSemaphorePermit>,
 }
 
 /// The parts of a request's answers that are kept in memory.
@@ -149,143 +119,11 @@ impl Kept {
     }
 }
 
-impl Memory {
-    pub fn new(each: usize, all: usize) -> Self {
-        let units = (all / UNIT).min(Semaphore::MAX_PERMITS);
-        Self {
-            each: each.min(all),
-            all,
-            left: Arc::new(Semaphore::new(units)),
-        }
-    }
-
-    /// A reservation of nothing yet.
-    pub fn account(&self) -> Reservation {
-        Reservation {
-            memory: self.clone(),
-            bytes: 0,
-            units: None,
-        }
-    }
-
-    /// Reserves memory.
-    ///
-    /// # Errors
-    /// Those of [`Reservation::add`].
-    pub fn reserve(&self, bytes: usize) -> Result<Reservation, ApiError> {
-        let mut reservation = self.account();
-        reservation.add(bytes)?;
-        Ok(reservation)
-    }
-}
-
-impl Reservation {
-    /// Reserves more memory.
-    ///
-    /// # Errors
-    /// All together exceeds the limit per request, or `bytes` the remaining memory.
-    pub fn add(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let (memory, sum) = (&self.memory, self.bytes.saturating_add(bytes));
-        let units = sum.div_ceil(UNIT) - self.bytes.div_ceil(UNIT);
-        let units = u32::try_from(units).ok().filter(|_| sum <= memory.each);
-        let units = units.ok_or_else(|| ApiError::request_memory(sum, memory.each))?;
-        let added = Arc::clone(&memory.left).try_acquire_many_owned(units);
-        let added = added.map_err(|_| ApiError::all_memory(memory.all))?;
-        match &mut self.units {
-            Some(units) => units.merge(added),
-            None => self.units = Some(added),
-        }
-        self.bytes = sum;
-        Ok(())
-    }
-}
-
-/// A serialized response, with its memory reserved until it is sent.
-struct ReservedBody {
-    bytes: Vec<u8>,
-    _reservation: Reservation,
-}
-
-impl AsRef<[u8]> for ReservedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// A JSON response that holds its memory reservation until it is sent. A long one is written on another thread.
-///
-/// # Errors
-/// The answer cannot be written.
-pub(crate) async fn json<T: Serialize + Send + 'static>(
-    app: &App,
-    answer: T,
-    reservation: Reservation,
-) -> Result<Response, ApiError> {
-    let mut short = Short(Vec::new());
-    let bytes = match serde_json::to_writer(&mut short, &answer) {
-        Ok(()) => short.0,
-        Err(error) if error.is_io() => {
-            let write = move || serde_json::to_vec(&answer).map_err(failed);
-            app.jobs().finish(usize::MAX, write).await??
-        }
-        Err(error) => return Err(failed(error)),
-    };
-    let body = Bytes::from_owner(ReservedBody {
-        bytes,
-        _reservation: reservation,
-    });
-    const KIND: HeaderValue = HeaderValue::from_static("application/json");
-    Ok(([(header::CONTENT_TYPE, KIND)], body).into_response())
-}
-
-fn failed(error: serde_json::Error) -> ApiError {
-    ApiError::internal(error.to_string())
-}
-
-/// The most bytes of an answer that is written in passing.
-const SHORT: usize = 64 << 10;
-
-/// Text of at most [`SHORT`] bytes.
-struct Short(Vec<u8>);
-
-impl io::Write for Short {
-    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-        if self.0.len() + part.len() > SHORT {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.write(part)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    #[test]
-    fn reservations_grow_up_to_the_limits_and_are_released() {
-        let memory = Memory::new(4 * UNIT, 6 * UNIT);
-        let mut first = memory.account();
-        for _ in 0..4 {
-            first.add(UNIT / 2).unwrap();
-        }
-        // Only whole units are taken.
-        assert_eq!(memory.left.available_permits(), 4);
-        assert!(first.add(3 * UNIT).is_err());
-        let second = memory.reserve(3 * UNIT + 1).unwrap();
-        assert_eq!(memory.left.available_permits(), 0);
-        assert!(first.add(UNIT).is_err());
-        assert_eq!(first.bytes, 2 * UNIT);
-        drop(second);
-        first.add(2 * UNIT).unwrap();
-        drop(first);
-        assert_eq!(memory.left.available_permits(), 6);
-    }
 
     /// The memory of a parsed value by the sizes of its parts.
     fn held(value: &Value) -> usize {
