@@ -190,3 +190,46 @@ fn members(value: &str, bytes: usize) -> String {
     text.push('}');
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::fields::all;
+    use super::super::schema::Schemas;
+    use super::*;
+
+    #[test]
+    fn values_fill_bodies_up_to_their_size() {
+        let schema = json!({ "type": "object", "properties": {
+            "list": { "type": "array", "items": { "type": "object", "properties": { "a": { "type": "boolean" } }, "required": ["a"] } },
+            "map": { "type": "object", "additionalProperties": { "type": "integer" } },
+            "text": { "type": "string" },
+        } });
+        let schemas = Schemas {
+            document: &json!({}),
+            known: &json!({}),
+        };
+        let found = all(schemas, &schema, "POST /a").unwrap();
+        let field = |pointer: &str| found.iter().find(|field| field.pointer == pointer).unwrap();
+        for field in &found {
+            for fill in field.fills() {
+                let body = field.filled(fill, 4096);
+                let name = fill.name();
+                assert!(
+                    (3600..=4096).contains(&body.len()),
+                    "{name}: {}",
+                    body.len()
+                );
+                let is_deep = matches!(fill, Fill::DeepLists | Fill::DeepObjects);
+                let parsed: Result<Value, _> = serde_json::from_str(&body);
+                assert_eq!(parsed.is_ok(), !is_deep, "{name}: {body}");
+            }
+        }
+        let parts = |pointer: &str| field(pointer).filled(Fill::Parts(0), 64);
+        let list = r#"{"list":[{"a":false},{"a":false},{"a":false},{"a":false}]}"#;
+        assert_eq!(parts("/list"), list);
+        assert!(parts("/map").starts_with(r#"{"map":{"0":1,"1":1,"#));
+        assert!(field("/text").parts.is_empty());
+    }
+}

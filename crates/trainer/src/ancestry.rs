@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::TrainError;
-use crate::folder::write_whole;
-
-/// The file in the directory of a forked run.
-pub const FILE: &str = "ancestry.json";
+use crate::folder::{ANCESTRY_FILE, write_whole};
 
 /// The runs that a run descends from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,7 +49,7 @@ impl Ancestry {
     /// # Errors
     /// The file cannot be read or has another form.
     pub fn read(run: &Path) -> Result<Self, TrainError> {
-        let path = run.join(FILE);
+        let path = run.join(ANCESTRY_FILE);
         if !path.exists() {
             return Ok(Self::default());
         }
@@ -66,7 +63,7 @@ impl Ancestry {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn write(&self, run: &Path) -> Result<(), TrainError> {
-        let path = run.join(FILE);
+        let path = run.join(ANCESTRY_FILE);
         let error = |error: serde_json::Error| TrainError::file("write", &path)(error.into());
         let text = serde_json::to_vec_pretty(self).map_err(error)?;
         write_whole(&path, &text)

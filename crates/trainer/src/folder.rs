@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use emberlm_system::{read, write};
 
+use crate::checkpoint;
 use crate::error::TrainError;
 use crate::events::EVENTS_FILE;
 use crate::objective::preference::REFERENCE_FILE;
-use crate::{ancestry, checkpoint};
 
 /// The file with the run's configuration.
 pub const CONFIG_FILE: &str = "config.toml";
 /// The lock file. It is held by the process that trains the run and contains its process ID.
 pub const LOCK_FILE: &str = "lock";
+/// The file in the directory of a forked run.
+pub(crate) const ANCESTRY_FILE: &str = "ancestry.json";
 /// The folder of the generated samples.
 pub(crate) const SAMPLES: &str = "samples";
 
@@ -24,7 +26,7 @@ const WRITTEN: [&str; 7] = [
     CONFIG_FILE,
     LOCK_FILE,
     EVENTS_FILE,
-    ancestry::FILE,
+    ANCESTRY_FILE,
     REFERENCE_FILE,
     checkpoint::FOLDER,
     SAMPLES,

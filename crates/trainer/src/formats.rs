@@ -4,10 +4,10 @@ use emberlm_checkpoint::formats;
 use emberlm_data::formats::FileFormat;
 use schemars::{Schema, schema_for};
 
-use crate::ancestry::{Ancestry, FILE as ANCESTRY};
+use crate::ancestry::Ancestry;
 use crate::checkpoint::{FOLDER as CHECKPOINTS, State};
 use crate::events::{EVENTS_FILE, Event};
-use crate::folder::{CONFIG_FILE, LOCK_FILE, SAMPLES};
+use crate::folder::{ANCESTRY_FILE, CONFIG_FILE, LOCK_FILE, SAMPLES};
 use crate::objective::REFERENCE_FILE;
 use crate::optimizer::state::NAMES;
 use crate::tensorboard;
@@ -33,7 +33,7 @@ pub fn run_files() -> Vec<FileFormat> {
             "with objective dpo or kto, the [log-probabilities](../guides/preferences.md#the-reference-model) of the completions under the initial weights, in JSON; with grpo and all weights trained, the hash of the initial weights",
         ),
         FileFormat::new(
-            ANCESTRY,
+            ANCESTRY_FILE,
             "of a [fork](../guides/train.md#fork-a-run): the run, the step and the changed settings that it started from",
         )
         .with_schema(schema_for!(Ancestry)),
