@@ -4,7 +4,6 @@ mod positions;
 mod rules;
 
 pub(crate) use positions::check_scaling;
-pub(crate) use rules::{F32_RULE, is_in_f32, positive};
 
 use emberlm_kernels::{Activation, Reach};
 

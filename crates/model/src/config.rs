@@ -4,6 +4,7 @@ mod attention;
 pub mod choices;
 mod derived;
 mod legacy;
+pub(crate) mod limits;
 mod positions;
 
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};

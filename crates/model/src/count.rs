@@ -182,6 +182,7 @@ pub fn memory(config: &DecoderConfig) -> Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::limits::MOST_LAYERS;
     use crate::families;
 
     fn preset(name: &str) -> DecoderConfig {
@@ -333,7 +334,7 @@ mod tests {
         raw.vocab_size = Some(LARGEST);
         raw.seq_len = LARGEST;
         raw.d_model = LARGEST;
-        raw.n_layers = LARGEST;
+        raw.n_layers = MOST_LAYERS;
         raw.heads = LARGEST;
         raw.kv_heads = Some(LARGEST);
         raw.head_dim = Some(LARGEST);
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(counted.attention, usize::MAX);
         assert_eq!(counted.embedding, 1 << 48);
         // Gains and biases of two norms per block, of the final norm, and of the query and key norms of each block.
-        assert_eq!(counted.norms, 2 * ((1 << 49) + (1 << 24) + (1 << 49)));
+        assert_eq!(counted.norms, 2 * ((1 << 41) + (1 << 24) + (1 << 41)));
         assert_eq!(flops_per_token(&config).training, usize::MAX);
         let memory = memory(&config);
         assert_eq!(memory.training_state, usize::MAX);

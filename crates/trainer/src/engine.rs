@@ -288,7 +288,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             let (sender, arriving) = mpsc::channel();
             let exchange =
                 || exchange::reduce_scatter::<B::InnerBackend>(&*peers, &shards, arriving, &device);
-            let exchange = scope.spawn(exchange);
+            let exchange = thread::Builder::new().spawn_scoped(scope, exchange);
             let sink = GradientSink::new(move |complete: Vec<CompleteGradient<_>>| {
                 let indexed = complete
                     .into_iter()
@@ -298,9 +298,13 @@ impl<B: TrainingBackend> StepEngine<B> {
             });
             let made = self.micro_batches(model, batches, numbers, Some(&sink));
             sink.close();
-            let shard = exchange.join();
-            (made, shard.unwrap_or_else(|panic| resume_unwind(panic)))
+            let shard = exchange.map(|thread| thread.join());
+            (made, shard)
         });
+        let shard = match shard {
+            Ok(shard) => shard.unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(source) => Err(exchange::no_thread(&shards, "gradients", &source)),
+        };
         // The pass has waited for the parameters that it used.
         self.finish_gather(model)?;
         let shard = shard?;

@@ -75,12 +75,16 @@ pub(super) fn for_each_wave(
 ) -> Result<(), DataError> {
     thread::scope(|scope| {
         let (send, receive) = sync_channel(1);
-        scope.spawn(move || {
+        let reader = move || {
             if let Err(error) = read(reading, &send) {
                 // Ignored if `take` has failed before: that error is returned.
                 let _ = send.send(Err(error));
             }
-        });
+        };
+        let builder = thread::Builder::new().name("reader".to_owned());
+        builder
+            .spawn_scoped(scope, reader)
+            .map_err(DataError::Thread)?;
         for wave in receive {
             take(wave?)?;
         }

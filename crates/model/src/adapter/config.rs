@@ -6,7 +6,7 @@ use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
 use super::modules::AdaptableModule;
-use crate::checked::{F32_RULE, is_in_f32};
+use crate::config::limits::{F32_RULE, is_in_f32};
 use crate::error::AdapterError;
 use crate::weight_format::WeightFormat;
 

@@ -3,7 +3,7 @@
 use emberlm_kernels::RotaryLayout;
 
 use super::DecoderConfig;
-use super::rules::positive;
+use crate::config::limits::positive;
 use crate::config::{AttentionKind, LayerPositions, Position, QkNormSpan, RotaryScaling};
 use crate::error::ConfigError;
 use crate::position::RotaryConfig;

@@ -2,6 +2,7 @@
 
 use super::DecoderConfig;
 use crate::attention::default_scale;
+use crate::config::limits::{LARGEST_SIZE, MOST_LAYERS, positive, within};
 use crate::config::{
     AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, Window,
 };
@@ -21,9 +22,6 @@ impl TryFrom<ModelConfig> for DecoderConfig {
     }
 }
 
-/// Larger than any published model, and small enough that products of sizes do not overflow.
-const LARGEST_SIZE: usize = 1 << 24;
-
 /// Far above practical values: with 65,536 features, the error of the estimate is at most about 1 %.
 const MAX_FEATURES: usize = 1 << 16;
 
@@ -39,14 +37,14 @@ fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
         ("vocab_size", vocab_size),
         ("seq_len", raw.seq_len),
         ("d_model", raw.d_model),
-        ("n_layers", raw.n_layers),
         ("heads", raw.heads),
         ("kv_heads", raw.kv_heads_or_derived()),
     ] {
-        within(field, value, LARGEST_SIZE)?;
+        within(field, value, 1..=LARGEST_SIZE)?;
     }
+    within("n_layers", raw.n_layers, 1..=MOST_LAYERS)?;
     let head_dim = raw.head_dim_or_derived()?;
-    within("head_dim", head_dim, LARGEST_SIZE)?;
+    within("head_dim", head_dim, 1..=LARGEST_SIZE)?;
     if let Some(expansion) = raw.feed_forward.expansion {
         positive("feed_forward.expansion", expansion)?;
     }
@@ -89,36 +87,6 @@ fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     })
 }
 
-fn within(field: &'static str, value: usize, largest: usize) -> Result<(), ConfigError> {
-    match value {
-        value if (1..=largest).contains(&value) => Ok(()),
-        _ => {
-            let rule = format!("must be between 1 and {largest}");
-            Err(ConfigError::new(field, value, rule))
-        }
-    }
-}
-
-/// Checks that a number is above 0 and in the range of f32, in which models compute.
-pub(crate) fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
-    if !(value.is_finite() && value > 0.0) {
-        return Err(ConfigError::new(field, value, "must be above 0 and finite"));
-    }
-    match is_in_f32(value) {
-        true => Ok(()),
-        false => Err(ConfigError::new(field, format!("{value:e}"), F32_RULE)),
-    }
-}
-
-/// The rule of [`is_in_f32`].
-pub(crate) const F32_RULE: &str = "must be between 1.2e-38 and 3.4e38, the range of f32";
-
-/// Returns true if a number keeps its value in f32 up to rounding: it is neither too large nor too close to 0.
-pub(crate) fn is_in_f32(value: f64) -> bool {
-    let magnitude = value.abs();
-    (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&magnitude)
-}
-
 impl DecoderConfig {
     fn check_attention(&self) -> Result<(), ConfigError> {
         if self.kv_heads > self.filled.heads || !self.filled.heads.is_multiple_of(self.kv_heads) {
@@ -143,7 +111,7 @@ impl DecoderConfig {
             }
             AttentionKind::Linear { features, .. } => {
                 let features = features.unwrap_or_default();
-                within("attention.features", features, MAX_FEATURES)?;
+                within("attention.features", features, 1..=MAX_FEATURES)?;
                 if self.dropout_at(DropoutSite::Attention) > 0.0 {
                     let rule = "must not contain \"attention\" with linear attention, which does not compute attention weights";
                     let sites = format!("{:?}", self.filled.dropout_sites).to_lowercase();
@@ -174,14 +142,14 @@ impl DecoderConfig {
     }
 
     fn check_experts(&self, experts: &Experts) -> Result<(), ConfigError> {
-        within("experts.count", experts.count, MAX_EXPERTS)?;
-        within("experts.active", experts.active, experts.count)?;
+        within("experts.count", experts.count, 1..=MAX_EXPERTS)?;
+        within("experts.active", experts.active, 1..=experts.count)?;
         for (field, width) in [
             ("experts.width", experts.width),
             ("experts.shared_width", experts.shared_width),
         ] {
             if let Some(width) = width {
-                within(field, width, LARGEST_SIZE)?;
+                within(field, width, 1..=LARGEST_SIZE)?;
             }
         }
         for (field, coefficient) in [
@@ -209,7 +177,7 @@ impl DecoderConfig {
         within(
             "feed_forward.width",
             self.feed_forward_width(),
-            LARGEST_SIZE,
+            1..=LARGEST_SIZE,
         )?;
         if let Some(experts) = &self.filled.experts {
             self.check_experts(experts)?;

@@ -10,7 +10,7 @@ use super::head_config::EncoderHeadConfig;
 use crate::attention::AttentionConfig;
 use crate::attention::{Mechanism, default_scale};
 use crate::block::BlockConfig;
-use crate::checked::positive;
+use crate::config::limits::{LARGEST_SIZE, MOST_LAYERS, positive, within};
 use crate::config::{
     Biases, FeedForward, FullLayers, Init, LayerPositions, Norm, Position, Wiring,
 };
@@ -20,9 +20,6 @@ use crate::error::{ConfigError, InputError};
 use crate::feed_forward::FeedForwardConfig;
 use crate::position::{AddedPositionsConfig, RotaryConfig};
 use crate::stack::{LayerRotaryConfig, StackConfig};
-
-/// Larger than any published model. Keeps products of sizes far from overflow.
-const LARGEST_SIZE: usize = 1 << 24;
 
 /// An encoder's configuration as written, not yet checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
@@ -159,14 +156,11 @@ impl TryFrom<EncoderSettings> for EncoderConfig {
             ("vocab_size", settings.vocab_size),
             ("positions", settings.positions),
             ("d_model", settings.d_model),
-            ("n_layers", settings.n_layers),
             ("heads", settings.heads),
         ] {
-            if !(1..=LARGEST_SIZE).contains(&value) {
-                let rule = format!("must be between 1 and {LARGEST_SIZE}");
-                return Err(ConfigError::new(field, value, rule));
-            }
+            within(field, value, 1..=LARGEST_SIZE)?;
         }
+        within("n_layers", settings.n_layers, 1..=MOST_LAYERS)?;
         if settings.segments > LARGEST_SIZE {
             let rule = format!("must be at most {LARGEST_SIZE}");
             return Err(ConfigError::new("segments", settings.segments, rule));
@@ -185,10 +179,7 @@ impl TryFrom<EncoderSettings> for EncoderConfig {
             return Err(ConfigError::new("heads", heads, rule));
         }
         let width = settings.feed_forward.width_for(d_model);
-        if !(1..=LARGEST_SIZE).contains(&width) {
-            let rule = format!("must be between 1 and {LARGEST_SIZE}");
-            return Err(ConfigError::new("feed_forward.width", width, rule));
-        }
+        within("feed_forward.width", width, 1..=LARGEST_SIZE)?;
         settings.feed_forward.width = Some(width);
         settings.feed_forward.expansion = None;
         let epsilon = settings.norm.epsilon();

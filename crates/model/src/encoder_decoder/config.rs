@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::relative_bias::RelativeStackConfig;
 use crate::attention::{AttentionConfig, Mechanism};
 use crate::block::BlockConfig;
-use crate::checked::positive;
+use crate::config::limits::{LARGEST_SIZE, MOST_LAYERS, positive, within};
 use crate::config::{FeedForward, Head, Norm};
 use crate::count::encoder_decoder_counts;
 use crate::cross_attention::CrossAttentionConfig;
@@ -16,9 +16,6 @@ use crate::error::{ConfigError, InputError};
 use crate::feed_forward::FeedForwardConfig;
 use crate::lm_head::LmHeadConfig;
 use crate::stack::StackConfig;
-
-/// Larger than any published model. Keeps products of sizes far from overflow.
-const LARGEST_SIZE: usize = 1 << 24;
 
 /// An encoder–decoder's configuration as written, not yet checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
@@ -120,17 +117,14 @@ impl TryFrom<EncoderDecoderSettings> for EncoderDecoderConfig {
         for (field, value) in [
             ("vocab_size", settings.vocab_size),
             ("d_model", settings.d_model),
-            ("encoder_layers", settings.encoder_layers),
-            ("decoder_layers", settings.decoder_layers),
             ("heads", settings.heads),
             ("head_dim", settings.head_dim),
             ("feed_forward.width", width),
         ] {
-            if !(1..=LARGEST_SIZE).contains(&value) {
-                let rule = format!("must be between 1 and {LARGEST_SIZE}");
-                return Err(ConfigError::new(field, value, rule));
-            }
+            within(field, value, 1..=LARGEST_SIZE)?;
         }
+        within("encoder_layers", settings.encoder_layers, 1..=MOST_LAYERS)?;
+        within("decoder_layers", settings.decoder_layers, 1..=MOST_LAYERS)?;
         settings.feed_forward.width = Some(width);
         settings.feed_forward.expansion = None;
         check_positions(settings.relative_positions)?;
@@ -154,14 +148,7 @@ fn check_positions(positions: RelativePositions) -> Result<(), ConfigError> {
         buckets,
         max_distance,
     } = positions;
-    if !(4..=LARGEST_SIZE).contains(&buckets) {
-        let rule = format!("must be between 4 and {LARGEST_SIZE}");
-        return Err(ConfigError::new(
-            "relative_positions.buckets",
-            buckets,
-            rule,
-        ));
-    }
+    within("relative_positions.buckets", buckets, 4..=LARGEST_SIZE)?;
     // Buckets of one distance each reach half as far as there are buckets.
     if !(buckets / 2 + 1..=LARGEST_SIZE).contains(&max_distance) {
         let rule = format!("must be above buckets / 2 = {}", buckets / 2);

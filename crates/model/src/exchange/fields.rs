@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
+use crate::config::limits;
 use crate::error::HuggingFaceError;
 
-/// Larger than any published model; the same limit as in the checked configuration.
-const LARGEST_SIZE: u64 = 1 << 24;
+const LARGEST_SIZE: u64 = limits::LARGEST_SIZE as u64;
 
 /// The fields of one object in a `config.json`.
 pub(crate) struct Fields<'a> {

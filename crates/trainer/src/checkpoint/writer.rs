@@ -1,8 +1,9 @@
 //! Writes checkpoints on a background thread, one at a time.
 
 use std::fs::File;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use emberlm_checkpoint::CheckpointError;
@@ -27,10 +28,13 @@ pub struct Written {
     pub took: Duration,
 }
 
+/// A checkpoint in progress, or the outcome if the system started no thread for it.
+type Writing = Result<JoinHandle<Written>, Box<Written>>;
+
 /// Writes a run's checkpoints while training continues.
 pub struct Writer {
     run: PathBuf,
-    writing: Option<JoinHandle<Written>>,
+    writing: Option<Writing>,
     /// The time at which the newest checkpoint was begun.
     begun: Option<Instant>,
     /// The time that the checkpoint before it took.
@@ -60,7 +64,7 @@ impl Writer {
             return false;
         };
         let writing = self.writing.as_ref();
-        let is_writing = writing.is_some_and(|writing| !writing.is_finished());
+        let is_writing = writing.is_some_and(|writing| !has_ended(writing));
         let took = if is_writing { since } else { self.took };
         took > LONGEST_WAIT && since < took * LEAST_RATIO
     }
@@ -78,8 +82,8 @@ impl Writer {
         let run = self.run.clone();
         let begun = Instant::now();
         self.begun = Some(begun);
-        self.writing = Some(std::thread::spawn(move || {
-            let step = contents.state.step;
+        let step = contents.state.step;
+        let work = move || {
             // If syncing fails, so will writing the checkpoint to the same disk, which reports the error.
             let _ = events.map(|events| events.sync_data());
             let result = write(&run, optimizer, &contents);
@@ -93,6 +97,18 @@ impl Writer {
                 pruned,
                 took: begun.elapsed(),
             }
+        };
+        let thread = thread::Builder::new().name("checkpoint".to_owned());
+        let thread = thread.spawn(work);
+        self.writing = Some(thread.map_err(|source| {
+            Box::new(Written {
+                step,
+                result: Err(CheckpointError::file("start a thread to write", &self.run)(
+                    source,
+                )),
+                pruned: Ok(()),
+                took: Duration::ZERO,
+            })
         }));
         before
     }
@@ -100,19 +116,22 @@ impl Writer {
     /// Returns the outcome of the checkpoint in progress if it is complete.
     pub fn done(&mut self) -> Option<Written> {
         match &self.writing {
-            Some(writing) if writing.is_finished() => self.wait(),
+            Some(writing) if has_ended(writing) => self.wait(),
             _ => None,
         }
     }
 
     /// Waits for the checkpoint in progress and returns its outcome.
     pub fn wait(&mut self) -> Option<Written> {
-        match self.writing.take()?.join() {
-            Ok(written) => {
-                self.took = written.took;
-                Some(written)
-            }
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let written = match self.writing.take()? {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(refused) => *refused,
+        };
+        self.took = written.took;
+        Some(written)
     }
+}
+
+fn has_ended(writing: &Writing) -> bool {
+    writing.as_ref().is_ok_and(JoinHandle::is_finished) || writing.is_err()
 }

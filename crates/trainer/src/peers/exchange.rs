@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::io;
 
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend as BurnBackend;
@@ -187,6 +188,15 @@ pub(crate) fn sum_figures(
         total = Some(total.map_or(squares, |sum| sum + squares));
     }
     Ok((loss.ok_or_else(missing)?, total.map(f32::sqrt)))
+}
+
+/// The error of a rank whose system does not start a thread for `what`.
+pub(crate) fn no_thread(shards: &Shards, what: &'static str, source: &io::Error) -> PeersError {
+    error(
+        shards,
+        what,
+        format!("no thread to exchange them: {source}"),
+    )
 }
 
 pub(super) fn error(shards: &Shards, what: &'static str, reason: String) -> PeersError {

@@ -20,12 +20,12 @@ use burn::tensor::{Device, Tensor};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{LazyParams, LazyValue, replace_lazily};
 
-use super::exchange::{error, typed};
+use super::exchange::{error, no_thread, typed};
 use super::shards::Shards;
 use super::{Divided, Peers, PeersError};
 
 /// A gather in progress.
-pub(crate) struct Gather(JoinHandle<Result<(), PeersError>>);
+pub(crate) struct Gather(Result<JoinHandle<Result<(), PeersError>>, PeersError>);
 
 impl Gather {
     /// Begins to gather the updated pieces of all ranks. Of the divided parameters, those that `are_present` are updated;
@@ -54,16 +54,19 @@ impl Gather {
                 device: device.clone(),
             },
         );
+        let of_shards = Arc::clone(&shards);
         let gather = move || gather::<A::InnerBackend>(&*peers, &shards, senders, own, &device);
-        (Self(thread::spawn(gather)), module)
+        let thread = thread::Builder::new().spawn(gather);
+        let thread = thread.map_err(|source| no_thread(&of_shards, "parameters", &source));
+        (Self(thread), module)
     }
 
     /// Waits for all parameters.
     ///
     /// # Errors
-    /// A peer cannot be reached. The parameters that did not arrive are NaN.
+    /// A peer cannot be reached, or the system did not start a thread. The parameters that did not arrive are NaN.
     pub(crate) fn finish(self) -> Result<(), PeersError> {
-        self.0.join().unwrap_or_else(|panic| resume_unwind(panic))
+        self.0?.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 

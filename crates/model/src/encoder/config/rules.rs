@@ -1,7 +1,8 @@
 //! Rules for the positions and the window of an encoder.
 
 use super::EncoderSettings;
-use crate::checked::{check_scaling, positive};
+use crate::checked::check_scaling;
+use crate::config::limits::positive;
 use crate::config::{FullLayers, LayerPositions, Position};
 use crate::error::ConfigError;
 

@@ -100,7 +100,8 @@ impl Rewards {
         let mut found = vec![Rewarded::default(); answers.len()];
         thread::scope(|scope| {
             let others: Vec<_> = (1..threads.min(answers.len()))
-                .map(|_| scope.spawn(work))
+                // Without another thread, the others do its work.
+                .filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
                 .collect();
             let own = work();
             let others = others.into_iter().filter_map(|thread| thread.join().ok());
