@@ -10,7 +10,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
+use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{EncoderDecoder, EncoderDecoderConfig};
 use emberlm_tokenizer::chat::ChatTemplate;
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer, config_warnings};

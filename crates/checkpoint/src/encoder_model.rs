@@ -17,8 +17,9 @@ use burn::tensor::Device;
 use emberlm_gguf::is_gguf;
 use emberlm_kernels::Backend;
 use emberlm_model::EncoderConfig;
-use emberlm_model::encoder::{HuggingFaceEncoder, Pooling};
+use emberlm_model::encoder::Pooling;
 use emberlm_model::hugging_face::CONFIG_FILE;
+use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer, config_warnings};
 
 use crate::checkpoint::DESCRIPTION;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use emberlm_model::encoder::is_encoder_type;
-use emberlm_model::encoder_decoder::is_encoder_decoder_type;
 use emberlm_model::hugging_face::CONFIG_FILE;
+use emberlm_model::hugging_face::encoder::is_encoder_type;
+use emberlm_model::hugging_face::encoder_decoder::is_encoder_decoder_type;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 
 use crate::checkpoint::FOLDER;

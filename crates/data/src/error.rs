@@ -23,9 +23,6 @@ pub enum DataError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The operating system started no thread.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[source] io::Error),
     /// A parameter is outside its allowed range.
     #[error("`{field}` is {value}: {rule}")]
     Value {

@@ -11,8 +11,8 @@ use emberlm_generate::{
     SamplerConfig, TargetBeams, TargetGenerator, beam_search,
 };
 use emberlm_model::EncoderDecoder;
-use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::hugging_face::HuggingFaceModel;
+use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use serde_json::Value;
 
 fn fixtures() -> PathBuf {

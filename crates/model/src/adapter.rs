@@ -17,7 +17,6 @@ mod peft_errors;
 mod whole;
 
 pub use config::{ALL_LINEAR, AdapterBias, LoraConfig};
-pub(crate) use whole::Originals;
 
 pub use peft::{ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, PeftAdapter, write_peft};
 
@@ -26,11 +25,12 @@ use std::collections::HashMap;
 use burn::module::Module;
 use emberlm_kernels::Backend;
 
-use crate::decoder::Decoder;
 use crate::error::AdapterError;
-use crate::init::fnv1a;
-use crate::linear::Linear;
-use crate::low_rank::{Adapter, LowRankConfig};
+use crate::nn::init::fnv1a;
+use crate::nn::linear::Linear;
+use crate::nn::low_rank::{Adapter, LowRankConfig};
+use crate::transformer::decoder::Decoder;
+use crate::transformer::originals::Originals;
 use crate::weights::TensorStore;
 use crate::weights::map::Source;
 use modules::AdaptableModule;

@@ -1,4 +1,4 @@
-//! Model configuration as written by the user: sizes and one variant per component. [`crate::checked`] holds the rules.
+//! Model configuration as written by the user: sizes and one variant per component. [`crate::transformer::checked`] holds the rules.
 
 mod attention;
 pub mod choices;
@@ -6,6 +6,7 @@ mod derived;
 mod legacy;
 pub(crate) mod limits;
 mod positions;
+mod tiny;
 
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
 pub use derived::DerivedSize;

@@ -389,20 +389,3 @@ pub enum HuggingFaceError {
         source: WeightsError,
     },
 }
-
-impl HuggingFaceError {
-    /// The same error about the metadata of a GGUF file, from which the fields of a `config.json` were made.
-    pub(crate) fn in_gguf(self, path: &Path) -> Self {
-        let (field, value, rule) = match self {
-            Self::Field { field, value, rule } => (field, value, rule),
-            Self::Config(error) => (error.field.into_owned(), error.value, error.rule),
-            other => return other,
-        };
-        let name = crate::gguf::key_of(&field).unwrap_or(&field);
-        let reason = format!("`{name}` = {value}: {rule}");
-        Self::GgufModel {
-            path: path.to_owned(),
-            reason,
-        }
-    }
-}

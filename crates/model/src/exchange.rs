@@ -14,9 +14,12 @@ pub(crate) mod rope;
 use serde_json::{Map, Value};
 
 use self::fields::Fields;
-use crate::checked::DecoderConfig;
 use crate::config::ModelConfig;
 use crate::error::HuggingFaceError;
+use crate::transformer::checked::DecoderConfig;
+
+/// Field of the padding token's id. In some model types its default is outside of a small vocabulary.
+pub(crate) const PADDING: &str = "pad_token_id";
 
 /// Representation of a family's models in Hugging Face directories.
 pub(crate) struct Exchange {

@@ -6,6 +6,7 @@
 mod bloom;
 mod cohere;
 mod cs336;
+pub(crate) mod encoder;
 mod falcon;
 mod gemma2;
 mod gemma3_text;
@@ -30,15 +31,16 @@ mod qwen3;
 mod qwen3_moe;
 mod smollm3;
 mod starcoder2;
+pub(crate) mod t5;
 mod vanilla;
 
-use crate::checked::DecoderConfig;
 pub use crate::config::Family;
 use crate::config::{
     AttentionKind, Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position,
     QkNormSpan, RotaryScaling, Wiring,
 };
 use crate::exchange::Exchange;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::map::Source;
 use crate::weights::names::{self, TensorName};
 use emberlm_kernels::{Activation, RotaryLayout};
@@ -278,7 +280,9 @@ mod tests {
             let row = format!("| `{}` |", preset.name);
             let sized = preset.config.vocab_size.is_some();
             let count = match DecoderConfig::try_from(preset.config) {
-                Ok(config) if sized => in_thousands(crate::count::parameters(&config).total),
+                Ok(config) if sized => {
+                    in_thousands(crate::transformer::count::parameters(&config).total)
+                }
                 _ => String::new(),
             };
             let lists_preset = |line: &str| line.starts_with(&row) && line.contains(&count);

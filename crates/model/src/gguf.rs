@@ -15,40 +15,39 @@
 //! | `export`, `file_type` | writing files, and the type of each tensor |
 //! | `recorded_type` | the name of a file's type |
 
-mod architecture;
-mod described;
-mod description;
-mod export;
-mod fields;
-mod file_type;
+pub(crate) mod architecture;
+pub(crate) mod described;
+pub(crate) mod description;
+pub(crate) mod fields;
+pub(crate) mod file_type;
 mod key_names;
 mod metadata;
-mod names;
+pub(crate) mod names;
 mod recorded_type;
 mod rope;
-mod rounding;
-mod store;
+pub(crate) mod rounding;
+pub(crate) mod store;
 
 use emberlm_gguf::{GgufFile, TensorInfo, TensorType};
 use emberlm_kernels::PackedFormat;
 use serde_json::{Map, Value};
 
-pub use export::{GgufOptions, check_exportable, export, exportable_families};
 pub use file_type::FileType;
-pub(crate) use key_names::key_of;
-pub(crate) use names::GgufNames;
-pub use recorded_type::type_name;
-pub(crate) use store::GgufStore;
+pub(crate) use key_names::of_metadata;
 
+pub use recorded_type::type_name;
+
+use self::names::GgufNames;
+use self::store::GgufStore;
 use crate::error::HuggingFaceError;
-use crate::weight_format::{StoredFormats, WeightFormat};
+use crate::transformer::weight_format::{StoredFormats, WeightFormat};
 
 /// Name of the embedding.
 pub(crate) const EMBEDDING: &str = "token_embd.weight";
 /// Name of an untied head.
 pub(crate) const HEAD: &str = "output.weight";
 /// Factors that divide the rotary frequencies. They are read as a setting.
-const ROPE_FACTORS: &str = "rope_freqs.weight";
+pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// Builds the fields of the `config.json` that describes the model of a file.
 ///

@@ -3,11 +3,13 @@
 //! `export` writes directories. `exchange` reads the fields of a `config.json`; each family's file lists its field and
 //! tensor names.
 
+pub mod encoder;
+pub mod encoder_decoder;
 mod export;
 
+pub(crate) use export::with_required_parameters;
 pub(crate) use export::write_parameters;
 pub use export::{ExportOptions, Exported, check_exportable, export};
-pub(crate) use export::{PADDING, with_required_parameters};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,16 +21,16 @@ use emberlm_gguf::{GgufFile, is_gguf};
 use emberlm_kernels::Backend;
 use emberlm_system::read;
 
-use crate::checked::DecoderConfig;
-use crate::count;
-use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::{known_fields, quantization};
 use crate::families::Family;
 use crate::gguf;
-use crate::weight_format::{StoredFormats, WeightFormat};
+use crate::transformer::checked::DecoderConfig;
+use crate::transformer::count;
+use crate::transformer::decoder::Decoder;
+use crate::transformer::weight_format::{StoredFormats, WeightFormat};
 use crate::weights::quantized::{self, Quantization};
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decoder};
 
@@ -81,7 +83,7 @@ impl HuggingFaceModel {
             quantization,
             warnings,
         } = match &gguf {
-            Some(_) => described.map_err(|error| error.in_gguf(path))?,
+            Some(_) => described.map_err(|error| gguf::of_metadata(error, path))?,
             None => described?,
         };
         Ok(Self {

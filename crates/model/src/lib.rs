@@ -2,30 +2,19 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`config`], [`checked`] | the configuration as written, and a validated one |
-//! | [`tokens`] | a decoder's input |
-//! | [`decoder`] | `embeddings`, a `stack` of `block`s and the `lm_head` |
-//! | [`encoder`] | the bidirectional transformer: embeddings, a `stack` and a head for tokens or classes |
-//! | [`encoder_decoder`] | two stacks, the second with cross-attention to the first: T5 |
-//! | [`nn`] | every component for standalone use, including cross-attention for encoder–decoders |
-//! | `context` | inputs of components in addition to the hidden states |
-//! | `init` | weight initialization |
-//! | [`training`] | gradients |
-//! | [`kv_cache`] | cached keys and values for generation |
-//! | [`ragged`] | one pass over the next tokens of several sequences |
-//! | [`count`] | parameters, operations and memory of a configuration |
-//! | [`parameters`] | list of parameters with their roles |
-//! | `token_scores` | losses of individual tokens |
-//! | `token_table` | weights of embedding and head, split if they exceed a device buffer |
-//! | `mixture`, `router_loss` | mixtures of experts, and the losses of their routers |
-//! | `linear`, `low_rank` | linear layers and low-rank adapters |
-//! | [`adapter`] | adapters of whole models, and their files in the format of PEFT |
-//! | `weight_format` | packed weights for inference |
+//! | [`config`] | the configuration as written |
+//! | `params` | the parameters of a module by their paths |
+//! | [`nn`] | every component, for standalone use too |
+//! | [`transformer`] | decoders, encoders and encoder–decoders, made of components |
 //! | [`weights`] | reading and writing weights |
-//! | [`families`], `tiny` | published models, one declarative file each, and tiny models with the same components |
+//! | `exchange` | what the fields of a `config.json` mean |
+//! | [`families`] | published models, one declarative file each, and tiny models with the same components |
+//! | [`adapter`] | adapters of whole models, and their files in the format of PEFT |
+//! | [`gguf`] | GGUF files, read like directories |
 //! | [`hugging_face`] | model directories in the format of `transformers` |
-//! | [`gguf`] | GGUF files, read like such directories, and written |
-//! | `calibration` | statistics of the inputs of linear layers |
+//! | [`gguf_export`] | models as GGUF files |
+//!
+//! A module uses only modules above it.
 //!
 //! | type | purpose |
 //! |---|---|
@@ -56,75 +45,44 @@
 #![recursion_limit = "256"]
 
 pub mod adapter;
-mod adapter_rows;
-mod alibi;
-mod attention;
-mod block;
-mod calibration;
-pub mod checked;
 pub mod config;
-mod context;
-pub mod count;
-mod cross_attention;
-mod cross_sublayer;
-pub mod decoder;
-mod dropout;
-mod embeddings;
-pub mod encoder;
-pub mod encoder_decoder;
 pub mod error;
 mod exchange;
 pub mod families;
-mod features;
-mod feed_forward;
 pub mod gguf;
-mod heads;
+pub mod gguf_export;
 pub mod hugging_face;
-mod init;
-pub mod kv_cache;
-mod linear;
-mod lm_head;
-mod low_rank;
-mod mixture;
 pub mod nn;
-mod norm;
-mod packed_rows;
-pub mod parameters;
-mod position;
-pub mod ragged;
-mod reconfigure;
-mod router_loss;
-mod stack;
-mod tiny;
-mod token_scores;
-mod token_table;
-pub mod tokens;
-pub mod training;
-mod weight_format;
+mod params;
+pub mod transformer;
 pub mod weights;
 
 pub use adapter::LoraConfig;
-pub use calibration::{InputImportance, InputProducts, InputRecorder};
-pub use checked::DecoderConfig;
 pub use config::ModelConfig;
-pub use decoder::Decoder;
 pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
-pub use encoder::{Encoder, EncoderConfig};
-pub use encoder_decoder::{EncodedSource, EncoderDecoder, EncoderDecoderConfig};
 pub use error::{
     AdapterError, CacheFormatError, ConfigError, ContextError, HuggingFaceError, InputError,
     WeightsError,
 };
 pub use families::Family;
-pub use kv_cache::{CacheFormat, KvCache};
-pub use linear::{Linear, LinearWeight};
-pub use low_rank::{Adapter, LowRank, LowRankConfig};
-pub use packed_rows::PackedRows;
-pub use parameters::{Parameter, ParameterRole, Parameters};
-pub use ragged::{RaggedOutput, RequestedOutput, SequenceChunk};
-pub use router_loss::{ExpertLoad, RouterCoefficients};
-pub use token_scores::TokenScores;
-pub use token_table::TokenTable;
-pub use tokens::{IGNORED, Tokens};
-pub use training::{CompleteGradient, GradientSink, PassGradients, TrainingPass};
-pub use weight_format::{StoredFormats, WeightFormat};
+pub use nn::kv_cache::{CacheFormat, KvCache};
+pub use nn::linear::{InputRecorder, Linear, LinearWeight};
+pub use nn::low_rank::{Adapter, LowRank, LowRankConfig};
+pub use nn::packed_rows::PackedRows;
+pub use nn::router_loss::{ExpertLoad, RouterCoefficients};
+pub use nn::token_table::TokenTable;
+pub use nn::tokens::{IGNORED, Tokens};
+pub use nn::{kv_cache, tokens};
+pub use transformer::calibration::{InputImportance, InputProducts};
+pub use transformer::checked::DecoderConfig;
+pub use transformer::decoder::Decoder;
+pub use transformer::encoder::{Encoder, EncoderConfig};
+pub use transformer::encoder_decoder::{EncodedSource, EncoderDecoder, EncoderDecoderConfig};
+pub use transformer::parameters::{Parameter, ParameterRole, Parameters};
+pub use transformer::ragged::{RaggedOutput, RequestedOutput, SequenceChunk};
+pub use transformer::token_scores::TokenScores;
+pub use transformer::training::{CompleteGradient, GradientSink, PassGradients, TrainingPass};
+pub use transformer::weight_format::{StoredFormats, WeightFormat};
+pub use transformer::{
+    checked, count, decoder, encoder, encoder_decoder, parameters, ragged, training,
+};

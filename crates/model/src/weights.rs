@@ -3,12 +3,10 @@
 
 mod blocks;
 mod element;
-mod lazy;
 mod load;
 mod load_decoder;
 pub mod map;
 pub(crate) mod names;
-mod parts;
 mod piece_file;
 pub(crate) mod quantized;
 mod safetensors_store;
@@ -18,162 +16,20 @@ mod store;
 mod unique_keys;
 
 pub use element::Element;
-pub use lazy::{LazyParams, LazyValue, replace_lazily};
 pub(crate) use load::{Naming, load, load_present};
 pub use load::{load_named, load_own, load_tensors, read_tensors};
 pub(crate) use load_decoder::load_decoder;
 pub use load_decoder::load_own_in;
-pub use parts::{Parts, join_parts, part_of, part_path, whole_path};
 pub use piece_file::{FileLayout, PieceFile};
 pub use safetensors_store::SafetensorsStore;
 pub(crate) use save::write;
-pub use save::{
-    DeviceTensor, HostTensor, Published, device_tensors, named_tensors, published, save_own,
-};
+pub use save::{Published, published, save_own};
 pub(crate) use save_quantized::PublishedPacked;
 pub use store::TensorStore;
 pub(crate) use store::equal;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
-use burn::tensor::Tensor;
-use burn::tensor::backend::Backend;
-
-/// Visitor of a module's float parameters and their paths (`blocks.0.attention.qkv.weight`). The parts of a split table
-/// are separate parameters ([`part_of`]).
-pub trait ParamVisitor<B: Backend> {
-    /// Called for each parameter, in the module's order.
-    fn visit<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>);
-}
-
-/// Replaces a module's float parameters, given their paths.
-pub trait ParamMapper<B: Backend> {
-    /// Returns the new value of a parameter. Called in the module's order.
-    fn map<const D: usize>(&mut self, path: &str, id: ParamId, value: Tensor<B, D>)
-    -> Tensor<B, D>;
-}
-
-/// Visits every float parameter with its path.
-pub fn visit_params<B: Backend, M: Module<B>>(module: &M, visitor: &mut impl ParamVisitor<B>) {
-    module.visit(&mut PathTracker {
-        trail: Trail::default(),
-        inner: visitor,
-    });
-}
-
-/// Replaces every float parameter, given its path, and keeps the parameters' ids.
-pub fn map_params<B: Backend, M: Module<B>>(module: M, mapper: &mut impl ParamMapper<B>) -> M {
-    module.map(&mut PathTracker {
-        trail: Trail::default(),
-        inner: mapper,
-    })
-}
-
-/// The value of a parameter after `change`. It requires gradients like the old one, and is not the result of an operation of
-/// the autodiff graph: such a tensor is not a parameter, and loses its gradient.
-pub(crate) fn changed<B: Backend, const D: usize>(
-    value: Tensor<B, D>,
-    change: impl FnOnce(Tensor<B, D>) -> Tensor<B, D>,
-) -> Tensor<B, D> {
-    let requires_gradients = value.is_require_grad();
-    change(value.set_require_grad(false)).set_require_grad(requires_gradients)
-}
-
-/// Visits the path and the id of every float parameter, without its value, which may be computed lazily.
-pub fn visit_param_ids<B: Backend, M: Module<B>>(module: &M, visit: impl FnMut(&str, ParamId)) {
-    module.visit(&mut IdTracker {
-        trail: Trail::default(),
-        visit,
-    });
-}
-
-/// Path of the field that Burn is currently visiting.
-#[derive(Default)]
-pub(crate) struct Trail(Vec<String>);
-
-impl Trail {
-    /// Adds a field to the path.
-    ///
-    /// Burn also enters enum variants. Unsplit tables and f32 weights get the path of their field; the parts of a split
-    /// table are below `parts`. The decoder's three components are left out, so that `stack.norm_final` is `norm_final`
-    /// in files and optimizer states. A model in training has the paths of the model that it holds.
-    pub(crate) fn enter(&mut self, name: &str, container: &str) {
-        let name = match (container, name) {
-            ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
-            ("Enum:FeedForwardLayer", "Dense" | "Experts") | ("Enum:TrainingModel", _) => "",
-            ("Struct:Adapter", "parts") => "",
-            ("Enum:TokenTable", "Parts") => "parts",
-            ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
-            | ("Struct:Encoder", "embeddings" | "stack")
-            | ("Struct:EncoderDecoder", "embeddings" | "lm_head")
-            | ("Struct:RelativeStack", "stack")
-            | ("Enum:EncoderHead", "MaskedLm" | "Sequence" | "Token") => "",
-            ("Enum:EncoderHead", "Pooler") => "dense",
-            _ => name,
-        };
-        self.0.push(name.to_owned());
-    }
-
-    pub(crate) fn exit(&mut self) {
-        self.0.pop();
-    }
-
-    pub(crate) fn path(&self) -> String {
-        let named = self.0.iter().filter(|name| !name.is_empty());
-        named.map(String::as_str).collect::<Vec<_>>().join(".")
-    }
-}
-
-/// Adapts visitors with paths to Burn's traversal of modules.
-struct PathTracker<'a, T> {
-    trail: Trail,
-    inner: &'a mut T,
-}
-
-impl<B: Backend, T: ParamVisitor<B>> ModuleVisitor<B> for PathTracker<'_, T> {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.trail.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.trail.exit();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        self.inner.visit(&self.trail.path(), param.id, param.val());
-    }
-}
-
-struct IdTracker<F> {
-    trail: Trail,
-    visit: F,
-}
-
-impl<B: Backend, F: FnMut(&str, ParamId)> ModuleVisitor<B> for IdTracker<F> {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.trail.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.trail.exit();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        (self.visit)(&self.trail.path(), param.id);
-    }
-}
-
-impl<B: Backend, T: ParamMapper<B>> ModuleMapper<B> for PathTracker<'_, T> {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.trail.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.trail.exit();
-    }
-
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        let (id, value, mapper) = param.consume();
-        let value = self.inner.map(&self.trail.path(), id, value);
-        Param::from_mapped_value(id, value, mapper)
-    }
-}
+pub use crate::params::{
+    DeviceTensor, HostTensor, LazyParams, LazyValue, ParamMapper, ParamVisitor, Parts,
+    device_tensors, join_parts, map_params, named_tensors, part_of, part_path, replace_lazily,
+    visit_param_ids, visit_params, whole_path,
+};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
-use emberlm_model::encoder::HuggingFaceEncoder;
-use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
+use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
+use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{RequestedOutput, SequenceChunk};
 
 use crate::parity::checks::{host, relative, within};

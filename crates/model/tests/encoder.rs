@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::encoder::{EncoderInput, HuggingFaceEncoder};
+use emberlm_model::encoder::EncoderInput;
+use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 
 use crate::parity::fixture::Fixture;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
+use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 
 use crate::parity::fixture::Fixture;
 

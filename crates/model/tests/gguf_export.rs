@@ -8,7 +8,8 @@ use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_gguf::{GgufFile, TensorType, Value};
 use emberlm_model::config::{Head, Window};
-use emberlm_model::gguf::{FileType, GgufOptions, check_exportable, export};
+use emberlm_model::gguf::FileType;
+use emberlm_model::gguf_export::{GgufOptions, check_exportable, export};
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::{
     Decoder, DecoderConfig, Family, HuggingFaceError, InputImportance, InputProducts,

@@ -7,7 +7,7 @@ use burn::train::Interrupter;
 use emberlm_checkpoint::{AdapterDescription, BaseModel, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{encoder, encoder_decoder};
+use emberlm_model::hugging_face::{encoder, encoder_decoder};
 use serde_json::json;
 
 use crate::checkpoint::shards::ShardWriter;

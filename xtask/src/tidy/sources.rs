@@ -228,7 +228,7 @@ mod tests {
         assert!(rules("crates/model/tests/parity.rs", "\"gpt2\"").is_empty());
         let inline = "#[cfg(test)]\nmod tests {\n fn a() { \"gpt2\" }\n}\n\"pocket\"";
         assert_eq!(
-            rules("crates/model/src/count.rs", inline),
+            rules("crates/model/src/transformer/count.rs", inline),
             [(5, "families")]
         );
         let apart = "#[cfg(test)]\nmod tests;\nmod b { \"pocket\" }";

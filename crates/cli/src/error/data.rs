@@ -34,9 +34,6 @@ pub(super) fn data(error: &DataError) -> Option<String> {
         DataError::Io { path, source, .. } => {
             return hints::io(source).or_else(|| invalid(path, source));
         }
-        DataError::Thread(_) => {
-            "the system or a limit of this process (`ulimit -u`, `ulimit -v`) allows no more threads"
-        }
         DataError::NotADataset { path, found } => return Some(not_a_dataset(path, *found)),
         DataError::Tokenize { source, .. } | DataError::Tokenizer(source) => {
             return tokenizer(source);

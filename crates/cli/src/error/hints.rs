@@ -5,7 +5,7 @@ use std::path::Path;
 
 use emberlm_generate::{GenerateError, LogitsError, SettingError, VetError};
 use emberlm_gguf::{GgufError, is_gguf};
-use emberlm_model::gguf::exportable_families;
+use emberlm_model::gguf_export::exportable_families;
 use emberlm_model::{
     AdapterError, CacheFormatError, ConfigError, Family, HuggingFaceError, InputError, WeightsError,
 };

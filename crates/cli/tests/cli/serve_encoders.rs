@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use emberlm_model::encoder::{self, EncoderConfig, EncoderSettings};
-use emberlm_model::hugging_face::ExportOptions;
+use emberlm_model::encoder::{EncoderConfig, EncoderSettings};
+use emberlm_model::hugging_face::{ExportOptions, encoder};
 use serde_json::{Value, json};
 
 use super::support::Sandbox;

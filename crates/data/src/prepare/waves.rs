@@ -3,6 +3,7 @@
 //! A wave is the unit of work. The division into waves does not affect the dataset, but it bounds memory: at most
 //! four waves exist, of which one is being read, one is waiting, one is being tokenized and one is being written.
 
+use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -82,9 +83,12 @@ pub(super) fn for_each_wave(
             }
         };
         let builder = thread::Builder::new().name("reader".to_owned());
-        builder
-            .spawn_scoped(scope, reader)
-            .map_err(DataError::Thread)?;
+        let first = reading
+            .inputs
+            .first()
+            .map(|(_, input)| input.name.as_path());
+        let refused = DataError::io("start a thread to read", first.unwrap_or(Path::new("")));
+        builder.spawn_scoped(scope, reader).map_err(refused)?;
         for wave in receive {
             take(wave?)?;
         }

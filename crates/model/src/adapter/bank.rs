@@ -2,8 +2,8 @@
 
 use emberlm_kernels::Backend;
 
-use crate::decoder::Decoder;
 use crate::error::AdapterError;
+use crate::transformer::decoder::Decoder;
 
 impl<B: Backend> Decoder<B> {
     /// Adds the adapter of `adapted` to the bank and returns its number there, by which

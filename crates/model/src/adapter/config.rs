@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::modules::AdaptableModule;
 use crate::config::limits::{F32_RULE, is_in_f32};
 use crate::error::AdapterError;
-use crate::weight_format::WeightFormat;
+use crate::transformer::weight_format::WeightFormat;
 
 /// The upper bound of ranks. Useful ones are below the widths of models.
 const LARGEST_RANK: usize = 1 << 16;

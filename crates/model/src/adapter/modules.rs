@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use emberlm_kernels::Backend;
 
-use crate::decoder::Decoder;
+use crate::transformer::decoder::Decoder;
 use crate::weights::map::Source;
 
 /// A linear layer of a published checkpoint. A fused layer of the decoder consists of several.

@@ -16,8 +16,8 @@ use super::modules::AdaptableModule;
 use super::peft_config::{PeftSelection, config_fields, read_config};
 use super::peft_errors::foreign;
 use super::whole::{TOKENS, module_of};
-use crate::decoder::Decoder;
 use crate::error::{AdapterError, WeightsError};
+use crate::transformer::decoder::Decoder;
 use crate::weights::map::Source;
 use crate::weights::{
     Element, Naming, ParamVisitor, SafetensorsStore, TensorStore, load_present, published,

@@ -7,8 +7,8 @@ use emberlm_kernels::Backend;
 use super::is_adapter_path;
 use super::peft::PREFIX;
 use super::whole::module_of;
-use crate::decoder::Decoder;
 use crate::error::AdapterError;
+use crate::transformer::decoder::Decoder;
 use crate::weights::{TensorStore, whole_path};
 
 impl<B: Backend> Decoder<B> {

@@ -11,8 +11,9 @@ use emberlm_kernels::Backend;
 use super::config::{AdapterBias, LoraConfig, is_named};
 use super::is_adapter_path;
 use super::modules::AdaptableModule;
-use crate::decoder::Decoder;
 use crate::error::AdapterError;
+use crate::transformer::decoder::Decoder;
+use crate::transformer::originals::Originals;
 use crate::weights::map::Source;
 use crate::weights::{HostTensor, ParamMapper, Parts, device_tensors, map_params, whole_path};
 
@@ -20,27 +21,6 @@ use crate::weights::{HostTensor, ParamMapper, Parts, device_tensors, map_params,
 pub(super) const TOKENS: &str = "tokens";
 /// Path of the head.
 const HEAD: &str = "head";
-
-/// The parameters of the base model that are trained with an adapter, by path, with their values in the base model.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Originals(Option<Arc<BTreeMap<String, HostTensor>>>);
-
-impl Originals {
-    /// True if the parameter at `path` is one of them.
-    pub(super) fn contains(&self, path: &str) -> bool {
-        self.paths().any(|own| own == whole_path(path))
-    }
-
-    /// True if there are none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.paths().next().is_none()
-    }
-
-    /// Their paths.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(|own| own.keys().map(String::as_str))
-    }
-}
 
 impl<B: Backend> Decoder<B> {
     /// Makes the parameters that `config` names trainable, and keeps their values. `targets` are the adapted layers.

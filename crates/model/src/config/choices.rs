@@ -176,9 +176,9 @@ pub(super) const fn one() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checked::DecoderConfig;
     use crate::config::ModelConfig;
     use crate::families;
+    use crate::transformer::checked::DecoderConfig;
 
     fn base() -> Value {
         let mut config = families::preset("llama-2-7b").expect("a preset").config;

@@ -122,8 +122,8 @@ impl ModelConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checked::DecoderConfig;
     use crate::families;
+    use crate::transformer::checked::DecoderConfig;
 
     fn sizes(change: impl FnOnce(&mut ModelConfig), preset: &str) -> [usize; 3] {
         let mut raw = families::preset(preset).expect("a preset").config;

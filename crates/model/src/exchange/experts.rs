@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use crate::checked::DecoderConfig;
 use crate::config::Experts;
 use crate::error::HuggingFaceError;
+use crate::transformer::checked::DecoderConfig;
 
 /// The defaults of a type.
 pub(crate) struct ExpertDefaults {

@@ -234,9 +234,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::encoder;
-    use crate::encoder_decoder;
-    use crate::hugging_face;
+    use crate::hugging_face::{self, encoder, encoder_decoder};
 
     /// The fields of every model type with their defaults in `transformers`: `make_config_fields.py` lists them.
     fn defaults() -> Map<String, Value> {

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use crate::checked::DecoderConfig;
 use crate::config::{AttentionKind, FullLayers, Window};
 use crate::error::HuggingFaceError;
+use crate::transformer::checked::DecoderConfig;
 
 const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::Exchange;
 use super::fields::Fields;
-use crate::checked::DecoderConfig;
 use crate::error::HuggingFaceError;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 
 /// Name of the field in `config.json`.

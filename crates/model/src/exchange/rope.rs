@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 use emberlm_kernels::RotaryLayout;
 
 use super::fields::Fields;
-use crate::checked::DecoderConfig;
 use crate::config::{FullLayers, LayerPositions, Position, RotaryScaling};
 use crate::error::HuggingFaceError;
-use crate::position::{RotaryConfig, scaling};
+use crate::nn::position::{RotaryConfig, scaling};
+use crate::transformer::checked::DecoderConfig;
 
 /// Field names in older configurations, and the default fraction of a head that is rotated.
 pub(crate) struct RopeFields {

@@ -14,11 +14,11 @@ use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
 use super::{Definition, Family, Preset, common};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position};
 use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {

@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, NAMES, Sizes, read_rotated, write_common};
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, Head, ModelConfig, Norm, Wiring};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
+use crate::transformer::checked::DecoderConfig;
 use emberlm_kernels::RotaryLayout;
 
 pub(super) const DEFINITION: Definition = Definition {

@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, Sizes, read_common, write_common};
 use super::{Definition, Family, Preset};
-use crate::checked::DecoderConfig;
 use crate::config::{
     AttentionKind, Biases, FeedForward, FullLayers, Head, ModelConfig, Norm, Window, Wiring,
 };
@@ -23,6 +22,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::{Exchange, layers};
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {

@@ -17,7 +17,6 @@ use serde_json::{Map, Value};
 use super::gemma2::{NAMES, cap, head, of_type, scalar, write_over};
 use super::llama::{self, Sizes, read_sizes, write_common};
 use super::{Definition, Family, Preset, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{
     AttentionKind, Biases, FeedForward, FullLayers, LayerPositions, ModelConfig, RotaryScaling,
     Window,
@@ -27,6 +26,7 @@ use crate::exchange::fields::Fields;
 use crate::exchange::names::activation;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
 use crate::exchange::{Exchange, layers};
+use crate::transformer::checked::DecoderConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gemma3_text",

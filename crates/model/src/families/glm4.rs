@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, Sizes, read_rotated, write_rotated};
 use super::{Definition, Family, Preset, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, ModelConfig, Norm, Wiring};
 use crate::error::HuggingFaceError;
+use crate::exchange::PADDING;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
-use crate::hugging_face::PADDING;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, linear, part_of, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {

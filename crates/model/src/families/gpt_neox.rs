@@ -13,13 +13,13 @@ use emberlm_kernels::{Activation, RotaryLayout};
 use serde_json::{Map, Value, json};
 
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Wiring};
 use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::rope::{self, RopeFields};
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {

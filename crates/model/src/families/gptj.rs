@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 
 use super::gpt2::{self, read_common, read_sizes};
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, FeedForward, Head, ModelConfig, Norm, RotaryScaling, Wiring};
 use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {

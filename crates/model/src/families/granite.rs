@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, NAMES, Sizes, read_common, write_common};
 use super::{Definition, Family, Preset, common};
-use crate::checked::DecoderConfig;
 use crate::config::{AttentionKind, Biases, Head, ModelConfig};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
+use crate::transformer::checked::DecoderConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "granite",

@@ -12,13 +12,13 @@ use emberlm_kernels::{Activation, RotaryLayout};
 use serde_json::{Map, Value, json};
 
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling};
 use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::rope::{self, RopeFields};
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {

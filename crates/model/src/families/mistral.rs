@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
 use super::{Definition, Family, Preset};
-use crate::checked::DecoderConfig;
 use crate::config::{AttentionKind, ModelConfig, Window};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
+use crate::transformer::checked::DecoderConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "mistral",

@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, Sizes, exchange, read_rotated, write_common};
 use super::{Definition, Family, Preset, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Experts, ModelConfig, Norm, Window};
 use crate::error::HuggingFaceError;
 use crate::exchange::experts::{self, ExpertDefaults};
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
 use crate::exchange::rope::{FULL_HEAD, RopeFields};
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, joined, linear};
 
 pub(super) const DEFINITION: Definition = Definition {

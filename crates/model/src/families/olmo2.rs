@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, Sizes, read_common, write_common};
 use super::{Definition, Family, Preset, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, ModelConfig, Norm, QkNormSpan, Wiring};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {

@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use super::llama::{self, Sizes, read_sizes, write_common};
 use super::olmo2::{DEFAULTS, NAMES, epsilon, of_type, with_biases};
 use super::{Definition, Family, Preset, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{
     AttentionKind, FullLayers, LayerPositions, ModelConfig, RotaryScaling, Window,
 };
@@ -16,6 +15,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
+use crate::transformer::checked::DecoderConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "olmo3",

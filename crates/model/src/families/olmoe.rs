@@ -14,11 +14,11 @@ use serde_json::{Map, Value, json};
 use super::llama::{Sizes, exchange, read_common, write_common};
 use super::qwen3_moe::NAMES;
 use super::{Definition, Family, Preset};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, Experts, ModelConfig, Norm, QkNormSpan};
 use crate::error::HuggingFaceError;
 use crate::exchange::experts::{self, ExpertDefaults};
 use crate::exchange::fields::Fields;
+use crate::transformer::checked::DecoderConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "olmoe",

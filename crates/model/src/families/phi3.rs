@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, Sizes, read_rotated, write_rotated};
 use super::{Definition, Family, Preset, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{AttentionKind, ModelConfig, Norm, Window};
 use crate::error::HuggingFaceError;
+use crate::exchange::PADDING;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
 use crate::exchange::rope::{FULL_HEAD, ORIGINAL, RopeFields};
-use crate::hugging_face::PADDING;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, linear, part_of};
 
 pub(super) const DEFINITION: Definition = Definition {

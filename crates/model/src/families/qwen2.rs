@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 
 use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, Head, ModelConfig, Norm};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
+use crate::transformer::checked::DecoderConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "qwen2",

@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{Sizes, exchange, read_common, write_common};
 use super::{Definition, Family, Preset, qwen3_moe, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, Experts, ModelConfig, Norm};
 use crate::error::HuggingFaceError;
 use crate::exchange::experts::{self, ExpertDefaults};
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, joined, linear};
 
 pub(super) const DEFINITION: Definition = Definition {

@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
 use super::qwen2::DEFAULTS;
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, Head, ModelConfig, Norm};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
+use crate::transformer::checked::DecoderConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "qwen3",

@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, Sizes, exchange, read_common, write_common};
 use super::{Definition, Family, Preset, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, Experts, ModelConfig, Norm, Window};
 use crate::error::HuggingFaceError;
 use crate::exchange::experts::{self, ExpertDefaults};
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, joined, linear};
 
 pub(super) const DEFINITION: Definition = Definition {

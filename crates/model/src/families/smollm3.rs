@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, NAMES, Sizes, read_rotated, write_common};
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{Biases, FullLayers, Head, LayerPositions, ModelConfig, Norm};
 use crate::error::HuggingFaceError;
+use crate::exchange::PADDING;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{FULL_HEAD, RopeFields};
-use crate::hugging_face::PADDING;
+use crate::transformer::checked::DecoderConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "smollm3",

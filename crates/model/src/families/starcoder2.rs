@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 
 use super::llama::{self, Sizes, read_common, write_common};
 use super::{Definition, Family, Preset, common, rotary};
-use crate::checked::DecoderConfig;
 use crate::config::{AttentionKind, Biases, FeedForward, Head, Init, ModelConfig, Norm, Window};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::{Exchange, layers};
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {

@@ -7,51 +7,51 @@ use super::fields;
 use super::key_names::ATTENTION_SCALE;
 use super::metadata::Keys;
 use super::names::{FALCON, GEMMA, GLM4, OLMO2, PHI3};
-use crate::checked::DecoderConfig;
 use crate::config::Family;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::TensorName;
 
 /// Key of the architecture's name.
-pub(super) const KEY: &str = "general.architecture";
+pub(crate) const KEY: &str = "general.architecture";
 
 /// An architecture of GGUF files: how its files differ from a Hugging Face directory.
-pub(super) struct Architecture {
+pub(crate) struct Architecture {
     /// Value of `general.architecture`, and prefix of the keys.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// The families whose models are written with this architecture.
     families: &'static [Family],
     /// Adds the fields of `config.json` that are not common to all architectures, `model_type` among them.
     pub(super) read: fn(&Keys<'_>, &mut Map<String, Value>) -> Result<(), GgufError>,
     /// Factors: the key of each, and its field in `config.json`. Without the key it is 1.
-    pub(super) factors: &'static [(&'static str, &'static str)],
+    pub(crate) factors: &'static [(&'static str, &'static str)],
     /// Bounds of logits: the key of each, and its field in `config.json`. Without the key, or with 0, there is none.
-    pub(super) caps: &'static [(&'static str, &'static str)],
+    pub(crate) caps: &'static [(&'static str, &'static str)],
     /// The record of windows.
-    pub(super) windows: Windows,
+    pub(crate) windows: Windows,
     /// True if the rotary base of layers with a window is recorded.
-    pub(super) window_base: bool,
+    pub(crate) window_base: bool,
     /// True if the width of experts is recorded beside that of other feed-forward layers.
-    pub(super) expert_width: bool,
+    pub(crate) expert_width: bool,
     /// A key that only this architecture has.
-    pub(super) further: Option<fn(&DecoderConfig) -> Key>,
+    pub(crate) further: Option<fn(&DecoderConfig) -> Key>,
     /// Tensor names that differ from those common to all architectures.
-    pub(super) names: &'static [TensorName],
+    pub(crate) names: &'static [TensorName],
     /// True if queries, keys and values are written as one tensor.
-    pub(super) fused: bool,
+    pub(crate) fused: bool,
     /// True if the rows of queries and keys are ordered by rotated pairs of elements.
-    pub(super) paired_rows: bool,
+    pub(crate) paired_rows: bool,
     /// True if the gains of norms have 1 added.
-    pub(super) offset_norms: bool,
+    pub(crate) offset_norms: bool,
     /// True if mixtures of types have Q8_0 for the head, and fewer bits than usual for the feed-forward layers.
-    pub(super) wide_head: bool,
+    pub(crate) wide_head: bool,
 }
 
 /// A key without the architecture before it, and its value.
-pub(super) type Key = (&'static str, GgufValue);
+pub(crate) type Key = (&'static str, GgufValue);
 
 /// The record of the layers whose attention has a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Windows {
+pub(crate) enum Windows {
     /// Not at all.
     Unrecorded,
     /// All layers have the recorded window.
@@ -64,7 +64,7 @@ pub(super) enum Windows {
 
 impl Architecture {
     /// A key with the architecture before it.
-    pub(super) fn key(&self, name: &str) -> String {
+    pub(crate) fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.name)
     }
 }
@@ -190,13 +190,13 @@ static ARCHITECTURES: [Architecture; 19] = [
 ];
 
 /// Finds the architecture that a family's models are written with.
-pub(super) fn of_family(family: Family) -> Option<&'static Architecture> {
+pub(crate) fn of_family(family: Family) -> Option<&'static Architecture> {
     let mut all = ARCHITECTURES.iter();
     all.find(|architecture| architecture.families.contains(&family))
 }
 
 /// The families whose models can be written.
-pub(super) fn families() -> impl Iterator<Item = Family> {
+pub(crate) fn families() -> impl Iterator<Item = Family> {
     let all = ARCHITECTURES.iter();
     all.flat_map(|architecture| architecture.families.iter().copied())
 }
@@ -205,7 +205,7 @@ pub(super) fn families() -> impl Iterator<Item = Family> {
 ///
 /// # Errors
 /// There is none, or it is not supported.
-pub(super) fn of(metadata: &Metadata) -> Result<&'static Architecture, GgufError> {
+pub(crate) fn of(metadata: &Metadata) -> Result<&'static Architecture, GgufError> {
     let name = metadata.text(KEY)?;
     let found = ARCHITECTURES
         .iter()

@@ -3,7 +3,7 @@
 use emberlm_gguf::{GgufError, GgufFile, GgufHeader, Metadata, TensorInfo, TensorType};
 
 /// Metadata and tensors that describe a model.
-pub(super) trait Described {
+pub(crate) trait Described {
     /// The metadata.
     fn metadata(&self) -> &Metadata;
 
@@ -43,10 +43,10 @@ impl Described for GgufFile {
 }
 
 /// A file that is about to be written.
-pub(super) struct Planned<'a> {
-    pub(super) header: &'a GgufHeader,
+pub(crate) struct Planned<'a> {
+    pub(crate) header: &'a GgufHeader,
     /// Vectors that are part of the description, by name.
-    pub(super) vectors: &'a [(String, Vec<f32>)],
+    pub(crate) vectors: &'a [(String, Vec<f32>)],
 }
 
 impl Described for Planned<'_> {

@@ -10,12 +10,12 @@ use super::key_names::{
     WINDOW_PATTERN,
 };
 use super::rope;
-use crate::checked::DecoderConfig;
 use crate::config::Norm;
+use crate::transformer::checked::DecoderConfig;
 
 /// Adds the keys of a configuration. `fields` are those of its `config.json`. Returns the factors of LLaMA 3's scaling,
 /// which are a tensor.
-pub(super) fn write(
+pub(crate) fn write(
     config: &DecoderConfig,
     fields: &Map<String, serde_json::Value>,
     architecture: &Architecture,

@@ -30,7 +30,7 @@ const TOKENS: [(&str, &str); 3] = [
 ];
 
 /// Builds the fields of the `config.json` that describes the model of a file.
-pub(super) fn read(file: &dyn Described) -> Read<Fields> {
+pub(crate) fn read(file: &dyn Described) -> Read<Fields> {
     let architecture = architecture::of(file.metadata())?;
     if let Some(kind) = file.metadata().text(KIND)?
         && kind != "model"

@@ -37,18 +37,18 @@ pub enum FileType {
 
 /// The properties of a model that the types of its tensors depend on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Traits {
-    pub(super) layers: usize,
+pub(crate) struct Traits {
+    pub(crate) layers: usize,
     /// Query heads per key-value head.
-    pub(super) grouped: usize,
+    pub(crate) grouped: usize,
     /// Experts per layer; 0 if there are none.
-    pub(super) experts: usize,
+    pub(crate) experts: usize,
     /// True if the embedding is also the head.
-    pub(super) tied: bool,
+    pub(crate) tied: bool,
     /// True if the architecture has Q8_0 for the head, and fewer bits than usual for the feed-forward layers.
-    pub(super) wide_head: bool,
+    pub(crate) wide_head: bool,
     /// True if the importance of inputs is known.
-    pub(super) calibrated: bool,
+    pub(crate) calibrated: bool,
 }
 
 /// The use of a tensor.
@@ -111,7 +111,7 @@ impl FileType {
     }
 
     /// Value of `general.file_type`.
-    pub(super) const fn id(self) -> u32 {
+    pub(crate) const fn id(self) -> u32 {
         match self {
             Self::F32 => 0,
             Self::F16 => 1,
@@ -151,7 +151,7 @@ impl FileType {
     }
 
     /// The type of a tensor. Vectors, norms, learned positions and routers are f32.
-    pub(super) fn tensor_type(self, name: &str, shape: &[usize], model: Traits) -> TensorType {
+    pub(crate) fn tensor_type(self, name: &str, shape: &[usize], model: Traits) -> TensorType {
         let main = self.main();
         if shape.len() < 2 || is_small(name) {
             return TensorType::F32;

@@ -1,5 +1,9 @@
 //! Names of the keys that are both read and written, without the architecture before them.
 
+use std::path::Path;
+
+use crate::error::HuggingFaceError;
+
 pub(super) const CONTEXT: &str = "context_length";
 pub(super) const WIDTH: &str = "embedding_length";
 pub(super) const LAYERS: &str = "block_count";
@@ -40,7 +44,7 @@ pub(super) const YARN_SLOW: &str = "rope.scaling.yarn_beta_slow";
 pub(super) const YARN_ATTENTION: &str = "rope.scaling.yarn_attn_factor";
 
 /// The key that a field of `config.json`, or of a model's configuration, is made of.
-pub(crate) fn key_of(field: &str) -> Option<&'static str> {
+fn key_of(field: &str) -> Option<&'static str> {
     const KEYS: [(&[&str], &str); 15] = [
         (
             &[
@@ -85,4 +89,19 @@ pub(crate) fn key_of(field: &str) -> Option<&'static str> {
     ];
     let found = KEYS.iter().find(|(fields, _)| fields.contains(&field));
     found.map(|(_, key)| *key)
+}
+
+/// The error of a `config.json`, about the metadata of the GGUF file at `path` from which its fields were made.
+pub(crate) fn of_metadata(error: HuggingFaceError, path: &Path) -> HuggingFaceError {
+    let (field, value, rule) = match error {
+        HuggingFaceError::Field { field, value, rule } => (field, value, rule),
+        HuggingFaceError::Config(error) => (error.field.into_owned(), error.value, error.rule),
+        other => return other,
+    };
+    let name = key_of(&field).unwrap_or(&field);
+    let reason = format!("`{name}` = {value}: {rule}");
+    HuggingFaceError::GgufModel {
+        path: path.to_owned(),
+        reason,
+    }
 }

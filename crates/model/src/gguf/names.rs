@@ -7,8 +7,8 @@ use emberlm_gguf::GgufFile;
 
 use super::architecture::Architecture;
 use super::{EMBEDDING, HEAD};
-use crate::checked::DecoderConfig;
 use crate::config::Wiring;
+use crate::transformer::checked::DecoderConfig;
 use crate::weights::map::Source;
 use crate::weights::names::{
     self, TensorName, as_is, expert_of, linear, paired_query_key_value, part_of, query_key_value,
@@ -21,7 +21,7 @@ pub(crate) struct GgufNames {
 
 impl GgufNames {
     /// The names in a file. Files of one architecture differ in whether projections are fused.
-    pub(super) fn of(architecture: &Architecture, file: &GgufFile) -> Self {
+    pub(crate) fn of(architecture: &Architecture, file: &GgufFile) -> Self {
         let has = |name: &str| file.tensor(name).is_some();
         let projections = match architecture.paired_rows {
             _ if has("blk.0.attn_qkv.weight") => FUSED,
@@ -38,7 +38,7 @@ impl GgufNames {
     }
 
     /// The names in a file that is written.
-    pub(super) fn written(architecture: &Architecture) -> Self {
+    pub(crate) fn written(architecture: &Architecture) -> Self {
         let projections = match (architecture.fused, architecture.paired_rows) {
             (true, _) => FUSED,
             (false, true) => PAIRED,
@@ -126,30 +126,30 @@ const SPLIT_EXPERTS: &[TensorName] = &[
     linear("blocks.*.feed_forward.experts.*.down", "blk.*.ffn_down.*"),
 ];
 
-pub(super) const GEMMA: &[TensorName] = &[
+pub(crate) const GEMMA: &[TensorName] = &[
     as_is("blocks.*.norm1_after", "blk.*.post_attention_norm"),
     as_is("blocks.*.norm2_after", "blk.*.post_ffw_norm"),
 ];
 
-pub(super) const GLM4: &[TensorName] = &[
+pub(crate) const GLM4: &[TensorName] = &[
     as_is("blocks.*.norm1_after", "blk.*.post_attention_norm"),
     as_is("blocks.*.norm2_after", "blk.*.post_ffw_norm"),
     part_of("blocks.*.feed_forward.gate", "blk.*.ffn_up", [0, 2]),
     part_of("blocks.*.feed_forward.up", "blk.*.ffn_up", [1, 2]),
 ];
 
-pub(super) const PHI3: &[TensorName] = &[
+pub(crate) const PHI3: &[TensorName] = &[
     part_of("blocks.*.feed_forward.gate", "blk.*.ffn_up", [0, 2]),
     part_of("blocks.*.feed_forward.up", "blk.*.ffn_up", [1, 2]),
 ];
 
-pub(super) const OLMO2: &[TensorName] = &[
+pub(crate) const OLMO2: &[TensorName] = &[
     as_is("blocks.*.norm1", "blk.*.post_attention_norm"),
     as_is("blocks.*.norm2", "blk.*.post_ffw_norm"),
 ];
 
 /// With two norms, the second name is that of the attention's.
-pub(super) const FALCON: &[TensorName] = &[
+pub(crate) const FALCON: &[TensorName] = &[
     as_is("blocks.*.norm1", "blk.*.attn_norm_2").only_if(has_two_norms),
     as_is("blocks.*.norm2", "blk.*.attn_norm").only_if(has_two_norms),
 ];

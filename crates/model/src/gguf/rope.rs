@@ -10,9 +10,9 @@ use super::key_names::{
     YARN_ATTENTION, YARN_FAST, YARN_SLOW,
 };
 use super::metadata::Keys;
-use crate::checked::DecoderConfig;
 use crate::config::{LayerPositions, RotaryScaling};
-use crate::position::RotaryConfig;
+use crate::nn::position::RotaryConfig;
+use crate::transformer::checked::DecoderConfig;
 
 /// LLaMA 3's `low_freq_factor` and `high_freq_factor`, which all its versions have. Files store only the resulting
 /// factors.

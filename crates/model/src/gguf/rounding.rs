@@ -5,10 +5,10 @@ use emberlm_kernels::cpu::gptq::Gptq;
 use emberlm_kernels::cpu::matrix::Matrix;
 use emberlm_kernels::cpu::packed::{PackedMatrix, pack_by_importance};
 
-use crate::calibration::{InputImportance, InputProducts};
+use crate::transformer::calibration::{InputImportance, InputProducts};
 
 /// The statistics of a text by which matrices are rounded.
-pub(super) struct Rounding<'a> {
+pub(crate) struct Rounding<'a> {
     importance: Option<&'a InputImportance>,
     products: Option<&'a InputProducts>,
     /// The layer that was rounded last. Queries, keys and values are one layer but several tensors.
@@ -16,7 +16,7 @@ pub(super) struct Rounding<'a> {
 }
 
 impl<'a> Rounding<'a> {
-    pub(super) const fn new(
+    pub(crate) const fn new(
         importance: Option<&'a InputImportance>,
         products: Option<&'a InputProducts>,
     ) -> Self {
@@ -28,7 +28,7 @@ impl<'a> Rounding<'a> {
     }
 
     /// Packs the rows of a tensor that belong to the layer at `path`, if it is that of a linear layer.
-    pub(super) fn pack(
+    pub(crate) fn pack(
         &mut self,
         format: PackedFormat,
         w: Matrix<'_>,

@@ -15,7 +15,7 @@ const RUN_BYTES: usize = 4 << 20;
 /// Matrices with one row that files store as vectors.
 const ROW_MATRIX: &str = ".ffn_gate_inp_shexp.weight";
 /// End of the names of norms' gains.
-pub(super) const GAIN: &str = "norm.weight";
+pub(crate) const GAIN: &str = "norm.weight";
 
 /// The tensors of a GGUF file. A tensor of more than two dimensions is a matrix here: the matrices of all experts, one
 /// below the other.
@@ -27,7 +27,7 @@ pub(crate) struct GgufStore<'a> {
 }
 
 impl<'a> GgufStore<'a> {
-    pub(super) fn new(file: &'a GgufFile, offset_norms: bool) -> Self {
+    pub(crate) fn new(file: &'a GgufFile, offset_norms: bool) -> Self {
         let shape = |tensor: &TensorInfo| match tensor.shape.as_slice() {
             &[columns] if tensor.name.ends_with(ROW_MATRIX) => vec![1, columns],
             [rows @ .., columns] if rows.len() > 1 => {
@@ -139,7 +139,7 @@ impl TensorStore for GgufStore<'_> {
 }
 
 /// The format of a matrix in blocks or 16 bits; `None` for other tensors.
-pub(super) fn held_format(tensor: &TensorInfo) -> Option<PackedFormat> {
+pub(crate) fn held_format(tensor: &TensorInfo) -> Option<PackedFormat> {
     let sixteen_bits = || match tensor.shape.len() {
         ..=1 => None,
         _ => element(tensor.tensor_type)?.packed_format(),
@@ -148,7 +148,7 @@ pub(super) fn held_format(tensor: &TensorInfo) -> Option<PackedFormat> {
 }
 
 /// The element type of a tensor that is not in blocks.
-pub(super) fn element(tensor_type: TensorType) -> Option<Element> {
+pub(crate) fn element(tensor_type: TensorType) -> Option<Element> {
     match tensor_type {
         TensorType::F32 => Some(Element::F32),
         TensorType::F16 => Some(Element::F16),
@@ -188,7 +188,7 @@ fn decode(
 }
 
 /// The format of packed weights with the blocks of a type; `None` for types of single elements.
-pub(super) const fn packed_format(tensor_type: TensorType) -> Option<PackedFormat> {
+pub(crate) const fn packed_format(tensor_type: TensorType) -> Option<PackedFormat> {
     Some(match tensor_type {
         TensorType::F32 | TensorType::F16 | TensorType::Bf16 => return None,
         TensorType::Q8_0 => PackedFormat::Q8_0,

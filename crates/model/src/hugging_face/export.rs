@@ -12,16 +12,13 @@ use serde_json::{Map, Value, json};
 use emberlm_kernels::{Backend, PackedFormat};
 
 use super::{CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
-use crate::checked::DecoderConfig;
-use crate::decoder::Decoder;
 use crate::error::{HuggingFaceError, WeightsError};
-use crate::exchange::{Exchange, quantization};
-use crate::reconfigure::{first_difference, object};
+use crate::exchange::{Exchange, PADDING, quantization};
+use crate::transformer::checked::DecoderConfig;
+use crate::transformer::decoder::Decoder;
+use crate::transformer::reconfigure::{first_difference, object};
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 use crate::weights::{Element, Published, PublishedPacked, published, write};
-
-/// Field of the padding token's id. In some model types its default is outside of a small vocabulary.
-pub(crate) const PADDING: &str = "pad_token_id";
 
 /// Options of [`export`].
 #[derive(Clone, Debug)]

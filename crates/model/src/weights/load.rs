@@ -10,10 +10,10 @@ use burn::tensor::{Tensor, TensorData};
 use super::map::Source;
 use super::quantized::{Quantized, unpacked};
 use super::safetensors_store::SafetensorsStore;
-use super::save::HostTensor;
 use super::store::{TensorStore, check_shape, equal, rows_of};
 use super::{ParamMapper, Parts, map_params};
 use crate::error::WeightsError;
+use crate::params::HostTensor;
 
 /// Names of the tensors in a store.
 pub(crate) struct Naming<'a, S> {

@@ -11,13 +11,13 @@ use super::map::Source;
 use super::quantized::{Quantization, Quantized};
 use super::safetensors_store::SafetensorsStore;
 use super::store::TensorStore;
-use crate::decoder::Decoder;
 use crate::error::WeightsError;
-use crate::linear::LinearWeight;
-use crate::packed_rows::PackedRows;
-use crate::parameters::Parameters;
-use crate::token_table::TokenTable;
-use crate::weight_format::WeightFormat;
+use crate::nn::linear::LinearWeight;
+use crate::nn::packed_rows::PackedRows;
+use crate::nn::token_table::TokenTable;
+use crate::transformer::decoder::Decoder;
+use crate::transformer::parameters::Parameters;
+use crate::transformer::weight_format::WeightFormat;
 
 /// Loads a decoder from a file written by [`super::save_own`], with its weights in the given format. Weights are packed
 /// one by one while loading.

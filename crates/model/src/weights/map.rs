@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::attention::AttentionConfig;
+use crate::nn::attention::AttentionConfig;
 
 /// Source of a parameter: tensors concatenated along the parameter's last dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //! expert's.
 
 use super::map::{EqualPart, Source};
-use crate::attention::AttentionConfig;
-use crate::checked::DecoderConfig;
+use crate::nn::attention::AttentionConfig;
+use crate::transformer::checked::DecoderConfig;
 
 /// A row of a table of tensor names.
 #[derive(Clone, Copy, Debug)]

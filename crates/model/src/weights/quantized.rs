@@ -20,8 +20,8 @@ use super::load::Loader;
 use super::map::Source;
 use super::store::check_shape;
 use crate::error::WeightsError;
-use crate::parameters::{ParameterRole, Parameters};
-use crate::weight_format::WeightFormat;
+use crate::transformer::parameters::{ParameterRole, Parameters};
+use crate::transformer::weight_format::WeightFormat;
 
 /// Values per word of [`QuantizedLayout::Words`].
 pub(super) const VALUES_PER_WORD: usize = 4;

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use emberlm_model::encoder::{EncoderSettings, HuggingFaceEncoder, export};
+use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::hugging_face::ExportOptions;
+use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
+use emberlm_model::hugging_face::encoder::export;
 use emberlm_model::weights::load_tensors;
 use emberlm_model::{ConfigError, EncoderConfig, HuggingFaceError};
 use serde_json::{Value, json};

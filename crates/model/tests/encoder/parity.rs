@@ -10,7 +10,8 @@ use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::Encoder;
-use emberlm_model::encoder::{EncoderHead, EncoderInput, HuggingFaceEncoder, Pooling, TextTokens};
+use emberlm_model::encoder::{EncoderHead, EncoderInput, Pooling, TextTokens};
+use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_model::weights::{Element, ParamMapper, map_params, published};
 
 use super::{MODELS, batch, open, texts};

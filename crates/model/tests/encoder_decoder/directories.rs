@@ -5,10 +5,13 @@ use std::path::Path;
 
 use burn_flex::Flex;
 use emberlm_model::encoder_decoder::{
-    EncoderDecoderConfig, EncoderDecoderSettings, HuggingFaceEncoderDecoder, RelativePositions,
-    export, is_encoder_decoder_type,
+    EncoderDecoderConfig, EncoderDecoderSettings, RelativePositions,
 };
 use emberlm_model::hugging_face::ExportOptions;
+use emberlm_model::hugging_face::encoder_decoder::export;
+use emberlm_model::hugging_face::encoder_decoder::{
+    HuggingFaceEncoderDecoder, is_encoder_decoder_type,
+};
 use emberlm_model::weights::named_tensors;
 use serde_json::{Value, json};
 

@@ -11,8 +11,8 @@ use emberlm_checkpoint::write::{
 use emberlm_checkpoint::{CheckpointError, Description, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, TOKENIZER_FILE, Tokenizer};
 use emberlm_kernels::Backend;
-use emberlm_model::hugging_face::{CONFIG_FILE, ExportOptions};
-use emberlm_model::{encoder, encoder_decoder, weights};
+use emberlm_model::hugging_face::{CONFIG_FILE, ExportOptions, encoder, encoder_decoder};
+use emberlm_model::weights;
 use serde_json::{Map, Value};
 
 use super::State;

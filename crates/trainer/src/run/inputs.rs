@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use emberlm_data::{ChatTemplateSpec, Dataset, Floor, Tokenizer};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::encoder::HuggingFaceEncoder;
+use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_model::{ConfigError, DecoderConfig};
 
 use super::{CheckedModel, RunStart};

@@ -4,8 +4,8 @@ use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_checkpoint::checkpoint::TRAINING;
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::encoder::HuggingFaceEncoder;
-use emberlm_model::encoder_decoder::HuggingFaceEncoderDecoder;
+use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
+use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{
     AdapterError, Decoder, DecoderConfig, EncoderConfig, EncoderDecoderConfig, LoraConfig,
     WeightsError, count, weights,

@@ -6,9 +6,9 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_checkpoint::SourceFiles;
 use emberlm_kernels::{TrainingBackend, memory};
-use emberlm_model::hugging_face::{ExportOptions, Exported};
+use emberlm_model::WeightFormat;
+use emberlm_model::hugging_face::{ExportOptions, Exported, encoder, encoder_decoder};
 use emberlm_model::weights::Element;
-use emberlm_model::{WeightFormat, encoder, encoder_decoder};
 use emberlm_tokenizer::TOKENIZER_CONFIG_FILE;
 
 use super::ExportArgs;

@@ -8,7 +8,8 @@ use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_gguf::Value as GgufValue;
 use emberlm_kernels::{Backend, TrainingBackend, memory};
-use emberlm_model::gguf::{self, FileType, GgufOptions};
+use emberlm_model::gguf::FileType;
+use emberlm_model::gguf_export::{self, GgufOptions};
 use emberlm_model::hugging_face::Exported;
 use emberlm_model::{Decoder, InputImportance, InputProducts, WeightFormat};
 use emberlm_system::read;
@@ -41,7 +42,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<(), CliError> {
     check_method(args, file_type)?;
     let backend = args.backend.choose()?;
     let model = model::open(&args.model)?;
-    gguf::check_exportable(model.config())?;
+    gguf_export::check_exportable(model.config())?;
     let held = model::held_weights(&model, None);
     if held.stored != WeightFormat::F32 && file_type != FileType::F32 {
         warn(&format!(
@@ -256,7 +257,7 @@ impl Job for Export<'_> {
                 importance: statistics.importance.as_ref(),
                 products: statistics.products.as_ref(),
             };
-            Ok(gguf::export(&decoder, self.path, &options)?)
+            Ok(gguf_export::export(&decoder, self.path, &options)?)
         })
     }
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::encoder::{self, EncoderHeadConfig, EncoderSettings};
-use emberlm_model::encoder_decoder::{self, EncoderDecoderSettings};
-use emberlm_model::hugging_face::ExportOptions;
+use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+use emberlm_model::hugging_face::{ExportOptions, encoder, encoder_decoder};
 use emberlm_model::{Activation, EncoderConfig, EncoderDecoderConfig};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use emberlm_trainer::run::AnyConfig;

@@ -8,8 +8,8 @@ use super::super::key_names::{
     WIDTH,
 };
 use super::super::rope;
-use crate::checked::DecoderConfig;
 use crate::config::Wiring;
+use crate::transformer::checked::DecoderConfig;
 
 use super::{Fields, Keys, Read, attention_bias, epsilon, head_dim, set, sizes, whole_head};
 

@@ -1,0 +1,136 @@
+//! Writes Hugging Face directories of encoders.
+
+use std::fs;
+use std::path::Path;
+
+use emberlm_kernels::Backend;
+use serde_json::{Map, Value, json};
+
+use super::{config, source};
+use crate::error::HuggingFaceError;
+use crate::families::encoder::{EXCHANGES, EncoderExchange, write_labels};
+use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
+use crate::transformer::encoder::Encoder;
+use crate::transformer::encoder::EncoderHeadConfig;
+use crate::transformer::encoder::{EncoderConfig, EncoderSettings};
+use crate::weights::published;
+
+/// Writes an encoder's `config.json` and weights into an existing directory, as the type `model_type` of
+/// `transformers`.
+///
+/// # Errors
+/// `model_type` is not an encoder's, the type cannot express the encoder, or a file cannot be written.
+pub fn export<B: Backend>(
+    encoder: &Encoder<B>,
+    model_type: &str,
+    folder: &Path,
+    options: &ExportOptions,
+) -> Result<Exported, HuggingFaceError> {
+    let Some(exchange) = EXCHANGES
+        .into_iter()
+        .find(|exchange| exchange.model_type == model_type)
+    else {
+        return Err(HuggingFaceError::Field {
+            field: "model_type".to_owned(),
+            value: model_type.to_owned(),
+            rule: format!(
+                "must be one of {}",
+                EXCHANGES.map(|exchange| exchange.model_type).join(", ")
+            ),
+        });
+    };
+    let fields = described(exchange, encoder.config(), options)?;
+    let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
+    let file = folder.join(CONFIG_FILE);
+    fs::write(&file, text).map_err(|source| HuggingFaceError::Io {
+        path: file.clone(),
+        source,
+    })?;
+    let source = |path: &str| source(exchange, encoder.config(), path);
+    let mut tensors = published(encoder, options.element, source);
+    if matches!(
+        encoder.config().settings().head,
+        None | Some(EncoderHeadConfig::Pooler)
+    ) {
+        // The bare model's names have no prefix.
+        for tensor in &mut tensors {
+            tensor.strip_prefix(exchange.prefix);
+        }
+    }
+    write_parameters(tensors, folder, options.shard_bytes)
+}
+
+/// Builds an encoder's `config.json` and verifies it by reading it back.
+fn described(
+    exchange: &EncoderExchange,
+    written: &EncoderConfig,
+    options: &ExportOptions,
+) -> Result<Map<String, Value>, HuggingFaceError> {
+    let settings = written.settings();
+    let head = settings.head.as_ref();
+    let mut fields = options.fields.clone();
+    fields.insert(
+        "architectures".to_owned(),
+        json!([exchange.architecture(head)]),
+    );
+    fields.insert("model_type".to_owned(), json!(exchange.model_type));
+    fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
+    fields.insert("tie_word_embeddings".to_owned(), json!(true));
+    fields.extend((exchange.write)(settings));
+    write_labels(head, &mut fields);
+    let has_pooler = head == Some(&EncoderHeadConfig::Pooler);
+    let again = config(exchange, &fields, has_pooler)?;
+    match difference(settings, again.settings(), &[]) {
+        Some((field, value)) => Err(HuggingFaceError::NotExpressible {
+            model_type: exchange.model_type,
+            field,
+            value,
+        }),
+        None => Ok(fields),
+    }
+}
+
+/// The first field of `written` that is not the same in `read`, with its value. Fields of `except` are ignored.
+pub(super) fn difference(
+    written: &EncoderSettings,
+    read: &EncoderSettings,
+    except: &[&str],
+) -> Option<(String, String)> {
+    let [written, read] = [written, read].map(|settings| json!(settings));
+    // Unset fields are absent, so a field that only `read` has differs too.
+    let mut fields = written.as_object()?.keys().chain(read.as_object()?.keys());
+    let field = fields
+        .find(|field| !except.contains(&field.as_str()) && read.get(field) != written.get(field))?;
+    let value = written.get(field);
+    Some((
+        field.clone(),
+        value.map_or("unset".to_owned(), Value::to_string),
+    ))
+}
+
+/// The model type that can express an encoder: `preferred`, or else the first of all types.
+///
+/// # Errors
+/// No type can; the error is that of `preferred`, or of BERT.
+pub fn model_type_of(
+    config: &EncoderConfig,
+    preferred: Option<&str>,
+) -> Result<&'static str, HuggingFaceError> {
+    let is_preferred = |exchange: &&EncoderExchange| Some(exchange.model_type) == preferred;
+    let preferred = EXCHANGES.into_iter().find(is_preferred);
+    let mut refused = None;
+    for exchange in preferred.into_iter().chain(EXCHANGES) {
+        match described(exchange, config, &ExportOptions::default()) {
+            Ok(_) => return Ok(exchange.model_type),
+            Err(error) => {
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    // The table of model types is not empty.
+    Err(refused.unwrap_or_else(|| HuggingFaceError::NotExpressible {
+        model_type: "bert",
+        field: "head".to_owned(),
+        value: String::new(),
+    }))
+}

@@ -1,0 +1,111 @@
+//! Writes Hugging Face directories of encoder–decoders.
+
+use std::fs;
+use std::path::Path;
+
+use emberlm_kernels::Backend;
+use serde_json::{Map, Value, json};
+
+use super::{KNOWN, exchange};
+use crate::error::HuggingFaceError;
+use crate::exchange::fields::Fields;
+use crate::families::t5::{self, EXCHANGES, Exchange};
+use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
+use crate::transformer::encoder_decoder::EncoderDecoder;
+use crate::transformer::encoder_decoder::{EncoderDecoderConfig, EncoderDecoderSettings};
+use crate::weights::published;
+
+/// Writes an encoder–decoder's `config.json` and weights into an existing directory, as the type `model_type` of
+/// `transformers`.
+///
+/// # Errors
+/// `model_type` is not an encoder–decoder's, the type cannot express the model, or a file cannot be written.
+pub fn export<B: Backend>(
+    model: &EncoderDecoder<B>,
+    model_type: &str,
+    folder: &Path,
+    options: &ExportOptions,
+) -> Result<Exported, HuggingFaceError> {
+    let exchange = exchange(model_type).ok_or_else(|| {
+        let known = EXCHANGES.each_ref().map(|exchange| exchange.model_type);
+        HuggingFaceError::Field {
+            field: "model_type".to_owned(),
+            value: model_type.to_owned(),
+            rule: format!("must be one of {}", known.join(", ")),
+        }
+    })?;
+    let fields = described(exchange, model.config(), options)?;
+    let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
+    let file = folder.join(CONFIG_FILE);
+    fs::write(&file, text).map_err(|source| HuggingFaceError::Io {
+        path: file.clone(),
+        source,
+    })?;
+    let source = |path: &str| t5::source(model.config(), path);
+    let tensors = published(model, options.element, source);
+    write_parameters(tensors, folder, options.shard_bytes)
+}
+
+/// Builds a model's `config.json` and verifies it by reading it back.
+fn described(
+    exchange: &Exchange,
+    config: &EncoderDecoderConfig,
+    options: &ExportOptions,
+) -> Result<Map<String, Value>, HuggingFaceError> {
+    let settings = config.settings();
+    let mut fields = options.fields.clone();
+    fields.insert("architectures".to_owned(), json!([exchange.architecture()]));
+    fields.insert("model_type".to_owned(), json!(exchange.model_type));
+    fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
+    fields.extend(exchange.write(settings));
+    let again = exchange.read(&Fields::new(&fields), settings.head.tied)?;
+    let again = EncoderDecoderConfig::try_from(again)?;
+    match difference(settings, again.settings(), &[]) {
+        Some((field, value)) => Err(HuggingFaceError::NotExpressible {
+            model_type: exchange.model_type,
+            field,
+            value,
+        }),
+        None => Ok(fields),
+    }
+}
+
+/// The first field of `written` that is not the same in `read`, with its value. Fields of `except` are ignored.
+pub(super) fn difference(
+    written: &EncoderDecoderSettings,
+    read: &EncoderDecoderSettings,
+    except: &[&str],
+) -> Option<(String, String)> {
+    let [written, read] = [written, read].map(|settings| json!(settings));
+    let mut fields = written.as_object()?.iter();
+    let (field, value) = fields.find(|(field, value)| {
+        !except.contains(&field.as_str()) && read.get(field.as_str()) != Some(*value)
+    })?;
+    Some((field.clone(), value.to_string()))
+}
+
+/// The model type that can express a model: `preferred`, or else the first of all types.
+///
+/// # Errors
+/// No type can; the error is that of `preferred`, or of T5.
+pub fn model_type_of(
+    config: &EncoderDecoderConfig,
+    preferred: Option<&str>,
+) -> Result<&'static str, HuggingFaceError> {
+    let preferred = preferred.and_then(exchange);
+    let mut refused = None;
+    for exchange in preferred.into_iter().chain(&KNOWN) {
+        match described(exchange, config, &ExportOptions::default()) {
+            Ok(_) => return Ok(exchange.model_type),
+            Err(error) => {
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    // The table of model types is not empty.
+    Err(refused.unwrap_or_else(|| HuggingFaceError::NotExpressible {
+        model_type: "t5",
+        field: "head".to_owned(),
+        value: String::new(),
+    }))
+}

@@ -1,0 +1,298 @@
+//! Self-attention with grouped key-value heads. Cross-attention, whose queries and keys come from different sequences,
+//! is in `cross_attention`.
+
+mod config;
+
+pub(crate) use config::default_scale;
+pub use config::{AttentionConfig, Mechanism};
+
+use std::ops::Range;
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+
+use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, SelfAttention, ops};
+
+use crate::config::QkNormSpan;
+use crate::error::ContextError;
+use crate::nn::adapter_rows::AdapterRows;
+use crate::nn::alibi::AlibiSlopes;
+use crate::nn::context::{AttentionContext, reject_mask};
+use crate::nn::features::FeatureTable;
+use crate::nn::heads::{joined_rows, merge_heads, normed, rotated, take_heads};
+use crate::nn::kv_cache::{CachedRows, LayerCache, cached_attention};
+use crate::nn::linear::Linear;
+use crate::nn::norm::Norm;
+use crate::nn::position::RotaryTable;
+use crate::nn::row_group::RowGroup;
+
+/// Computes `out(softmax(scale · q kᵀ) v)`, or linear attention's estimate of it. One fused linear layer computes
+/// queries, keys and values.
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_flex::Flex;
+/// use emberlm_model::nn::{AttentionConfig, AttentionContext, Reach};
+///
+/// let device = Default::default();
+/// let reach = Reach::Window { tokens: 2, global_tokens: 0 };
+/// let attention = AttentionConfig::new(16, 4).with_reach(reach).init::<Flex>(&device);
+/// let x = Tensor::random([2, 3, 16], Distribution::Default, &device);
+/// let y = attention.forward(x, AttentionContext::default(), None)?;
+/// assert_eq!(y.dims(), [2, 3, 16]);
+/// # Ok::<(), emberlm_model::ContextError>(())
+/// ```
+#[derive(Module, Debug)]
+pub struct Attention<B: BurnBackend> {
+    /// Projection `[d_model, (heads + 2 · kv_heads) · head_dim]`: queries, then keys, then values, head by head.
+    pub qkv: Linear<B>,
+    /// Output projection `[heads · head_dim, d_model]`.
+    pub out: Linear<B>,
+    /// Norm of the queries, applied before the rotation.
+    pub q_norm: Option<Norm<B>>,
+    /// Norm of the keys, applied before the rotation.
+    pub k_norm: Option<Norm<B>>,
+    /// Random features of linear attention; `None` with a softmax.
+    features: Option<FeatureTable<B>>,
+    /// Slopes of ALiBi's linear biases, if any.
+    alibi: Option<AlibiSlopes<B>>,
+    #[module(skip)]
+    qk_norm_span: QkNormSpan,
+    #[module(skip)]
+    heads: usize,
+    #[module(skip)]
+    kv_heads: usize,
+    #[module(skip)]
+    head_dim: usize,
+    #[module(skip)]
+    options: AttentionOptions,
+}
+
+impl<B: Backend> Attention<B> {
+    /// Maps `[batch, seq, d_model]` to the same shape and adds `residual` if given.
+    ///
+    /// # Errors
+    /// The attention does not support the mask; see [`AttentionContext::mask`].
+    pub fn forward(
+        &self,
+        x: Tensor<B, 3>,
+        context: AttentionContext<'_, B>,
+        residual: Option<Tensor<B, 3>>,
+    ) -> Result<Tensor<B, 3>, ContextError> {
+        self.check(&context.mask, context.cache.is_some())?;
+        Ok(self.run(x, context, residual))
+    }
+
+    /// Returns an error if the attention does not support the mask.
+    pub(crate) fn check(&self, mask: &AttentionMask<B>, cached: bool) -> Result<(), ContextError> {
+        match self.features {
+            Some(_) => reject_mask(mask),
+            None if cached && mask.documents.is_some() => Err(ContextError::CachedDocuments),
+            None => Ok(()),
+        }
+    }
+
+    /// [`Attention::forward`] with a context that has been checked.
+    pub(crate) fn run(
+        &self,
+        x: Tensor<B, 3>,
+        context: AttentionContext<'_, B>,
+        residual: Option<Tensor<B, 3>>,
+    ) -> Tensor<B, 3> {
+        let AttentionContext {
+            rotary,
+            mask,
+            cache,
+        } = context;
+        let [_, seq, _] = x.dims();
+        let offset = cache.as_ref().map_or(0, |cache| cache.len());
+        let mask = self.biased(mask, offset, seq);
+        let is_plain = self.features.is_none() && self.q_norm.is_none() && self.k_norm.is_none();
+        let mixed = if is_plain && cache.is_none() {
+            let angles = rotary.map(|table| table.angles(0, seq));
+            let qkv = self.qkv.forward(x, None);
+            ops::self_attention(qkv, angles, mask, self.kernel_config())
+        } else {
+            let angles = rotary.map(|table| table.angles(offset, seq));
+            let (q, k, v) = self.project(x, angles.as_ref(), None);
+            merge_heads(self.mix(q, k, v, mask, cache)) // [batch, seq, heads · head_dim]
+        };
+        self.out.forward(mixed, residual)
+    }
+
+    /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape and adds `residual` if given. The
+    /// linear layers process all rows at once; each sequence attends to its own cache. `angles` holds one rotation per
+    /// row, and `adapters` the adapter of each row.
+    pub(crate) fn ragged(
+        &self,
+        x: Tensor<B, 3>,
+        angles: Option<&ops::Angles<B>>,
+        sequences: Vec<CachedRows<'_, B>>,
+        adapters: Option<&AdapterRows>,
+        residual: Option<Tensor<B, 3>>,
+    ) -> Tensor<B, 3> {
+        let (q, k, v) = self.project(x, angles, adapters);
+        let mut first = 0;
+        let mixed = sequences.into_iter().map(|sequence| {
+            let (seq, cache) = (sequence.rows, sequence.cache);
+            let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
+            let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+            first += seq;
+            let offset = cache.as_ref().map_or(0, |cache| cache.len());
+            let mask = AttentionMask {
+                bias: sequence.bias,
+                ..AttentionMask::default()
+            };
+            let mask = self.biased(mask, offset, seq);
+            merge_heads(self.mix(q, k, v, mask, cache))
+        });
+        let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
+        self.out.run(mixed, residual, adapters)
+    }
+
+    /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape, and adds `residual` if given. Texts
+    /// of one length form a batch, whose first tokens are at position 0. For a softmax attention without norms of queries
+    /// and keys and without caches.
+    pub(crate) fn grouped(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        groups: &[RowGroup],
+        residual: Option<Tensor<B, 3>>,
+    ) -> Tensor<B, 3> {
+        let qkv = self.qkv.forward(x, None);
+        let mixed = groups.iter().map(|group| {
+            let qkv = group.of(&qkv);
+            let angles = rotary.map(|table| table.angles(0, group.len));
+            let mixed =
+                ops::self_attention(qkv, angles, AttentionMask::default(), self.kernel_config());
+            let [count, len, width] = mixed.dims();
+            mixed.reshape([1, count * len, width])
+        });
+        let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
+        self.out.forward(mixed, residual)
+    }
+
+    /// Sets the precision of the attention's matrix products, except those of its linear layers.
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
+        self.options.precision = precision;
+    }
+
+    /// The widths of queries, keys and values in the output of `qkv`.
+    pub(crate) fn qkv_widths(&self) -> [usize; 3] {
+        [self.heads, self.kv_heads, self.kv_heads].map(|heads| heads * self.head_dim)
+    }
+
+    fn kernel_config(&self) -> SelfAttention {
+        SelfAttention {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            options: self.options,
+        }
+    }
+
+    /// Computes the weights that [`Attention::forward`] without a cache applies to the values:
+    /// `[batch, heads, seq, seq]`.
+    ///
+    /// # Errors
+    /// Those of [`Attention::forward`].
+    pub fn weights(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        mask: AttentionMask<B>,
+    ) -> Result<Tensor<B, 4>, ContextError> {
+        self.check(&mask, false)?;
+        Ok(self.run_weights(x, rotary, mask))
+    }
+
+    /// [`Attention::weights`] with a mask that has been checked.
+    pub(crate) fn run_weights(
+        &self,
+        x: Tensor<B, 3>,
+        rotary: Option<&RotaryTable<B>>,
+        mask: AttentionMask<B>,
+    ) -> Tensor<B, 4> {
+        let seq = x.dims()[1];
+        let angles = rotary.map(|table| table.angles(0, seq));
+        let mask = self.biased(mask, 0, seq);
+        let (q, k, _) = self.project(x, angles.as_ref(), None);
+        match &self.features {
+            Some(features) => ops::linear_attention_weights(q, k, features.rows()),
+            None => ops::attention_weights(q, k, mask, self.options),
+        }
+    }
+
+    /// Returns queries `[batch, heads, seq, head_dim]` and keys and values `[batch, kv_heads, seq, head_dim]`. Queries
+    /// and keys are rotated by the tokens' `angles`.
+    fn project(
+        &self,
+        x: Tensor<B, 3>,
+        angles: Option<&ops::Angles<B>>,
+        adapters: Option<&AdapterRows>,
+    ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
+        let qkv = self.qkv.run(x, None, adapters);
+        let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
+        let q = self.normed_heads(&self.q_norm, &qkv, 0..heads);
+        let k = self.normed_heads(&self.k_norm, &qkv, heads..heads + kv_heads);
+        let v = take_heads(&qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
+
+        match angles {
+            Some(angles) => (rotated(q, angles), rotated(k, angles), v),
+            None => (q, k, v),
+        }
+    }
+
+    /// Takes heads as [`take_heads`] does, and normalizes each or all of them together.
+    fn normed_heads(
+        &self,
+        norm: &Option<Norm<B>>,
+        projected: &Tensor<B, 3>,
+        heads: Range<usize>,
+    ) -> Tensor<B, 4> {
+        let (head_dim, count) = (self.head_dim, heads.len());
+        let (Some(norm), QkNormSpan::Projection) = (norm, self.qk_norm_span) else {
+            return normed(norm, take_heads(projected, heads, head_dim));
+        };
+        let columns = projected.clone();
+        let columns = columns.narrow(2, heads.start * head_dim, count * head_dim);
+        take_heads(&norm.forward(columns), 0..count, head_dim)
+    }
+
+    /// Adds the linear biases of `seq` queries from position `offset` to a mask, if the attention has any.
+    fn biased(&self, mask: AttentionMask<B>, offset: usize, seq: usize) -> AttentionMask<B> {
+        match &self.alibi {
+            Some(slopes) => slopes.added(mask, offset, seq),
+            None => mask,
+        }
+    }
+
+    /// Returns the weighted sum of the values for each query; the cache's values precede the new ones.
+    fn mix(
+        &self,
+        q: Tensor<B, 4>,
+        k: Tensor<B, 4>,
+        v: Tensor<B, 4>,
+        mask: AttentionMask<B>,
+        cache: Option<&mut LayerCache<B>>,
+    ) -> Tensor<B, 4> {
+        match (&self.features, cache) {
+            (None, None) => ops::attention(q, k, v, mask, self.options),
+            (None, Some(cache)) => {
+                let mask = cache.mask(mask);
+                let (k, v) = cache.append(k, v);
+                cached_attention(q, k, v, mask, self.options)
+            }
+            (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
+            (Some(features), Some(cache)) => {
+                let seq = q.dims()[2];
+                let past = cache.take_sums();
+                let (mixed, sums) = ops::linear_attention(q, k, v, features.rows(), past);
+                cache.put_sums(sums, seq);
+                mixed
+            }
+        }
+    }
+}

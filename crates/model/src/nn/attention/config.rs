@@ -1,0 +1,183 @@
+//! Configuration of an attention.
+
+use burn::tensor::Device;
+
+use emberlm_kernels::{AttentionOptions, Backend, Precision, Reach};
+
+use super::Attention;
+use crate::config::{self, QkNormSpan};
+use crate::nn::alibi::AlibiSlopes;
+use crate::nn::features::FeatureTable;
+use crate::nn::init::{Initializer, OutputRole};
+use crate::nn::linear::LinearConfig;
+use crate::nn::norm::NormConfig;
+
+/// Configuration of an [`Attention`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionConfig {
+    /// Width of the input and the output.
+    pub d_model: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads; their number divides the number of query heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// True if the projection to queries, keys and values has a bias.
+    pub qkv_bias: bool,
+    /// True if the output projection has a bias.
+    pub out_bias: bool,
+    /// Normalization of queries and keys, if any.
+    pub qk_norm: Option<config::Norm>,
+    /// The elements that one norm of queries or keys covers.
+    pub qk_norm_span: QkNormSpan,
+    /// True if scores have a linear bias by distance (ALiBi).
+    pub alibi: bool,
+    /// Rule that weights the values.
+    pub mechanism: Mechanism,
+}
+
+/// Rule that weights an attention's values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mechanism {
+    /// Weights are the softmax of the scores `scale · q kᵀ`.
+    Softmax {
+        /// Keys that a query attends to.
+        reach: Reach,
+        /// Factor on the scores.
+        scale: f64,
+        /// Bounds scores to ±cap by `cap · tanh(score / cap)`.
+        soft_cap: Option<f64>,
+        /// Probability of dropping an attention weight during training.
+        dropout: f64,
+    },
+    /// Random features estimate the causal softmax (Choromanski et al. 2021).
+    Linear {
+        /// Features per head.
+        features: usize,
+        /// Seed of the features.
+        seed: u64,
+        /// Stream of the seed: the block's index.
+        stream: u64,
+    },
+}
+
+impl AttentionConfig {
+    /// Causal softmax attention with `heads` heads, each `d_model / heads` wide, without biases or dropout.
+    pub fn new(d_model: usize, heads: usize) -> Self {
+        let head_dim = d_model / heads.max(1);
+        Self {
+            d_model,
+            heads,
+            kv_heads: heads,
+            head_dim,
+            qkv_bias: false,
+            out_bias: false,
+            qk_norm: None,
+            qk_norm_span: QkNormSpan::Head,
+            alibi: false,
+            mechanism: Mechanism::Softmax {
+                reach: Reach::Causal,
+                scale: default_scale(head_dim),
+                soft_cap: None,
+                dropout: 0.0,
+            },
+        }
+    }
+
+    /// Returns the configuration with another reach. Linear attention stays causal.
+    pub fn with_reach(mut self, new: Reach) -> Self {
+        if let Mechanism::Softmax { reach, .. } = &mut self.mechanism {
+            *reach = new;
+        }
+        self
+    }
+
+    /// Returns the configuration without a window.
+    pub(crate) fn without_window(self) -> Self {
+        match self.mechanism {
+            Mechanism::Softmax { reach, .. } => self.with_reach(reach.without_window()),
+            Mechanism::Linear { .. } => self,
+        }
+    }
+
+    /// The fused projection to queries, keys and values, in this order.
+    pub(crate) fn qkv(&self) -> LinearConfig {
+        let width = (self.heads + 2 * self.kv_heads) * self.head_dim;
+        LinearConfig::new(self.d_model, width).with_bias(self.qkv_bias)
+    }
+
+    /// The output projection.
+    pub(crate) fn out(&self) -> LinearConfig {
+        LinearConfig::new(self.heads * self.head_dim, self.d_model).with_bias(self.out_bias)
+    }
+
+    /// The norms of queries and of keys.
+    pub(crate) fn head_norms(&self) -> Option<[NormConfig; 2]> {
+        let norm = self.qk_norm?;
+        let heads = match self.qk_norm_span {
+            QkNormSpan::Head => [1, 1],
+            QkNormSpan::Projection => [self.heads, self.kv_heads],
+        };
+        Some(heads.map(|heads| NormConfig::new(norm, heads * self.head_dim)))
+    }
+
+    /// Builds an attention with the initial weights of [`LinearConfig::init`].
+    pub fn init<B: Backend>(&self, device: &Device<B>) -> Attention<B> {
+        self.init_from(&Initializer::standalone(self.d_model, device), "")
+    }
+
+    pub(crate) fn init_from<B: Backend>(
+        &self,
+        from: &Initializer<'_, B>,
+        path: &str,
+    ) -> Attention<B> {
+        let layer = |config: LinearConfig, name: &str, into| {
+            config.init_from(from, &format!("{path}.{name}"), into)
+        };
+        let norms = self
+            .head_norms()
+            .map(|norms| norms.map(|norm| norm.init(from.device())));
+        let (q_norm, k_norm) = norms.map_or((None, None), |[q, k]| (Some(q), Some(k)));
+        Attention {
+            qkv: layer(self.qkv(), "qkv", OutputRole::Hidden),
+            out: layer(self.out(), "out", OutputRole::Residual),
+            q_norm,
+            k_norm,
+            features: FeatureTable::init(self, from.device()),
+            alibi: self
+                .alibi
+                .then(|| AlibiSlopes::init(self.heads, from.device())),
+            qk_norm_span: self.qk_norm_span,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            options: options(self.mechanism),
+        }
+    }
+}
+
+/// `1/√head_dim`.
+pub(crate) fn default_scale(head_dim: usize) -> f64 {
+    1.0 / (head_dim as f64).sqrt()
+}
+
+/// The kernel options of a mechanism. Linear attention uses none of them.
+fn options(mechanism: Mechanism) -> AttentionOptions {
+    let (reach, scale, soft_cap, dropout) = match mechanism {
+        Mechanism::Softmax {
+            reach,
+            scale,
+            soft_cap,
+            dropout,
+        } => (reach, scale, soft_cap, dropout),
+        Mechanism::Linear { .. } => (Reach::Causal, 1.0, None, 0.0),
+    };
+    AttentionOptions {
+        reach,
+        scale,
+        soft_cap,
+        dropout,
+        precision: Precision::default(),
+    }
+}

@@ -1,0 +1,54 @@
+//! The heads of projected queries, keys and values.
+
+use std::ops::Range;
+
+use burn::tensor::Tensor;
+
+use emberlm_kernels::{Backend, ops};
+
+use crate::nn::norm::Norm;
+
+/// Splits a range of columns into heads: `[batch, seq, all]` to `[batch, heads, seq, head_dim]`.
+pub(crate) fn take_heads<B: Backend>(
+    projected: &Tensor<B, 3>,
+    heads: Range<usize>,
+    head_dim: usize,
+) -> Tensor<B, 4> {
+    let [batch, seq, _] = projected.dims();
+    projected
+        .clone()
+        .narrow(2, heads.start * head_dim, heads.len() * head_dim)
+        .reshape([batch, seq, heads.len(), head_dim])
+        .swap_dims(1, 2)
+}
+
+/// Merges heads: `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
+pub(crate) fn merge_heads<B: Backend>(x: Tensor<B, 4>) -> Tensor<B, 3> {
+    let [batch, heads, seq, head_dim] = x.dims();
+    x.swap_dims(1, 2).reshape([batch, seq, heads * head_dim])
+}
+
+/// Rotates `x` `[batch, heads, seq, head_dim]` by the angles of its tokens.
+pub(crate) fn rotated<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
+    let (cos, sin) = (angles.cos.clone(), angles.sin.clone());
+    ops::rotary(angles.layout, x, cos, sin)
+}
+
+/// Normalizes the heads of `x` `[batch, heads, seq, head_dim]`; returns `x` if there is no norm.
+pub(crate) fn normed<B: Backend>(norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
+    match norm {
+        Some(norm) => norm.forward(x),
+        None => x,
+    }
+}
+
+/// Concatenates rows, `[1, rows, width]` each; one tensor is not copied.
+pub(crate) fn joined_rows<B: Backend>(mut rows: Vec<Tensor<B, 3>>) -> Tensor<B, 3> {
+    match (rows.len(), rows.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => {
+            rows.extend(last);
+            Tensor::cat(rows, 1)
+        }
+    }
+}

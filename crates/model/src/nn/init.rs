@@ -1,0 +1,332 @@
+//! Weight initialization.
+//!
+//! | parameter | `normal { std }` | `fan_in` | `le_cun` | `truncated_xavier` | `small` |
+//! |---|---|---|---|---|---|
+//! | token and position embeddings | N(0, std²) | N(0, 1) | N(0, 1) | N(0, 2/(rows + d)), truncated at 3σ | N(0, 2/(5d)) |
+//! | linear layer `[in, out]` | N(0, std²) | U(±1/√in) | N(0, 1/in) | N(0, 2/(in + out)), truncated at 3σ | N(0, 2/(5d)) |
+//! | linear layer into the residual stream | with `scale_residual` N(0, std²/(2·n_layers)), else as other linear layers | as other linear layers | as other linear layers | as other linear layers | N(0, 4/(n_layers²·d)) |
+//! | untied head | as linear layers | as linear layers | as linear layers | as linear layers | as linear layers |
+//! | bias of a linear layer | 0 | U(±1/√in) | 0 | 0 | 0 |
+//! | gain and bias of a norm | 1, 0 | 1, 0 | 1, 0 | 1, 0 | 1, 0 |
+//!
+//! `d` is `d_model`.
+//!
+//! Values are drawn on the host. Each parameter has a separate random stream, which depends only on the seed and the
+//! parameter's path. Initial weights are therefore the same on every backend and independent of other parameters.
+
+use burn::module::{Param, ParamId};
+use burn::tensor::{Device, Tensor, TensorData};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal, Uniform};
+
+use emberlm_kernels::Backend;
+
+use crate::config::Init;
+use crate::nn::token_table::{TokenTable, rows_of_parts};
+
+/// Role of a linear layer's output, which determines its initialization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputRole {
+    /// Hidden elements.
+    Hidden,
+    /// The residual stream.
+    Residual,
+}
+
+/// Draws the initial parameters of a model.
+pub(crate) struct Initializer<'a, B: Backend> {
+    init: Init,
+    n_layers: usize,
+    d_model: usize,
+    /// Seed of the streams. `None` initializes with zeros, for weights to be loaded.
+    seed: Option<u64>,
+    device: &'a Device<B>,
+    /// Maximum size of a buffer in bytes; larger token tables are split.
+    largest: Option<u64>,
+    /// Beginning of the paths of the parameters that are drawn.
+    scope: &'static str,
+}
+
+impl<'a, B: Backend> Initializer<'a, B> {
+    /// Draws parameters of a model with `[n_layers, d_model]`.
+    pub(crate) fn new(
+        init: Init,
+        [n_layers, d_model]: [usize; 2],
+        seed: Option<u64>,
+        device: &'a Device<B>,
+        largest: Option<u64>,
+    ) -> Self {
+        Self {
+            init,
+            n_layers,
+            d_model,
+            seed,
+            device,
+            largest,
+            scope: "",
+        }
+    }
+
+    /// The same for a component whose paths begin with `scope`, so that its random streams differ from those of other components.
+    pub(crate) fn within(&self, scope: &'static str) -> Self {
+        Self { scope, ..*self }
+    }
+
+    /// Initializes a standalone module: PyTorch's initial weights, with a seed from the backend's random state.
+    pub(crate) fn standalone(d_model: usize, device: &'a Device<B>) -> Self {
+        let distribution = burn::tensor::Distribution::Uniform(0.0, 65_536.0);
+        let drawn = Tensor::<B, 1>::random([4], distribution, device).into_data();
+        let seed = drawn
+            .iter::<f32>()
+            .fold(0, |seed, x| (seed << 16) ^ x as u64);
+        Self {
+            init: Init::FanIn,
+            n_layers: 1,
+            d_model,
+            seed: Some(seed),
+            device,
+            largest: None,
+            scope: "",
+        }
+    }
+
+    pub(crate) fn device(&self) -> &'a Device<B> {
+        self.device
+    }
+
+    /// Draws the rows of an embedding, `[count, d_model]`.
+    pub(crate) fn embedding(&self, path: &str, shape: [usize; 2]) -> Param<Tensor<B, 2>> {
+        self.drawn(path, shape, self.embedding_distribution(shape))
+    }
+
+    /// Draws the token embedding, `[vocab_size, d_model]`.
+    pub(crate) fn token_embedding(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
+        self.table(path, shape, self.embedding_distribution(shape))
+    }
+
+    /// Draws an untied head's weight, `[vocab_size, d_model]`.
+    pub(crate) fn head(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
+        let distribution = self.linear_distribution(shape, shape[1], OutputRole::Hidden);
+        self.table(path, shape, distribution)
+    }
+
+    /// The distribution of an embedding's rows.
+    fn embedding_distribution(&self, shape: [usize; 2]) -> WeightDistribution {
+        match self.init {
+            Init::Normal { std, .. } => WeightDistribution::Normal(std),
+            Init::FanIn | Init::LeCun => WeightDistribution::Normal(1.0),
+            Init::TruncatedXavier => xavier(shape),
+            Init::Small => self.small(),
+        }
+    }
+
+    /// Draws the weight, in any layout, of a linear layer with `fan_in` inputs.
+    pub(crate) fn linear(
+        &self,
+        path: &str,
+        shape: [usize; 2],
+        fan_in: usize,
+        into: OutputRole,
+    ) -> Param<Tensor<B, 2>> {
+        self.drawn(path, shape, self.linear_distribution(shape, fan_in, into))
+    }
+
+    /// The distribution of a linear layer's weight.
+    fn linear_distribution(
+        &self,
+        shape: [usize; 2],
+        fan_in: usize,
+        into: OutputRole,
+    ) -> WeightDistribution {
+        let (residual, layers) = (into == OutputRole::Residual, self.n_layers as f64);
+        let fan_in = fan_in as f64;
+        match self.init {
+            Init::Normal {
+                std,
+                scale_residual,
+            } if residual && scale_residual => {
+                WeightDistribution::Normal(std / (2.0 * layers).sqrt())
+            }
+            Init::Normal { std, .. } => WeightDistribution::Normal(std),
+            Init::FanIn => WeightDistribution::Uniform(1.0 / fan_in.sqrt()),
+            Init::LeCun => WeightDistribution::Normal(1.0 / fan_in.sqrt()),
+            Init::TruncatedXavier => xavier(shape),
+            Init::Small if residual => {
+                WeightDistribution::Normal(2.0 / (layers * (self.d_model as f64).sqrt()))
+            }
+            Init::Small => self.small(),
+        }
+    }
+
+    /// Draws a linear layer's bias, `[width]`.
+    pub(crate) fn bias(&self, path: &str, width: usize, fan_in: usize) -> Param<Tensor<B, 1>> {
+        match self.init {
+            Init::FanIn => {
+                let bound = 1.0 / (fan_in as f64).sqrt();
+                self.drawn(path, [width], WeightDistribution::Uniform(bound))
+            }
+            Init::Normal { .. } | Init::LeCun | Init::TruncatedXavier | Init::Small => {
+                self.constant(0.0, width)
+            }
+        }
+    }
+
+    /// Fills `[width]` with a constant.
+    pub(crate) fn constant(&self, value: f32, width: usize) -> Param<Tensor<B, 1>> {
+        self.param(vec![value; width], [width])
+    }
+
+    fn small(&self) -> WeightDistribution {
+        WeightDistribution::Normal((2.0 / (5.0 * self.d_model as f64)).sqrt())
+    }
+
+    fn drawn<const D: usize>(
+        &self,
+        path: &str,
+        shape: [usize; D],
+        from: WeightDistribution,
+    ) -> Param<Tensor<B, D>> {
+        match self.sampled(path, shape.iter().product(), from) {
+            Some(values) => self.param(values, shape),
+            None => self.zeros(shape),
+        }
+    }
+
+    /// Draws a table `[vocab_size, d_model]` and splits it if the device requires it. The values do not depend on the
+    /// split.
+    fn table(
+        &self,
+        path: &str,
+        [count, width]: [usize; 2],
+        from: WeightDistribution,
+    ) -> TokenTable<B> {
+        let rows = rows_of_parts(count, width, self.largest);
+        let values = self.sampled(path, count * width, from);
+        let Some(values) = values else {
+            let zeros = rows.iter().map(|&rows| self.zeros([rows, width]));
+            return TokenTable::of(zeros.collect());
+        };
+        if rows.len() == 1 {
+            return TokenTable::of(vec![self.param(values, [count, width])]);
+        }
+        let mut rest = values.as_slice();
+        let parts = rows.iter().map(|&rows| {
+            let (own, after) = rest.split_at(rows * width);
+            rest = after;
+            self.param(own.to_vec(), [rows, width])
+        });
+        TokenTable::of(parts.collect())
+    }
+
+    /// Draws a parameter's values; returns `None` for zeros.
+    fn sampled(&self, path: &str, count: usize, from: WeightDistribution) -> Option<Vec<f32>> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed?);
+        rng.set_stream(fnv1a(&format!("{}{path}", self.scope)));
+        Some(from.sample(rng, count))
+    }
+
+    /// Zeros, allocated lazily and, if the backend supports it, as one repeated element. Loading weights therefore
+    /// never holds both the zeros and the weights.
+    fn zeros<const D: usize>(&self, shape: [usize; D]) -> Param<Tensor<B, D>> {
+        Param::uninitialized(
+            ParamId::new(),
+            move |device, tracked| {
+                let zeros = Tensor::<B, D>::zeros([1; D], device).expand(shape);
+                zeros.set_require_grad(tracked)
+            },
+            self.device.clone(),
+            true,
+            shape.into(),
+        )
+    }
+
+    fn param<const D: usize>(&self, values: Vec<f32>, shape: [usize; D]) -> Param<Tensor<B, D>> {
+        let data = TensorData::new(values, shape);
+        Param::from_tensor(Tensor::from_data(data, self.device))
+    }
+}
+
+/// `N(0, 2/(rows + columns))`, truncated at three standard deviations. Independent of the layout.
+fn xavier(shape: [usize; 2]) -> WeightDistribution {
+    WeightDistribution::Truncated((2.0 / (shape[0] + shape[1]) as f64).sqrt())
+}
+
+/// A distribution with mean 0.
+#[derive(Clone, Copy, Debug)]
+enum WeightDistribution {
+    /// Normal distribution with this standard deviation.
+    Normal(f64),
+    /// Normal distribution with this standard deviation; values beyond three standard deviations are redrawn.
+    Truncated(f64),
+    /// Uniform distribution in `±bound`.
+    Uniform(f64),
+}
+
+impl WeightDistribution {
+    fn sample(self, rng: ChaCha8Rng, count: usize) -> Vec<f32> {
+        let normal = |std: f64, cut: f32| {
+            let std = std as f32;
+            Distribution::<f32>::sample_iter(StandardNormal, rng.clone())
+                .filter(move |z: &f32| z.abs() <= cut)
+                .take(count)
+                .map(move |z| z * std)
+                .collect()
+        };
+        match self {
+            Self::Normal(std) => normal(std, f32::INFINITY),
+            Self::Truncated(std) => normal(std, 3.0),
+            Self::Uniform(bound) => {
+                let bound = bound as f32;
+                match Uniform::new_inclusive(-bound, bound) {
+                    Ok(uniform) => uniform.sample_iter(rng).take(count).collect(),
+                    // Only an infinite bound fails, and a fan-in of at least 1 has a finite one.
+                    Err(_) => vec![0.0; count],
+                }
+            }
+        }
+    }
+}
+
+/// The 64-bit FNV-1a hash of a path, which is stable across platforms and versions.
+pub(crate) fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use burn_flex::Flex;
+
+    use super::*;
+    use crate::families;
+    use crate::params::named_tensors;
+    use crate::transformer::checked::DecoderConfig;
+    use crate::transformer::parameters::ParameterRole;
+
+    /// The random stream of each drawn parameter is derived from the path that the model lists it under.
+    #[test]
+    fn streams_derive_from_parameter_paths() {
+        for preset in families::presets() {
+            let mut raw = preset.config.tiny();
+            let std = 0.5;
+            raw.init = Init::Normal {
+                std,
+                scale_residual: false,
+            };
+            let config = DecoderConfig::try_from(raw).unwrap();
+            let decoder = config.init::<Flex>(3, &Default::default());
+            let parameters = decoder.parameters();
+            for (path, tensor) in named_tensors(&decoder) {
+                if parameters.role(&path) == Some(&ParameterRole::Vector) {
+                    continue;
+                }
+                let mut rng = ChaCha8Rng::seed_from_u64(3);
+                rng.set_stream(fnv1a(&path));
+                let expected = WeightDistribution::Normal(std).sample(rng, tensor.values.len());
+                assert_eq!(tensor.values, expected, "{}: {path}", preset.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Whole transformers: decoders, encoders and encoder–decoders.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`checked`] | the validated configuration of a decoder |
+//! | [`decoder`] | embeddings, a stack of blocks and the head |
+//! | [`encoder`] | the bidirectional transformer: embeddings, a stack and a head for tokens or classes |
+//! | [`encoder_decoder`] | two stacks, the second with cross-attention to the first: T5 |
+//! | `cache` | the decoder's cache of keys and values |
+//! | [`ragged`] | one pass over the next tokens of several sequences |
+//! | `token_scores` | losses of individual tokens |
+//! | [`training`] | gradients |
+//! | [`count`] | parameters, operations and memory of a configuration |
+//! | [`parameters`] | list of parameters with their roles |
+//! | `calibration` | statistics of the inputs of linear layers |
+//! | `weight_format` | packed weights for inference |
+//! | `reconfigure` | changes of settings that keep the weights |
+//! | `originals` | the values that an adapter's base model had before training |
+
+pub(crate) mod cache;
+pub(crate) mod calibration;
+pub mod checked;
+pub mod count;
+pub mod decoder;
+pub mod encoder;
+pub mod encoder_decoder;
+pub(crate) mod originals;
+pub mod parameters;
+pub mod ragged;
+pub(crate) mod reconfigure;
+pub(crate) mod token_scores;
+pub mod training;
+pub(crate) mod weight_format;

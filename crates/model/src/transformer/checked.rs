@@ -1,0 +1,435 @@
+//! Validated model configuration, and the component configurations derived from it. `rules` holds the rules.
+
+mod positions;
+mod rules;
+
+pub(crate) use positions::check_scaling;
+
+use emberlm_kernels::{Activation, Reach};
+
+use crate::config::{
+    AttentionKind, Biases, DropoutSite, Experts, Family, FeedForward, Head, Init, LayerPositions,
+    ModelConfig, Norm, Position, Window, Wiring,
+};
+use crate::error::{ConfigError, InputError};
+use crate::nn::attention::{AttentionConfig, Mechanism, default_scale};
+use crate::nn::block::BlockConfig;
+use crate::nn::embeddings::EmbeddingsConfig;
+use crate::nn::feed_forward::FeedForwardConfig;
+use crate::nn::lm_head::LmHeadConfig;
+use crate::nn::mixture::MixtureConfig;
+use crate::nn::position::{AddedPositionsConfig, RotaryConfig};
+use crate::nn::router_loss::RouterCoefficients;
+use crate::nn::stack::{LayerRotaryConfig, StackConfig};
+
+/// A validated configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
+/// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] return the configurations
+/// of its components.
+///
+/// A `DecoderConfig` is immutable. To change a value, edit the unchecked configuration returned by
+/// [`DecoderConfig::raw`] and validate it again.
+///
+/// ```
+/// use emberlm_model::{DecoderConfig, families};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = DecoderConfig::try_from(families::preset("gpt2-small").ok_or("no such preset")?.config)?;
+/// let mut raw = config.raw();
+/// raw.seq_len = 2 * config.seq_len();
+/// assert_eq!(DecoderConfig::try_from(raw)?.seq_len(), 2048);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecoderConfig {
+    /// The configuration with every default filled in.
+    filled: ModelConfig,
+    vocab_size: usize,
+    kv_heads: usize,
+    head_dim: usize,
+}
+
+impl DecoderConfig {
+    /// Checks that the model supports isolated documents ([`crate::Tokens::documents`]).
+    ///
+    /// # Errors
+    /// The attention is linear: its running sums include all earlier tokens.
+    pub fn check_documents(&self) -> Result<(), ConfigError> {
+        match self.attention() {
+            AttentionKind::Softmax { .. } => Ok(()),
+            AttentionKind::Linear { .. } => {
+                let rule = "must be \"softmax\" for documents to be isolated: linear attention's sums cannot remove a token";
+                Err(ConfigError::new("attention.kind", "\"linear\"", rule))
+            }
+        }
+    }
+
+    /// The published family that the model belongs to.
+    pub fn family(&self) -> Family {
+        self.filled.family
+    }
+
+    /// Number of token ids.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// The longest sequence, in tokens.
+    pub fn seq_len(&self) -> usize {
+        self.filled.seq_len
+    }
+
+    /// Width of the residual stream.
+    pub fn d_model(&self) -> usize {
+        self.filled.d_model
+    }
+
+    /// Number of blocks.
+    pub fn n_layers(&self) -> usize {
+        self.filled.n_layers
+    }
+
+    /// Query heads per block.
+    pub fn heads(&self) -> usize {
+        self.filled.heads
+    }
+
+    /// Key-value heads per block.
+    pub fn kv_heads(&self) -> usize {
+        self.kv_heads
+    }
+
+    /// Width of a head.
+    pub fn head_dim(&self) -> usize {
+        self.head_dim
+    }
+
+    /// True if queries and keys are normalized per head.
+    pub fn qk_norm(&self) -> bool {
+        self.filled.qk_norm
+    }
+
+    /// Probability of dropping an element during training.
+    pub fn dropout(&self) -> f64 {
+        self.filled.dropout
+    }
+
+    /// Sites where dropout acts.
+    pub fn dropout_sites(&self) -> &[DropoutSite] {
+        &self.filled.dropout_sites
+    }
+
+    /// True if the embeddings are multiplied by √d_model.
+    pub fn scale_embedding(&self) -> bool {
+        self.filled.scale_embedding
+    }
+
+    /// True if the embeddings are normalized before the first block.
+    pub fn norm_embedding(&self) -> bool {
+        self.filled.norm_embedding
+    }
+
+    /// The linear layers that have a bias.
+    pub fn bias(&self) -> Biases {
+        self.filled.bias
+    }
+
+    /// The attention, with its default number of features filled in.
+    pub fn attention(&self) -> &AttentionKind {
+        &self.filled.attention
+    }
+
+    /// The normalization.
+    pub fn norm(&self) -> Norm {
+        self.filled.norm
+    }
+
+    /// The position encoding, with its default dims filled in.
+    pub fn position(&self) -> &Position {
+        &self.filled.position
+    }
+
+    /// The feed-forward layer, with its default width filled in.
+    pub fn feed_forward(&self) -> FeedForward {
+        self.filled.feed_forward
+    }
+
+    /// The mixture of experts, with its default width filled in.
+    pub fn experts(&self) -> Option<&Experts> {
+        self.filled.experts.as_ref()
+    }
+
+    /// The coefficients of the routers' losses; 0 without experts.
+    pub fn router_coefficients(&self) -> RouterCoefficients {
+        let experts = self.experts();
+        experts.map_or_else(RouterCoefficients::default, |experts| RouterCoefficients {
+            balance: experts.balance_loss,
+            z: experts.z_loss,
+        })
+    }
+
+    /// The order of sublayers and norms in a block.
+    pub fn wiring(&self) -> Wiring {
+        self.filled.wiring
+    }
+
+    /// The output projection.
+    pub fn head(&self) -> Head {
+        self.filled.head
+    }
+
+    /// Weight initialization.
+    pub fn initialization(&self) -> Init {
+        self.filled.init
+    }
+
+    /// The unchecked configuration, as written to files, with defaults filled in.
+    pub fn raw(&self) -> ModelConfig {
+        self.filled.clone()
+    }
+
+    /// Configuration of the embeddings.
+    pub fn embeddings(&self) -> EmbeddingsConfig {
+        let seq_len = self.filled.seq_len;
+        EmbeddingsConfig {
+            vocab_size: self.vocab_size,
+            d_model: self.filled.d_model,
+            positions: match self.filled.position {
+                Position::Learned => AddedPositionsConfig::Learned { seq_len },
+                Position::Sinusoidal => AddedPositionsConfig::Sinusoidal { seq_len },
+                Position::Rotary { .. } | Position::Alibi | Position::None => {
+                    AddedPositionsConfig::None
+                }
+            },
+            segments: 0,
+            scale: self.embedding_scale(),
+            norm: self.filled.norm_embedding.then_some(self.filled.norm),
+            dropout: self.dropout_at(DropoutSite::Embedding),
+        }
+    }
+
+    /// Configuration of the blocks.
+    pub fn stack(&self) -> StackConfig {
+        StackConfig {
+            n_layers: self.filled.n_layers,
+            block: BlockConfig {
+                attention: self.block_attention(),
+                cross_attention: None,
+                feed_forward: self.block_feed_forward(),
+                experts: self.mixture(),
+                norm: self.filled.norm,
+                attention_norm: true,
+                wiring: self.filled.wiring,
+                residual_scale: self.filled.residual_scale,
+                dropout: self.dropout_at(DropoutSite::Residual),
+            },
+            full_layers: self.window().map_or_else(Vec::new, |window| {
+                window.full_layers.layers(self.filled.n_layers)
+            }),
+            dense_layers: self
+                .experts()
+                .map_or_else(Vec::new, |experts| experts.dense_layers.clone()),
+            rotary: self.rotary(),
+            layer_rotary: self.layer_rotary(),
+            first_norm: true,
+            final_norm: true,
+        }
+    }
+
+    /// Configuration of the language-model head.
+    pub fn lm_head(&self) -> LmHeadConfig {
+        LmHeadConfig {
+            vocab_size: self.vocab_size,
+            d_model: self.filled.d_model,
+            tied: self.filled.head.tied,
+            bias: self.filled.head.bias,
+            scale: self.logit_scale(),
+            soft_cap: self.filled.head.soft_cap,
+        }
+    }
+
+    /// Attention settings common to all blocks; [`DecoderConfig::attention_of`] adds those of each block.
+    fn block_attention(&self) -> AttentionConfig {
+        AttentionConfig {
+            d_model: self.filled.d_model,
+            heads: self.filled.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            qkv_bias: self.filled.bias.qkv,
+            out_bias: self.filled.bias.attention_out,
+            qk_norm: self.filled.qk_norm.then_some(self.filled.norm),
+            qk_norm_span: self.filled.qk_norm_span,
+            alibi: self.filled.position == Position::Alibi,
+            mechanism: match &self.filled.attention {
+                AttentionKind::Softmax {
+                    window,
+                    scale,
+                    soft_cap,
+                } => Mechanism::Softmax {
+                    reach: match window {
+                        Some(window) => Reach::Window {
+                            tokens: window.tokens,
+                            global_tokens: window.global_tokens,
+                        },
+                        None => Reach::Causal,
+                    },
+                    scale: scale.unwrap_or_else(|| default_scale(self.head_dim)),
+                    soft_cap: *soft_cap,
+                    dropout: self.dropout_at(DropoutSite::Attention),
+                },
+                AttentionKind::Linear { features, seed } => Mechanism::Linear {
+                    features: features.unwrap_or_else(|| self.head_dim.saturating_mul(4)),
+                    seed: *seed,
+                    stream: 0,
+                },
+            },
+        }
+    }
+
+    /// The attention of block `layer`.
+    pub fn attention_of(&self, layer: usize) -> AttentionConfig {
+        self.stack().attention(layer)
+    }
+
+    /// The feed-forward layer of a block.
+    fn block_feed_forward(&self) -> FeedForwardConfig {
+        FeedForwardConfig {
+            d_model: self.filled.d_model,
+            width: self.feed_forward_width(),
+            kind: self.filled.feed_forward.kind,
+            activation: self.filled.feed_forward.activation,
+            bias: self.filled.bias.feed_forward,
+            dropout: self.dropout_at(DropoutSite::Hidden),
+        }
+    }
+
+    /// The mixture of experts of a block.
+    fn mixture(&self) -> Option<MixtureConfig> {
+        let experts = self.experts()?;
+        let feed_forward = self.block_feed_forward();
+        let expert = FeedForwardConfig {
+            width: experts.width.unwrap_or(feed_forward.width),
+            ..feed_forward
+        };
+        Some(MixtureConfig {
+            normalize: experts.normalize,
+            shared_width: experts.shared_width,
+            ..MixtureConfig::new(expert, experts.count, experts.active)
+        })
+    }
+
+    /// Rotation of queries and keys, if any.
+    pub fn rotary(&self) -> Option<RotaryConfig> {
+        match &self.filled.position {
+            Position::Rotary {
+                dims,
+                base,
+                layout,
+                scaling,
+            } => Some(RotaryConfig {
+                seq_len: self.filled.seq_len,
+                dims: dims.unwrap_or(self.head_dim),
+                base: *base,
+                layout: *layout,
+                scaling: scaling.clone(),
+            }),
+            Position::Learned | Position::Sinusoidal | Position::Alibi | Position::None => None,
+        }
+    }
+
+    /// The positions of blocks that differ from those of the other blocks, if any.
+    pub fn layer_positions(&self) -> Option<&LayerPositions> {
+        self.filled.layer_positions.as_ref()
+    }
+
+    /// The rotation of blocks with other positions, if any.
+    fn layer_rotary(&self) -> Option<LayerRotaryConfig> {
+        let positions = self.filled.layer_positions.as_ref()?;
+        let layers = self.filled.n_layers;
+        Some(LayerRotaryConfig::of(positions, layers, self.rotary()))
+    }
+
+    /// Hidden width of the feed-forward layer.
+    pub fn feed_forward_width(&self) -> usize {
+        self.filled.feed_forward.width_for(self.filled.d_model)
+    }
+
+    /// The feed-forward layer's activation.
+    pub fn activation(&self) -> Activation {
+        self.filled.feed_forward.activation
+    }
+
+    /// ε of the norms.
+    pub fn norm_epsilon(&self) -> f64 {
+        self.filled.norm.epsilon()
+    }
+
+    /// The sliding window, if any.
+    pub fn window(&self) -> Option<&Window> {
+        match &self.filled.attention {
+            AttentionKind::Softmax { window, .. } => window.as_ref(),
+            AttentionKind::Linear { .. } => None,
+        }
+    }
+
+    /// Number of newest tokens that the attention of block `layer` attends to; `None` if it attends to all.
+    pub fn window_of(&self, layer: usize) -> Option<usize> {
+        let window = self.window()?;
+        (!window.full_layers.contains(layer)).then_some(window.tokens)
+    }
+
+    /// Factor on the logits, if any.
+    pub fn logit_scale(&self) -> Option<f64> {
+        let head = self.filled.head;
+        let by_width = || {
+            head.scaled
+                .then(|| 1.0 / (self.filled.d_model as f64).sqrt())
+        };
+        head.scale.or_else(by_width)
+    }
+
+    /// Factor on the token embeddings, if any.
+    pub fn embedding_scale(&self) -> Option<f64> {
+        let raw = &self.filled;
+        let by_width = || raw.scale_embedding.then(|| (raw.d_model as f64).sqrt());
+        raw.embedding_scale.or_else(by_width)
+    }
+
+    /// Factor on the outputs of sublayers, if any.
+    pub fn residual_scale(&self) -> Option<f64> {
+        self.filled.residual_scale
+    }
+
+    /// The dropout probability at a site: 0 if dropout does not act there.
+    pub fn dropout_at(&self, site: DropoutSite) -> f64 {
+        if self.filled.dropout_sites.contains(&site) {
+            self.filled.dropout
+        } else {
+            0.0
+        }
+    }
+
+    /// Checks that the model can process `tokens` as one sequence.
+    ///
+    /// # Errors
+    /// `tokens` is empty, longer than `seq_len`, or has an id outside the vocabulary.
+    pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), InputError> {
+        if tokens.is_empty() {
+            return Err(InputError::Empty);
+        }
+        if tokens.len() > self.filled.seq_len {
+            return Err(InputError::TooLong {
+                tokens: tokens.len(),
+                seq_len: self.filled.seq_len,
+            });
+        }
+        match tokens.iter().position(|&id| id as usize >= self.vocab_size) {
+            Some(position) => Err(InputError::UnknownToken {
+                id: tokens[position],
+                position,
+                vocab_size: self.vocab_size,
+            }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Ragged batches: one forward pass over several sequences, each with its own length and cache.
+//!
+//! Decoding is bound by the time to read the weights. A ragged pass therefore concatenates the tokens of all
+//! sequences to `[1, rows, d_model]`: embeddings, norms, linear layers and the head read their weights once for all
+//! rows. Only attention runs per sequence, over the sequence's own keys and values (or the sums of linear attention).
+//! Sequences with different adapters of one model share a pass: the linear layers read their weights once for all rows,
+//! and each adapter's update is added to its rows.
+//!
+//! In an encoder–decoder the sequences are targets; cross-attention runs per sequence too, over the keys and values of
+//! its source, which were computed once.
+
+use std::ops::Range;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+use emberlm_kernels::Backend;
+
+use crate::nn::adapter_rows::{AdapterGroup, AdapterRows};
+use crate::nn::kv_cache::{CachedRows, KvCache};
+use crate::nn::stack::Stack;
+use crate::transformer::decoder::Decoder;
+use crate::transformer::encoder_decoder::{EncodedSource, EncoderDecoder};
+
+/// The output requested for one sequence of a ragged batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestedOutput {
+    /// No output; the tokens are only added to the cache.
+    None,
+    /// The logits after the last token.
+    Last,
+    /// The logits after every token.
+    All,
+    /// The sum over the tokens of the final hidden states, before the logit scale.
+    HiddenSum,
+}
+
+/// The next tokens of one sequence of a ragged batch.
+#[derive(Debug)]
+pub struct SequenceChunk<'a, B: Backend> {
+    /// At least one token, each below `vocab_size`.
+    pub tokens: &'a [u32],
+    /// The sequence's cache (batch size 1), with room for the tokens. They continue the cached ones and are added to
+    /// it.
+    pub cache: &'a mut KvCache<B>,
+    /// The requested output.
+    pub output: RequestedOutput,
+    /// The number of an adapter in the decoder's bank ([`Decoder::add_to_bank`]); `None` for the decoder's own weights.
+    pub adapter: Option<usize>,
+}
+
+/// Outputs of one ragged pass.
+#[derive(Debug)]
+pub struct RaggedOutput<B: Backend> {
+    /// Requested logits `[rows, vocab_size]` in the order of the chunks and their tokens; `None` if no chunk requests
+    /// any.
+    pub logits: Option<Tensor<B, 2>>,
+    /// Hidden sums `[chunks, d_model]`, one row per chunk with [`RequestedOutput::HiddenSum`]; `None` without such a
+    /// chunk.
+    pub hidden_sums: Option<Tensor<B, 2>>,
+}
+
+impl<B: Backend> Default for RaggedOutput<B> {
+    fn default() -> Self {
+        Self {
+            logits: None,
+            hidden_sums: None,
+        }
+    }
+}
+
+impl<B: Backend> Decoder<B> {
+    /// Runs the chunks in one pass and returns the outputs that they request. Except for rounding, the logits of a
+    /// chunk are those of [`Decoder::forward_cached`]: matrix products of another shape may add their terms in
+    /// another order.
+    ///
+    /// Chunks may have different adapters. Neighbours with one adapter are computed together, so chunks should be sorted
+    /// by adapter. A number that the bank does not have selects no adapter.
+    ///
+    /// Each chunk's tokens must meet the requirements of [`Decoder::forward_cached`].
+    pub fn ragged(&self, chunks: &mut [SequenceChunk<'_, B>]) -> RaggedOutput<B> {
+        let rows = PassRows::of(chunks);
+        if rows.ids.is_empty() {
+            return RaggedOutput::default();
+        }
+        let device = self.device();
+        let positions = rows.positions(&device);
+        let mut x = self
+            .embeddings
+            .forward_at(rows.ids(&device), &positions, None);
+        let angles = self.stack.angles_at(&positions);
+        let adapters = adapter_rows(chunks);
+        for (layer, block) in self.stack.blocks.iter().enumerate() {
+            let sequences = chunks.iter_mut().filter(|chunk| !chunk.tokens.is_empty());
+            let sequences = sequences.map(|chunk| CachedRows {
+                rows: chunk.tokens.len(),
+                cache: chunk.cache.layer(layer),
+                bias: None,
+                memory: None,
+            });
+            x = block.ragged(x, angles.of(layer), sequences.collect(), adapters.as_ref()); // [1, rows, d_model]
+        }
+        rows.output(x, &self.stack, |states| self.logits(states))
+    }
+}
+
+impl<B: Backend> EncoderDecoder<B> {
+    /// Runs the chunks of targets in one pass and returns the outputs that they request. `sources` has the source of
+    /// each chunk, in the same order. Except for rounding, the logits of a chunk are those of
+    /// [`EncoderDecoder::forward_cached`].
+    pub fn ragged(
+        &self,
+        chunks: &mut [SequenceChunk<'_, B>],
+        sources: &[&EncodedSource<B>],
+    ) -> RaggedOutput<B> {
+        let rows = PassRows::of(chunks);
+        if rows.ids.is_empty() {
+            return RaggedOutput::default();
+        }
+        let device = self.device();
+        let positions = rows.positions(&device);
+        let mut x = self
+            .embeddings
+            .forward_at(rows.ids(&device), &positions, None);
+        let bias = |chunk: &SequenceChunk<'_, B>| {
+            let (past, seq) = (chunk.cache.len(), chunk.tokens.len());
+            (seq > 0).then(|| self.decoder.relative_bias.bias(past, seq))
+        };
+        let biases: Vec<Option<Tensor<B, 3>>> = chunks.iter().map(bias).collect();
+        for (layer, block) in self.decoder.stack.blocks.iter().enumerate() {
+            let inputs = chunks.iter_mut().zip(&biases).zip(sources);
+            let inputs = inputs.filter(|((chunk, _), _)| !chunk.tokens.is_empty());
+            let sequences = inputs.map(|((chunk, bias), source)| CachedRows {
+                rows: chunk.tokens.len(),
+                cache: chunk.cache.layer(layer),
+                bias: bias.clone(),
+                memory: source.memory(layer),
+            });
+            x = block.ragged(x, None, sequences.collect(), None); // [1, rows, d_model]
+        }
+        rows.output(x, &self.decoder.stack, |states| {
+            self.lm_head.forward(states, &self.embeddings.tokens)
+        })
+    }
+}
+
+/// The adapters of the rows; `None` if no chunk has one.
+fn adapter_rows<B: Backend>(chunks: &[SequenceChunk<'_, B>]) -> Option<AdapterRows> {
+    let groups = chunks.iter().map(|chunk| AdapterGroup {
+        adapter: chunk.adapter,
+        rows: chunk.tokens.len(),
+    });
+    let has_adapters = chunks.iter().any(|chunk| chunk.adapter.is_some());
+    has_adapters.then(|| AdapterRows::of(groups))
+}
+
+/// The rows of a pass: the tokens of all chunks, one chunk after the other.
+struct PassRows {
+    ids: Vec<i64>,
+    /// The position of each token in its sequence.
+    positions: Vec<i64>,
+    /// The rows whose logits are requested.
+    logits: Vec<i64>,
+    /// For each requested sum, the rows to add up.
+    summed: Vec<Range<usize>>,
+}
+
+impl PassRows {
+    fn of<B: Backend>(chunks: &[SequenceChunk<'_, B>]) -> Self {
+        let (mut ids, mut positions, mut logits) = (Vec::new(), Vec::new(), Vec::new());
+        let mut summed = Vec::new();
+        for chunk in chunks {
+            let (first, end) = (ids.len(), ids.len() + chunk.tokens.len());
+            let offset = chunk.cache.len();
+            ids.extend(chunk.tokens.iter().map(|&id| i64::from(id)));
+            let range = offset..offset + chunk.tokens.len();
+            positions.extend(range.map(|position| position as i64));
+            let rows = match chunk.output {
+                RequestedOutput::None => end..end,
+                RequestedOutput::Last => end.saturating_sub(1).max(first)..end,
+                RequestedOutput::All => first..end,
+                RequestedOutput::HiddenSum => {
+                    summed.push(first..end);
+                    end..end
+                }
+            };
+            logits.extend(rows.map(|row| row as i64));
+        }
+        Self {
+            ids,
+            positions,
+            logits,
+            summed,
+        }
+    }
+
+    /// `[1, rows]`.
+    fn ids<B: Backend>(&self, device: &Device<B>) -> Tensor<B, 2, Int> {
+        let shape = [1, self.ids.len()];
+        Tensor::from_data(TensorData::new(self.ids.clone(), shape), device)
+    }
+
+    /// `[rows]`.
+    fn positions<B: Backend>(&self, device: &Device<B>) -> Tensor<B, 1, Int> {
+        let shape = [self.positions.len()];
+        Tensor::from_data(TensorData::new(self.positions.clone(), shape), device)
+    }
+
+    /// Computes the requested outputs from the last block's output `[1, rows, d_model]`. `logits` maps the states after
+    /// the final norm to logits, `[1, rows, d_model]` to `[1, rows, vocab_size]`.
+    fn output<B: Backend>(
+        self,
+        mut x: Tensor<B, 3>,
+        stack: &Stack<B>,
+        logits: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>,
+    ) -> RaggedOutput<B> {
+        let sums = self.summed.into_iter().map(|rows| {
+            let states = x.clone().narrow(1, rows.start, rows.len());
+            stack.finish(states).sum_dim(1).squeeze_dim(1) // [1, d_model]
+        });
+        let sums: Vec<Tensor<B, 2>> = sums.collect();
+        let mut output = RaggedOutput {
+            hidden_sums: (!sums.is_empty()).then(|| Tensor::cat(sums, 0)),
+            logits: None,
+        };
+        let rows = self.logits.len();
+        if rows == 0 {
+            return output;
+        }
+        if rows < self.ids.len() {
+            let requested = TensorData::new(self.logits, [rows]);
+            let requested = Tensor::<B, 1, Int>::from_data(requested, &x.device());
+            x = x.select(1, requested);
+        }
+        output.logits = Some(logits(stack.finish(x)).squeeze_dim(0)); // [rows, vocab_size]
+        output
+    }
+}

@@ -1,0 +1,178 @@
+//! Moves weights to a configuration with another dropout or context length.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use burn::module::ParamId;
+use burn::tensor::Tensor;
+use serde_json::{Map, Value};
+
+use emberlm_kernels::Backend;
+
+use crate::config::{ModelConfig, Position};
+use crate::error::ConfigError;
+use crate::nn::linear::LinearWeight;
+use crate::params::{ParamMapper, ParamVisitor, Parts, map_params, visit_params, whole_path};
+use crate::transformer::checked::DecoderConfig;
+use crate::transformer::decoder::Decoder;
+
+/// Fields that do not affect the output of trained weights.
+pub(crate) const TRAINING_ONLY: [&str; 3] = ["init", "dropout", "dropout_sites"];
+
+impl<B: Backend> Decoder<B> {
+    /// Returns the model with the same weights and another dropout or context length. Learned positions are truncated
+    /// to the context.
+    ///
+    /// # Errors
+    /// Another field differs, or the context exceeds the learned positions.
+    pub fn reconfigured(&self, config: &DecoderConfig) -> Result<Self, ConfigError> {
+        let held = self.config();
+        let (own, other) = (held.raw(), config.raw());
+        if let Some((field, value)) = first_difference(&own, &other, &["seq_len"]) {
+            return Err(ConfigError {
+                value: field_of(&other, &field),
+                field: field.into(),
+                rule: format!("must be {value}, as in the weights"),
+            });
+        }
+        if *config.position() == Position::Learned && config.seq_len() > held.seq_len() {
+            let rule = format!(
+                "must be at most {}: the weights have that many positions",
+                held.seq_len()
+            );
+            return Err(ConfigError::new("seq_len", config.seq_len(), rule));
+        }
+        Ok(self.with_config(config))
+    }
+
+    /// Builds a model of another configuration with the parameters at the same paths and the packed weights. New
+    /// parameters are zero, as in [`DecoderConfig::blank`].
+    pub(crate) fn with_config(&self, config: &DecoderConfig) -> Self {
+        let mut elements = ParameterElements(HashMap::new());
+        visit_params(self, &mut elements);
+        let mut blank = config.blank(&self.device());
+        for (new, (_, held)) in blank.linears_mut().zip(self.linears()) {
+            if let Some(weight) = held.packed() {
+                new.weight = LinearWeight::Packed(weight.clone());
+            }
+        }
+        if self.table().packed_format().is_some() {
+            blank.lm_head.head = self.lm_head.head.clone();
+        }
+        if self.embeddings.tokens.packed_format().is_some() {
+            blank.embeddings.tokens = self.embeddings.tokens.clone();
+        }
+        let parts = Parts::of(&blank);
+        map_params(blank, &mut Transfer { elements, parts })
+    }
+}
+
+/// Returns the first field in which `other` differs from `expected`, and its expected value. Fields of
+/// [`TRAINING_ONLY`] and `except` are ignored.
+pub(crate) fn first_difference(
+    expected: &ModelConfig,
+    other: &ModelConfig,
+    except: &[&str],
+) -> Option<(String, String)> {
+    first_difference_by(expected, other, except, |expected, other| expected == other)
+}
+
+/// [`first_difference`] with another equality of values; `None` is that of an unset field.
+pub(crate) fn first_difference_by(
+    expected: &ModelConfig,
+    other: &ModelConfig,
+    except: &[&str],
+    equal: impl Fn(Option<&Value>, Option<&Value>) -> bool,
+) -> Option<(String, String)> {
+    let (expected, other) = (object(&computed(expected)), object(&computed(other)));
+    let ignored = |field: &str| TRAINING_ONLY.contains(&field) || except.contains(&field);
+    // Unset fields are absent, so a field that only `other` has differs too.
+    let fields = expected.keys().chain(other.keys());
+    fields
+        .filter(|field| !ignored(field))
+        .find(|field| !equal(expected.get(*field), other.get(*field)))
+        .map(|field| {
+            let value = expected.get(field);
+            let value = value.map_or("unset".to_owned(), Value::to_string);
+            (field.clone(), value)
+        })
+}
+
+/// A configuration without the coefficients of losses, which do not affect the outputs.
+fn computed(config: &ModelConfig) -> ModelConfig {
+    let mut config = config.clone();
+    if let Some(experts) = &mut config.experts {
+        (experts.balance_loss, experts.z_loss) = (0.0, 0.0);
+    }
+    config
+}
+
+/// Returns the fields of a configuration.
+pub(crate) fn object(config: &ModelConfig) -> Map<String, Value> {
+    match serde_json::to_value(config) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+fn field_of(config: &ModelConfig, field: &str) -> String {
+    object(config)
+        .get(field)
+        .map_or_else(String::new, Value::to_string)
+}
+
+/// Flattened parameters by path; a split table has several parts.
+struct ParameterElements<B: Backend>(HashMap<String, Vec<Tensor<B, 1>>>);
+
+impl<B: Backend> ParameterElements<B> {
+    /// Returns a range of a parameter's elements; `None` if there is no such parameter.
+    fn range(&self, path: &str, range: Range<usize>) -> Option<Tensor<B, 1>> {
+        let mut first = 0;
+        let mut slices = Vec::new();
+        for part in self.0.get(path)? {
+            let last = first + part.dims()[0];
+            let (start, end) = (range.start.max(first), range.end.min(last));
+            if start < end {
+                slices.push(part.clone().narrow(0, start - first, end - start));
+            }
+            first = last;
+        }
+        match slices.len() {
+            0 | 1 => slices.pop(),
+            _ => Some(Tensor::cat(slices, 0)),
+        }
+    }
+}
+
+impl<B: Backend> ParamVisitor<B> for ParameterElements<B> {
+    fn visit<const D: usize>(&mut self, path: &str, _id: ParamId, value: Tensor<B, D>) {
+        let elements = value.shape().num_elements();
+        let parts = self.0.entry(whole_path(path).to_owned()).or_default();
+        parts.push(value.reshape([elements]));
+    }
+}
+
+/// Replaces the parameters of a new model by those of an existing one.
+struct Transfer<B: Backend> {
+    elements: ParameterElements<B>,
+    /// The split tables of the new model.
+    parts: Parts,
+}
+
+impl<B: Backend> ParamMapper<B> for Transfer<B> {
+    fn map<const D: usize>(
+        &mut self,
+        path: &str,
+        _id: ParamId,
+        value: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        let (shape, tracked) = (value.shape(), value.is_require_grad());
+        let rows = self.parts.row_range(path);
+        // Elements are in row order, so truncation removes the last rows.
+        let range = rows.elements(&value.dims());
+        match self.elements.range(rows.whole, range) {
+            Some(kept) => kept.reshape(shape).detach().set_require_grad(tracked),
+            None => value,
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Training pass: computes the loss and the gradients of every parameter, either with one autodiff graph of the whole
+//! model or, with activation recomputation, with the graph of one block at a time. Encoder–decoders have only the former.
+//!
+//! ```text
+//! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one backward pass
+//!
+//! recomputing  tokens ─► embedding ─► x₁ ─► … ─► xₙ ─► xₙ₊₁ ─► norm, loss          no graph of the blocks
+//!                                     keep every xᵢ
+//!              for i = n … 1: run block i again on xᵢ; backward pass from the gradient of xᵢ₊₁ to that of xᵢ
+//! ```
+//!
+//! Recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") keeps only the inputs of the
+//! blocks, `n_layers · [batch, seq, d_model]`, and the activations of one block. It costs an additional forward pass
+//! of every block, about a third more time. Results are bit-identical: a block repeats the same operations on the
+//! same values, and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`.
+//!
+//! The gradients of a block's parameters are complete when the backward pass reaches the block's input, long before those of
+//! the first block. [`Decoder::streamed_gradients`] hands them over then, so that several processes can exchange them while
+//! the pass continues. In one graph, a hook on each block's input takes them.
+//!
+//! The backward passes of recomputed blocks run one after another instead of as nested operations of one graph, because
+//! nesting deadlocks: Burn 0.21 locks a graph during its backward pass and visits all graphs at the end of every
+//! backward pass.
+
+mod gradients;
+mod stack_pass;
+
+use std::collections::HashSet;
+
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
+
+use emberlm_kernels::{AttentionMask, TrainingBackend};
+use emberlm_system::random::split_mix;
+
+use crate::nn::low_rank::Adapter;
+use crate::nn::router_loss::{ExpertLoad, RouterCoefficients};
+use crate::nn::tokens::Tokens;
+use crate::transformer::decoder::Decoder;
+use crate::transformer::encoder::{Encoder, EncoderInput};
+use crate::transformer::encoder_decoder::EncoderDecoder;
+
+use gradients::complete_gradients;
+use stack_pass::StackPass;
+
+pub use gradients::{CompleteGradient, GradientSink};
+
+/// Options of a training pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TrainingPass {
+    /// True to keep only the blocks' inputs and recompute their activations for the backward pass.
+    pub recompute: bool,
+    /// Scale α of the noise that is added to a decoder's embeddings: uniform within `±α / √(seq · d_model)` (Jain et al.
+    /// 2023, "NEFTune: Noisy Embeddings Improve Instruction Finetuning"). 0 for none.
+    pub embedding_noise: f64,
+    /// Seed of the dropout masks and the noise; see [`TrainingPass::dropout_seed`].
+    pub dropout_seed: u64,
+}
+
+impl TrainingPass {
+    /// Returns an endless iterator over the passes of a step's micro-batches.
+    pub fn of_step(seed: u64, step: u64, recompute: bool) -> impl Iterator<Item = Self> {
+        (0..).map(move |micro_batch| Self {
+            recompute,
+            dropout_seed: Self::dropout_seed(seed, step, micro_batch),
+            ..Self::default()
+        })
+    }
+
+    /// The dropout seed of a micro-batch. The embedding and each block derive their seeds from it, so that a recomputed
+    /// block has the same masks, and so that a resumed run continues with the same masks.
+    pub fn dropout_seed(seed: u64, step: u64, micro_batch: u64) -> u64 {
+        split_mix(split_mix(split_mix(seed) ^ step) ^ micro_batch)
+    }
+}
+
+type Inner<B> = <B as AutodiffBackend>::InnerBackend;
+
+/// The results of a training pass.
+pub struct PassGradients<B: TrainingBackend> {
+    /// The value of the loss, without the routers'.
+    pub loss: Tensor<Inner<B>, 1>,
+    /// The losses of the routers times their coefficients, `[1]`; `None` if there are none.
+    pub router_loss: Option<Tensor<Inner<B>, 1>>,
+    /// The gradients of the sum of both, without those that were handed over during the pass.
+    pub gradients: B::Gradients,
+    /// The tokens of each expert.
+    pub expert_load: ExpertLoad,
+}
+
+impl<B: TrainingBackend> Decoder<B> {
+    /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the hidden states before the head,
+    /// `[batch, seq, d_model]`, to `[1]`. `tokens` is `[batch, seq]`.
+    ///
+    /// If the model has dropout, the backend's random state is reseeded.
+    pub fn gradients(
+        &self,
+        tokens: impl Into<Tokens<B>>,
+        pass: TrainingPass,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+    ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
+        let none = RouterCoefficients::default();
+        let pass = self.gradients_with_routers(tokens, pass, none, loss);
+        (pass.loss, pass.gradients)
+    }
+
+    /// [`Decoder::gradients`] of the sum of `loss` and the losses of the routers.
+    pub fn gradients_with_routers(
+        &self,
+        tokens: impl Into<Tokens<B>>,
+        pass: TrainingPass,
+        coefficients: RouterCoefficients,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+    ) -> PassGradients<B> {
+        self.pass(tokens.into(), pass, coefficients, loss, None)
+    }
+
+    /// [`Decoder::gradients_with_routers`] that hands the gradient of every parameter to `sink` when the backward pass has
+    /// passed its block.
+    pub fn streamed_gradients(
+        &self,
+        tokens: impl Into<Tokens<B>>,
+        pass: TrainingPass,
+        coefficients: RouterCoefficients,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+        sink: &GradientSink<B>,
+    ) -> PassGradients<B> {
+        self.pass(tokens.into(), pass, coefficients, loss, Some(sink))
+    }
+
+    fn pass(
+        &self,
+        tokens: Tokens<B>,
+        pass: TrainingPass,
+        coefficients: RouterCoefficients,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+        sink: Option<&GradientSink<B>>,
+    ) -> PassGradients<B> {
+        let draws = self.uses_dropout() || pass.embedding_noise > 0.0;
+        let seeds = DropoutSeeds::<B>::new(draws, pass, self.device());
+        seeds.seed(0);
+        let embedded = noisy(self.embeddings.forward(&tokens, 0), pass.embedding_noise);
+        let stack = StackPass {
+            module: self,
+            embeddings: &self.embeddings,
+            stack: &self.stack,
+            context: AttentionMask::of_documents(tokens.documents).into(),
+            coefficients,
+            seeds,
+            recompute: pass.recompute,
+        };
+        stack.gradients(embedded, loss, sink)
+    }
+
+    /// True if training draws dropout masks.
+    pub fn uses_dropout(&self) -> bool {
+        let config = self.config();
+        let adapters = || {
+            self.linears()
+                .filter_map(|(_, linear)| linear.adapter.as_ref())
+        };
+        config.dropout() > 0.0 && !config.dropout_sites().is_empty()
+            || adapters().any(Adapter::uses_dropout)
+    }
+}
+
+/// Adds noise of scale α to embeddings `[batch, seq, d_model]`.
+fn noisy<B: TrainingBackend>(embedded: Tensor<B, 3>, alpha: f64) -> Tensor<B, 3> {
+    if alpha == 0.0 {
+        return embedded;
+    }
+    let [_, seq, width] = embedded.dims();
+    let bound = alpha / ((seq * width) as f64).sqrt();
+    // A uniform distribution needs a range in f32 that is neither empty nor infinite.
+    if !((f64::from(f32::MIN_POSITIVE))..f64::from(f32::MAX) / 2.0).contains(&bound) {
+        return embedded;
+    }
+    let noise = embedded.random_like(Distribution::Uniform(-bound, bound));
+    embedded + noise.detach()
+}
+
+impl<B: TrainingBackend> Encoder<B> {
+    /// Computes `loss` and its gradients with respect to all parameters, which are handed to `sink` as soon as they are
+    /// complete. `loss` maps the final hidden states, `[batch, seq, d_model]`, to `[1]`.
+    ///
+    /// If the model has dropout, the backend's random state is reseeded.
+    pub fn streamed_gradients(
+        &self,
+        input: impl Into<EncoderInput<B>>,
+        pass: TrainingPass,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+        sink: &GradientSink<B>,
+    ) -> Tensor<Inner<B>, 1> {
+        let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
+        seeds.seed(0);
+        let (embedded, context) = self.embedded_with_context(input);
+        let (head, of_head) = (self.stack.blocks.len() + 1, seeds.clone());
+        let loss = |states| {
+            of_head.seed(head);
+            loss(states)
+        };
+        let stack = StackPass {
+            module: self,
+            embeddings: &self.embeddings,
+            stack: &self.stack,
+            context,
+            coefficients: RouterCoefficients::default(),
+            seeds,
+            recompute: pass.recompute,
+        };
+        stack.gradients(embedded, loss, Some(sink)).loss
+    }
+
+    /// True if training draws dropout masks.
+    pub fn uses_dropout(&self) -> bool {
+        let settings = self.config().settings();
+        settings.dropout > 0.0 || settings.attention_dropout > 0.0
+    }
+}
+
+impl<B: TrainingBackend> EncoderDecoder<B> {
+    /// Computes `loss` and its gradients with respect to all parameters, which are handed to `sink`. `loss` maps the
+    /// decoder's hidden states before the head, `[batch, target, d_model]`, to `[1]`. `source` is `[batch, source]`, with a
+    /// padding mask that is false at padding tokens; `target` is the decoder's input, `[batch, target]`. Activations are
+    /// not recomputed.
+    ///
+    /// If the model has dropout, the backend's random state is reseeded.
+    pub fn streamed_gradients(
+        &self,
+        source: Tensor<B, 2, Int>,
+        padding: Option<Tensor<B, 2, Bool>>,
+        target: Tensor<B, 2, Int>,
+        pass: TrainingPass,
+        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
+        sink: &GradientSink<B>,
+    ) -> Tensor<Inner<B>, 1> {
+        let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
+        seeds.seed(0);
+        let source = self.encode(source, padding);
+        seeds.seed(1);
+        let loss = loss(self.hidden(target, &source, None));
+        let value = loss.clone().inner();
+        let mut gradients = loss.backward();
+        sink.take(complete_gradients(self, &HashSet::new(), &mut gradients));
+        value
+    }
+
+    /// True if training draws dropout masks.
+    pub fn uses_dropout(&self) -> bool {
+        self.config().settings().dropout > 0.0
+    }
+}
+
+/// The seeds of the dropout masks of one micro-batch.
+#[derive(Clone)]
+struct DropoutSeeds<B: TrainingBackend> {
+    /// `None` without dropout.
+    seed: Option<u64>,
+    device: Device<B>,
+}
+
+impl<B: TrainingBackend> DropoutSeeds<B> {
+    fn new(uses_dropout: bool, pass: TrainingPass, device: Device<B>) -> Self {
+        Self {
+            seed: uses_dropout.then_some(pass.dropout_seed),
+            device,
+        }
+    }
+
+    /// Seeds the backend's random state for one component: 0 is the embedding, `i + 1` is block `i`.
+    fn seed(&self, component: usize) {
+        if let Some(seed) = self.seed {
+            B::seed(&self.device, split_mix(seed ^ component as u64));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::backend::Autodiff;
+    use burn_flex::Flex;
+
+    use super::*;
+
+    #[test]
+    fn noise_is_uniform_within_the_bound_of_neftune() {
+        let zeros = Tensor::<Autodiff<Flex>, 3>::zeros([2, 50, 40], &Default::default());
+        assert_eq!(noisy(zeros.clone(), 0.0).abs().sum().into_scalar(), 0.0);
+        let noise = noisy(zeros, 5.0);
+        let bound = 5.0 / (50.0_f32 * 40.0).sqrt();
+        assert!(noise.clone().abs().max().into_scalar() <= bound);
+        // The variance of a uniform distribution is a third of its squared bound.
+        let variance = noise.square().mean().into_scalar();
+        assert!(
+            (variance / (bound * bound / 3.0) - 1.0).abs() < 0.05,
+            "{variance}"
+        );
+    }
+}
