@@ -92,21 +92,6 @@ pub enum Error {
     /// The output of a program lacks an expected item.
     #[error("`{command}` named no {what}")]
     Unnamed { command: String, what: &'static str },
-    /// A file is not a timing report of cargo, or has another format.
-    #[error(
-        "`{}` is not a timing report of cargo: {problem}\nhint: pass the page that `cargo build --timings` writes, \
-         `target/cargo-timings/cargo-timing.html`; it must contain `const UNIT_DATA = [...];` with the fields name, \
-         version, target, start and duration of each unit",
-        path.display()
-    )]
-    TimingReport { path: PathBuf, problem: String },
-    /// The target folder for a measured build is not empty.
-    #[error(
-        "`{}` is not empty: crates that are already built would not be measured\nhint: pass another folder, or leave out \
-         --target-dir to build in a temporary one",
-        folder.display()
-    )]
-    NotEmpty { folder: PathBuf },
 }
 
 impl Error {

@@ -9,7 +9,6 @@
 mod attack;
 mod audit;
 mod bench;
-mod build_times;
 mod card;
 mod clients;
 mod containers;
@@ -54,8 +53,6 @@ enum Task {
     Card(card::CardArgs),
     /// Measure speed and memory.
     Bench(bench::BenchArgs),
-    /// Build the release binary from scratch, and print the crates that take the time.
-    BuildTimes(build_times::BuildTimesArgs),
     /// Regenerate the test fixtures with PyTorch and transformers, and show which files changed.
     Fixtures(fixtures::FixturesArgs),
     /// Write the generated pages of docs/reference.
@@ -77,7 +74,6 @@ fn main() -> ExitCode {
         Task::Audit(args) => audit::run(&args),
         Task::Card(args) => card::run(&args),
         Task::Bench(args) => bench::run(&args),
-        Task::BuildTimes(args) => build_times::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Reference(args) => reference::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
