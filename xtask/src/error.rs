@@ -75,9 +75,6 @@ pub enum Error {
         what: String,
         found: String,
     },
-    /// A server failed a storm. The failures have been printed.
-    #[error("the server failed {failed} time(s)")]
-    Storm { failed: usize },
     /// No fuzzer has the given name.
     #[error("there is no fuzzer `{name}`; there are {known}")]
     NoTarget { name: String, known: String },

@@ -1,8 +1,7 @@
 //! The project's own tasks. `cargo xtask --help` lists them.
 //!
 //! Map: one file per task. `workspace` runs programs and reads the workspace's metadata, `python` runs scripts,
-//! `served` starts the real server as a process, `storm` stresses it with concurrent clients, and `error` has
-//! the errors.
+//! `served` starts the real server as a process, and `error` has the errors.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -19,7 +18,6 @@ mod python;
 mod reference;
 mod sanitize;
 mod served;
-mod storm;
 mod test;
 mod tidy;
 mod workspace;

@@ -12,13 +12,11 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    AttackRun,
+    AttackRun, cases,
     kinds::{CHAT, COMPLETIONS, Means, Sent},
+    malformed::Malformed,
 };
-use crate::{
-    served::{http, process::PATIENCE},
-    storm::cases,
-};
+use crate::served::{events::Events, http, process::PATIENCE};
 
 /// The pause between two requests of one client, so that the machine's limit of connections is not the
 /// bottleneck.
@@ -66,12 +64,12 @@ pub fn run(attack_run: &AttackRun<'_>, number: usize) {
                 attack_run.note_end(refused(attack_run, request, codes));
             }
             Means::Malformed(kinds) => {
-                let kind = &kinds[turn % kinds.len()];
-                let sent = kind
-                    .send(attack_run.server)
-                    .map_err(|wrong| format!("{}: {wrong}", kind.name));
-                attack_run.note_end(sent.map(|()| End::Refused));
+                attack_run.note_end(malformed(attack_run, &kinds[turn % kinds.len()]));
             }
+            Means::Storm(kinds) if number.is_multiple_of(5) => {
+                attack_run.note_end(malformed(attack_run, &kinds[turn % kinds.len()]));
+            }
+            Means::Storm(_) => attack_run.note_end(leaves(attack_run, &mut random)),
             Means::Leaves(body) => {
                 let after = Duration::from_millis(random.below(200));
                 let left = cases::ask_and_leave(attack_run.server, body, after);
@@ -115,6 +113,31 @@ fn asked(attack_run: &AttackRun<'_>, path: &str, body: &Value) -> Result<End, St
         Ok((status, text)) => Err(format!("{path}: {status} {}", shortened(&text))),
         Err(error) => closed(error),
     }
+}
+
+fn malformed(attack_run: &AttackRun<'_>, kind: &Malformed) -> Result<End, String> {
+    let sent = kind.send(attack_run.server);
+    sent.map(|()| End::Refused)
+        .map_err(|wrong| format!("{}: {wrong}", kind.name))
+}
+
+/// Sends the request of a well-behaved client and disconnects, without reading or after some of the tokens. Closing a
+/// socket with unread data resets the connection.
+fn leaves(attack_run: &AttackRun<'_>, random: &mut SplitMix64) -> Result<End, String> {
+    let case = &attack_run.cases[random.index(attack_run.cases.len())];
+    let left = if random.index(4) == 0 {
+        let body = case.body(random.index(2) == 0);
+        let after = Duration::from_millis(random.below(50));
+        cases::ask_and_leave(attack_run.server, &body, after)
+    } else {
+        let tokens = random.index(case.max_tokens());
+        cases::ask(attack_run.server, &case.body(true)).and_then(|reply| {
+            let mut events = Events::new(reply.body).take(tokens);
+            events.try_for_each(|event| event.map(drop))
+        })
+    };
+    left.map(|()| End::Unread)
+        .map_err(|error| format!("before leaving: {error}"))
 }
 
 fn refused(attack_run: &AttackRun<'_>, request: &str, codes: &[u16]) -> Result<End, String> {

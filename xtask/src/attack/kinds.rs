@@ -3,11 +3,13 @@
 use emberlm_hostile::operations;
 use serde_json::{Value, json};
 
-use super::described::{self, Described};
+use super::{
+    described::{self, Described},
+    malformed::{self, Malformed},
+};
 use crate::{
     error::Error,
     served::{http, process::Server},
-    storm::malformed::{self, Malformed},
 };
 
 pub const COMPLETIONS: &str = "/v1/completions";
@@ -15,6 +17,10 @@ pub const CHAT: &str = "/v1/chat/completions";
 pub const RESPONSES: &str = "/v1/responses";
 pub const EMBEDDINGS: &str = "/v1/embeddings";
 pub const PLAY: &str = "/api/play";
+/// The name of the attack [`Means::Storm`].
+pub const STORM: &str = "storm";
+/// Concurrent well-behaved clients, except in a storm.
+const WELL_BEHAVED: usize = 2;
 
 /// An attack.
 #[derive(Debug)]
@@ -23,6 +29,8 @@ pub struct Attack {
     pub name: String,
     /// The number of concurrent attackers.
     pub clients: usize,
+    /// The number of concurrent well-behaved clients.
+    pub well_behaved: usize,
     /// The action of each attacker.
     pub means: Means,
 }
@@ -38,6 +46,9 @@ pub enum Means {
     Malformed(Vec<Malformed>),
     /// Sends this body, disconnects after a random delay, and repeats.
     Leaves(Value),
+    /// Sends requests of well-behaved clients and disconnects within the answer. Every fifth client sends these
+    /// malformed requests instead.
+    Storm(Vec<Malformed>),
     /// Sends each of these requests to an operation of the server's description.
     Described(Described),
     /// Opens connections, sends this on each, and never reads.
@@ -49,6 +60,11 @@ pub enum Means {
 }
 
 impl Attack {
+    /// Returns true if everyday requests are repeated, so that the server's memory and open files must not grow.
+    pub fn is_storm(&self) -> bool {
+        matches!(self.means, Means::Storm(_))
+    }
+
     /// The current request, for reports. Empty if the attack always sends similar ones.
     pub fn current(&self) -> String {
         match &self.means {
@@ -82,6 +98,7 @@ pub fn of_description(server: &Server) -> Result<Vec<Attack>, Error> {
     let attacks = operations.into_iter().map(|operation| Attack {
         name: operation.name(),
         clients: described::CLIENTS,
+        well_behaved: WELL_BEHAVED,
         means: Means::Described(Described::new(operation)),
     });
     Ok(attacks.collect())
@@ -92,6 +109,7 @@ pub fn all() -> Vec<Attack> {
     let attack = |name: &str, clients, means| Attack {
         name: name.to_owned(),
         clients,
+        well_behaved: WELL_BEHAVED,
         means,
     };
     vec![
@@ -150,6 +168,10 @@ pub fn all() -> Vec<Attack> {
                 "prompt": "1 and 2 make", "max_tokens": 400, "n": 4, "temperature": 1.0, "stream": true,
             })),
         ),
+        Attack {
+            well_behaved: 25,
+            ..attack(STORM, 39, Means::Storm(malformed::all()))
+        },
     ]
 }
 

@@ -9,11 +9,11 @@ use std::{
 
 use serde_json::json;
 
-use super::AttackRun;
-use crate::{
-    served::http,
-    storm::cases::{Answer, Case},
+use super::{
+    AttackRun,
+    cases::{Answer, Case},
 };
+use crate::served::http;
 
 /// The pause before a retry.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -47,13 +47,16 @@ impl Server {
         Self::spawn(Command::new(binary), model, options)
     }
 
-    /// As [`Server::start`], with a memory limit per process in bytes (Linux only).
+    /// As [`Server::start`], with a memory limit per process in bytes (on Linux).
     pub fn start_within<S: AsRef<OsStr>>(
         limit: u64,
         binary: &Path,
         model: &Path,
         options: impl IntoIterator<Item = S>,
     ) -> Result<Self, Error> {
+        if !cfg!(target_os = "linux") {
+            return Self::start(binary, model, options);
+        }
         let mut command = Command::new("prlimit");
         command.arg(format!("--data={limit}")).arg("--").arg(binary);
         Self::spawn(command, model, options)

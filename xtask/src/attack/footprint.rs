@@ -1,7 +1,9 @@
-//! The server's resident memory during a run, and its growth.
+//! The server's resident memory during an attack, and its growth.
 //!
 //! Allocators keep freed memory, and the first requests of each size add to it. Growth is therefore measured
 //! after the first fifth of the run: from the mean of the following tenth to the mean of the last tenth.
+
+use std::fmt;
 
 /// The allowed growth in the last four fifths of a run: a twentieth of the memory plus 8 MiB. A small server's
 /// memory varies by a few MiB with the running requests.
@@ -32,11 +34,6 @@ impl Footprint {
             .extend(bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)));
     }
 
-    /// The last sample. NaN if the operating system does not report it.
-    pub fn last_mib(&self) -> f64 {
-        self.0.last().copied().unwrap_or(f64::NAN)
-    }
-
     /// The growth. `None` if there are too few samples.
     pub fn growth(&self) -> Option<Growth> {
         let tenth = self.0.len() / 10;
@@ -55,14 +52,29 @@ impl Footprint {
 }
 
 impl Growth {
-    /// The growth in MiB.
-    pub fn grown(&self) -> f64 {
-        self.late - self.early
-    }
-
     /// Returns true if the growth exceeds the allowed growth.
     pub fn is_leak(&self) -> bool {
         self.grown() > self.allowed
+    }
+
+    fn grown(&self) -> f64 {
+        self.late - self.early
+    }
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            early,
+            late,
+            peak,
+            allowed,
+        } = self;
+        let grown = self.grown();
+        write!(
+            f,
+            "{early:.1} → {late:.1} MiB ({grown:+.1}, allowed {allowed:.1}; peak {peak:.1})"
+        )
     }
 }
 
