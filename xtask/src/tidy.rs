@@ -19,6 +19,8 @@ use std::{
     process::ExitCode,
 };
 
+use serde::de::DeserializeOwned;
+
 use crate::{error::Error, workspace};
 
 /// The folders whose Rust files must follow the rules of `sources`.
@@ -69,11 +71,12 @@ pub fn run() -> Result<ExitCode, Error> {
 pub fn check() -> Result<Vec<Finding>, Error> {
     let metadata = workspace::metadata()?;
     let root = metadata.workspace_root.as_std_path();
+    let layers = layers::Layers::read(root)?;
     let mut findings = Vec::new();
     for package in metadata.workspace_packages() {
         let path = package.manifest_path.as_std_path();
         let (file, text) = (relative(root, path), read(path)?);
-        findings.extend(layers::check(package, &file, &text));
+        findings.extend(layers.check(package, &file, &text));
         findings.extend(manifests::check(&file, &text));
     }
     let families = sources::family_names(root)?;
@@ -111,23 +114,24 @@ fn text_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |source| Error::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    let listed = std::fs::read_dir(folder).map_err(failed)?;
+    let listed = std::fs::read_dir(folder).map_err(Error::read(folder))?;
     let mut paths = listed
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
+        .map_err(Error::read(folder))?;
     paths.sort();
     Ok(paths)
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|source| Error::Read {
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(Error::read(path))
+}
+
+/// Reads a TOML file.
+pub(crate) fn parse<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    toml::from_str(&read(path)?).map_err(|error| Error::Invalid {
         path: path.to_owned(),
-        source,
+        reason: error.to_string(),
     })
 }
 

@@ -10,7 +10,7 @@ use emberlm_system::digits::grouped;
 use serde::{Deserialize, Serialize};
 
 use super::{corpus::Corpus, log::Coverage, slice::Slice};
-use crate::error::Error;
+use crate::{error::Error, tidy};
 
 /// The record, relative to the repository.
 const FILE: &str = "fuzz/record.toml";
@@ -50,11 +50,7 @@ impl Record {
         if !path.exists() {
             return Ok(Self::default());
         }
-        let text = fs::read_to_string(&path).map_err(Error::read(&path))?;
-        toml::from_str(&text).map_err(|error| Error::Invalid {
-            path,
-            reason: error.to_string(),
-        })
+        tidy::parse(&path)
     }
 
     /// Adds a slice, with the coverage of the seeds, of the seeds and the corpus, and of all inputs.

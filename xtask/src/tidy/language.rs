@@ -41,12 +41,7 @@ impl Language {
     /// # Errors
     /// The file cannot be read or is not a list of terms.
     pub fn read(root: &Path) -> Result<Self, Error> {
-        let path = root.join(LIST);
-        let text = super::read(&path)?;
-        toml::from_str(&text).map_err(|error| Error::Invalid {
-            path,
-            reason: error.to_string(),
-        })
+        super::parse(&root.join(LIST))
     }
 
     /// Checks one Rust, Markdown, HTML or JavaScript file.
