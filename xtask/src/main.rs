@@ -44,9 +44,8 @@ enum Task {
     Tidy,
     /// Attack a real server on this machine, together with well-behaved clients.
     Attack(attack::AttackArgs),
-    /// Check licences, sources and versions of the dependencies, and advisories if a copy of the database is
-    /// given.
-    Audit(audit::AuditArgs),
+    /// Check licences, sources and versions of the dependencies. `cargo deny check` also checks advisories.
+    Audit,
     /// Write a report on a GPU: correctness, training, speed and memory, as Markdown and JSON.
     Card(card::CardArgs),
     /// Measure speed and memory.
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
         Task::Sanitize(args) => sanitize::run(&args),
         Task::Tidy => tidy::run(),
         Task::Attack(args) => attack::run(&args),
-        Task::Audit(args) => audit::run(&args),
+        Task::Audit => audit::run(),
         Task::Card(args) => card::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
