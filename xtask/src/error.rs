@@ -1,6 +1,9 @@
 //! Errors of a task.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use crate::workspace::shown;
 
 /// The failure of a task.
 #[derive(Debug, thiserror::Error)]
@@ -31,10 +34,7 @@ pub enum Error {
     },
     /// A program failed. It has printed the reason.
     #[error("`{command}` failed: {status}")]
-    Failed {
-        command: String,
-        status: std::process::ExitStatus,
-    },
+    Failed { command: String, status: ExitStatus },
     /// No Python was found.
     #[error(
         "cannot start `{command}`: install Python 3, or name one that has the packages with --python"
@@ -45,10 +45,7 @@ pub enum Error {
         "`{command}` failed: {status}; Debian and Ubuntu have what it needs in the package python3-venv, or name a \
          Python that has the packages with --python"
     )]
-    NoVenv {
-        command: String,
-        status: std::process::ExitStatus,
-    },
+    NoVenv { command: String, status: ExitStatus },
     /// A required environment does not exist, and must not be created.
     #[error(
         "there is no Python environment in {}: leave out --offline to have it made, or name a Python that has \
@@ -92,6 +89,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// Converts the error of starting a program.
+    pub fn start(command: &Command) -> impl FnOnce(std::io::Error) -> Self {
+        let command = shown(command);
+        move |source| Self::Start { command, source }
+    }
+
+    /// The failure of a program that was started.
+    pub fn failed(command: &Command, status: ExitStatus) -> Self {
+        let command = shown(command);
+        Self::Failed { command, status }
+    }
+
     /// Converts the error of reading `path`.
     pub fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();

@@ -8,7 +8,6 @@
 mod attack;
 mod audit;
 mod bench;
-mod card;
 mod clients;
 mod containers;
 mod error;
@@ -46,8 +45,6 @@ enum Task {
     Attack(attack::AttackArgs),
     /// Check licences, sources and versions of the dependencies. `cargo deny check` also checks advisories.
     Audit,
-    /// Write a report on a GPU: correctness, training, speed and memory, as Markdown and JSON.
-    Card(card::CardArgs),
     /// Measure speed and memory.
     Bench(bench::BenchArgs),
     /// Regenerate the test fixtures with PyTorch and transformers, and show which files changed.
@@ -69,7 +66,6 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Attack(args) => attack::run(&args),
         Task::Audit => audit::run(),
-        Task::Card(args) => card::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Reference(args) => reference::run(&args),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     error::Error,
     served::{
-        events::{Event, Events},
+        events::Events,
         http,
         process::{PATIENCE, Server},
     },
@@ -133,17 +133,21 @@ impl Case {
             "temperature": 0,
             "top_logprobs": 2,
         });
-        let asked = post(server, "/api/play", &body);
-        let events = asked.and_then(|reply| Events::ending(reply.body, "end").collect());
-        let events: Vec<Event> = events.map_err(|error: io::Error| wrong(&body, &error))?;
-        let of_place = |event: &Event| {
-            let top = &event.value["token"]["top"];
+        let text = post(server, "/api/play", &body).and_then(http::Reply::text);
+        let text = text.map_err(|error| wrong(&body, &error))?;
+        let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+        let events: Vec<Value> = data
+            .filter_map(|it| serde_json::from_str(it).ok())
+            .collect();
+        if events.last().is_none_or(|event| event["end"].is_null()) {
+            return Err(wrong(&body, &unlike(&text)));
+        }
+        let of_place = |event: &Value| {
+            let top = &event["token"]["top"];
             Some(top[0]["logprob"].as_f64()? - top[1]["logprob"].as_f64()?)
         };
-        Ok(events
-            .iter()
-            .filter_map(of_place)
-            .fold(f64::INFINITY, f64::min))
+        let margins = events.iter().filter_map(of_place);
+        Ok(margins.fold(f64::INFINITY, f64::min))
     }
 }
 

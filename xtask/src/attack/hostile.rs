@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     AttackRun, cases,
     kinds::{CHAT, COMPLETIONS, Means, Sent},
-    malformed::Malformed,
+    malformed::{Malformed, is_closed},
 };
 use crate::served::{events::Events, http, process::PATIENCE};
 
@@ -59,10 +59,6 @@ pub fn run(attack_run: &AttackRun<'_>, number: usize) {
                 let (path, body) = &bodies[turn % bodies.len()];
                 attack_run.note_end(asked(attack_run, path, body));
             }
-            Means::Refused(requests, codes) => {
-                let request = &requests[turn % requests.len()];
-                attack_run.note_end(refused(attack_run, request, codes));
-            }
             Means::Malformed(kinds) => {
                 attack_run.note_end(malformed(attack_run, &kinds[turn % kinds.len()]));
             }
@@ -103,11 +99,8 @@ impl AttackRun<'_> {
 fn asked(attack_run: &AttackRun<'_>, path: &str, body: &Value) -> Result<End, String> {
     let mut body = body.clone();
     body["model"] = json!(attack_run.server.model);
-    let connected = http::connect(attack_run.server.address, PATIENCE);
-    let reply =
-        connected.and_then(|stream| http::ask(stream, "POST", path, body.to_string().as_bytes()));
-    let received = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
-    match received {
+    let body = body.to_string();
+    match http::exchange(attack_run.server.address, "POST", path, body.as_bytes()) {
         Ok((200, _)) => Ok(End::Answered),
         Ok((status, text)) if REFUSALS.contains(&status) && has_reason(&text) => Ok(End::Refused),
         Ok((status, text)) => Err(format!("{path}: {status} {}", shortened(&text))),
@@ -138,21 +131,6 @@ fn leaves(attack_run: &AttackRun<'_>, random: &mut SplitMix64) -> Result<End, St
     };
     left.map(|()| End::Unread)
         .map_err(|error| format!("before leaving: {error}"))
-}
-
-fn refused(attack_run: &AttackRun<'_>, request: &str, codes: &[u16]) -> Result<End, String> {
-    let head = || request.lines().take(3).collect::<Vec<_>>().join(" ");
-    match answer(attack_run, request.as_bytes()) {
-        Ok(status) if codes.contains(&status) => Ok(End::Refused),
-        Ok(status) => Err(format!("{status} for {}", head())),
-        Err(error) => closed(error),
-    }
-}
-
-fn answer(attack_run: &AttackRun<'_>, request: &[u8]) -> io::Result<u16> {
-    let mut stream = http::connect(attack_run.server.address, PATIENCE)?;
-    stream.write_all(request)?;
-    Ok(http::reply(stream)?.status)
 }
 
 /// Holds connections without reading until the round is over.
@@ -250,12 +228,9 @@ fn endless(attack_run: &AttackRun<'_>) -> Result<End, String> {
 
 /// Accepts a closed connection as a rejection. A server that is gone or stuck is a failure.
 fn closed(error: io::Error) -> Result<End, String> {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe => Ok(End::Closed),
-        _ => Err(error.to_string()),
+    match is_closed(&error) {
+        true => Ok(End::Closed),
+        false => Err(error.to_string()),
     }
 }
 

@@ -40,9 +40,7 @@ pub struct Attack {
 pub enum Means {
     /// Sends these bodies in turn and reads the answers.
     Bodies(Vec<(&'static str, Value)>),
-    /// Sends these complete requests. The server must reject each with one of the codes.
-    Refused(Vec<String>, &'static [u16]),
-    /// Sends malformed requests that no client library would send.
+    /// Sends requests that the server must reject.
     Malformed(Vec<Malformed>),
     /// Sends this body, disconnects after a random delay, and repeats.
     Leaves(Value),
@@ -122,7 +120,7 @@ pub fn all() -> Vec<Attack> {
         attack(
             "foreign `Host` and `Origin`",
             2,
-            Means::Refused(foreign(), &[400, 403, 421]),
+            Means::Malformed(foreign().into_iter().map(rejected).collect()),
         ),
         attack("malformed requests", 4, Means::Malformed(malformed::all())),
         attack("bodies without end", 4, Means::Endless),
@@ -290,6 +288,12 @@ fn alternatives() -> Vec<(&'static str, Value)> {
             json!({"prompt": vec!["1 and 2 make"; 64], "max_tokens": 400, "n": 64, "logprobs": 5}),
         ),
     ]
+}
+
+/// A request of another site's page.
+fn rejected(request: String) -> Malformed {
+    let head: Vec<&str> = request.lines().take(3).collect();
+    Malformed::raw(head.join(" "), request, &[400, 403, 421])
 }
 
 /// Requests of another site's page, after DNS rebinding or from a form.

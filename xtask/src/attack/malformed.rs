@@ -1,6 +1,7 @@
 //! Malformed requests, which a server must reject with a code and a reason, or survive.
 
 use std::{
+    borrow::Cow,
     io::{self, Write},
     net::Shutdown,
 };
@@ -21,7 +22,7 @@ const EMBEDDINGS: &str = "/v1/embeddings";
 #[derive(Clone, Debug)]
 pub struct Malformed {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     what: What,
 }
 
@@ -53,8 +54,8 @@ pub fn all() -> Vec<Malformed> {
     let long = format!("\"{}\"", "and ".repeat(50_000));
     let deep = "[".repeat(100_000);
     let stops = format!("[\"a\"{}]", ",\"b\"".repeat(1000));
-    let request = |name, method, path, codes| Malformed {
-        name,
+    let request = |name: &'static str, method, path, codes| Malformed {
+        name: name.into(),
         what: What::Request {
             method,
             path,
@@ -101,7 +102,7 @@ pub fn all() -> Vec<Malformed> {
             r#"{"model":"MODEL","input":{}}"#.to_owned(),
         ),
         Malformed {
-            name: "bytes that are no text",
+            name: "bytes that are no text".into(),
             what: What::Request {
                 method: "POST",
                 path: COMPLETIONS,
@@ -110,7 +111,7 @@ pub fn all() -> Vec<Malformed> {
             },
         },
         Malformed {
-            name: "an unknown model",
+            name: "an unknown model".into(),
             what: What::Request {
                 method: "POST",
                 path: COMPLETIONS,
@@ -121,23 +122,23 @@ pub fn all() -> Vec<Malformed> {
         request("a method that is not there", "PUT", COMPLETIONS, &[405]),
         request("a path that is not there", "POST", "/v1/nothing", &[404]),
         Malformed {
-            name: "a length without end",
+            name: "a length without end".into(),
             what: What::Raw(huge.into_bytes(), &[400, 413]),
         },
         Malformed {
-            name: "no HTTP",
+            name: "no HTTP".into(),
             what: What::Raw(b"\x16\x03\x01\x00\xff hello\r\n\r\n".to_vec(), &[400]),
         },
         Malformed {
-            name: "half a body",
+            name: "half a body".into(),
             what: What::Cut(half.into_bytes()),
         },
         Malformed {
-            name: "half a head",
+            name: "half a head".into(),
             what: What::Cut(b"POST /v1/comple".to_vec()),
         },
         Malformed {
-            name: "nothing",
+            name: "nothing".into(),
             what: What::Cut(Vec::new()),
         },
     ]
@@ -145,7 +146,7 @@ pub fn all() -> Vec<Malformed> {
 
 fn refused(name: &'static str, path: &'static str, body: String) -> Malformed {
     Malformed {
-        name,
+        name: name.into(),
         what: What::Request {
             method: "POST",
             path,
@@ -156,9 +157,17 @@ fn refused(name: &'static str, path: &'static str, body: String) -> Malformed {
 }
 
 impl Malformed {
+    /// A request that the server must reject with one of the status codes, if it does not close the connection.
+    pub fn raw(name: String, request: String, codes: &'static [u16]) -> Self {
+        Self {
+            name: name.into(),
+            what: What::Raw(request.into_bytes(), codes),
+        }
+    }
+
     /// Sends the request. The error describes the unexpected response.
     pub fn send(&self, server: &Server) -> Result<(), String> {
-        let stream = http::connect(server.address, PATIENCE).map_err(|error| error.to_string())?;
+        let connect = || http::connect(server.address, PATIENCE);
         match &self.what {
             What::Request {
                 method,
@@ -167,24 +176,27 @@ impl Malformed {
                 codes,
             } => {
                 let body = named(body, &server.model);
-                let reply = http::ask(stream, method, path, &body);
-                let received = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
+                let received = http::exchange(server.address, method, path, &body);
                 let (status, text) = received.map_err(|error| error.to_string())?;
                 match codes.contains(&status) && has_reason(&text) {
                     true => Ok(()),
                     false => Err(format!("{status} {text}")),
                 }
             }
-            What::Raw(bytes, codes) => match raw(stream, bytes) {
+            What::Raw(bytes, codes) => match connect().and_then(|stream| raw(stream, bytes)) {
                 Ok(Some(status)) if !codes.contains(&status) => Err(status.to_string()),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
             },
             What::Cut(bytes) => {
-                let mut stream = stream;
-                stream.write_all(bytes).map_err(|error| error.to_string())?;
+                let sent = connect().and_then(|mut stream| {
+                    stream.write_all(bytes)?;
+                    Ok(stream)
+                });
                 // The server may have closed the connection already.
-                let _ = stream.shutdown(Shutdown::Both);
+                let _ = sent
+                    .map_err(|error| error.to_string())?
+                    .shutdown(Shutdown::Both);
                 Ok(())
             }
         }
@@ -193,14 +205,24 @@ impl Malformed {
 
 /// The status code of the response to bytes, or `None` if the server closes the connection.
 fn raw(mut stream: std::net::TcpStream, bytes: &[u8]) -> io::Result<Option<u16>> {
-    stream.write_all(bytes)?;
+    // The server may have responded and closed the connection already.
+    let _ = stream.write_all(bytes);
     match http::reply(stream) {
         Ok(reply) => Ok(Some(reply.status)),
-        Err(error) => match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Ok(None),
-            _ => Err(error),
-        },
+        Err(error) if is_closed(&error) => Ok(None),
+        Err(error) => Err(error),
     }
+}
+
+/// Returns true if the server has closed the connection.
+pub fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
 }
 
 fn named(body: &[u8], model: &str) -> Vec<u8> {
@@ -219,7 +241,7 @@ mod tests {
     #[test]
     fn each_kind_has_a_name_of_its_own() {
         let all = all();
-        let names: HashSet<_> = all.iter().map(|kind| kind.name).collect();
+        let names: HashSet<_> = all.iter().map(|kind| &kind.name).collect();
         assert_eq!(names.len(), all.len());
     }
 }

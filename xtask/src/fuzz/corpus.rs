@@ -246,12 +246,13 @@ mod tests {
 
     #[test]
     fn every_corpus_of_the_repository_is_within_its_limits() {
-        let root = crate::workspace::metadata().unwrap().workspace_root;
+        let metadata = crate::workspace::metadata().unwrap();
+        let root = &metadata.workspace_root;
         let files = tidy::entries(root.join(FOLDER).as_std_path()).unwrap();
         for path in files.iter().filter(|path| path.extension().is_some()) {
             let target = path.file_stem().unwrap().to_str().unwrap().to_owned();
             assert!(
-                super::super::targets::chosen(std::slice::from_ref(&target)).is_ok(),
+                super::super::targets::chosen(&metadata, std::slice::from_ref(&target)).is_ok(),
                 "{target}"
             );
             let corpus = Corpus::read(root.as_std_path(), &target).unwrap();

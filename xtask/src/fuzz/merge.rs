@@ -15,8 +15,8 @@ use crate::{error::Error, tidy};
 /// Replaces the corpus of a target by the inputs that add coverage to the seeds: those of the old corpus, and those
 /// that the fuzzer has found. `scratch` is a folder for temporary files.
 pub fn merge(fuzzer: &Fuzzer, root: &Path, scratch: &Path) -> Result<Change, Error> {
-    let target = fuzzer.target;
-    let old = Corpus::read(root, target.name)?;
+    let target = &fuzzer.target;
+    let old = Corpus::read(root, &target.name)?;
     let [candidates, merged] = ["candidates", "merged"].map(|name| scratch.join(name));
     old.unpack(&candidates)?;
     for path in tidy::entries(&fuzzer.found)? {
@@ -28,7 +28,7 @@ pub fn merge(fuzzer: &Fuzzer, root: &Path, scratch: &Path) -> Result<Change, Err
     }
     // The merge adds files to its first folder, which begins as a copy of the seeds.
     emptied(&merged)?;
-    for seed in target.seeds {
+    for seed in &target.seeds {
         copy(&root.join(seed), &merged)?;
     }
     let seeds: BTreeSet<PathBuf> = tidy::entries(&merged)?.into_iter().collect();
@@ -41,7 +41,7 @@ pub fn merge(fuzzer: &Fuzzer, root: &Path, scratch: &Path) -> Result<Change, Err
         }
     }
     let (new, left_out) = Corpus::of(inputs);
-    new.write(root, target.name)?;
+    new.write(root, &target.name)?;
     Ok(old.change_to(&new, left_out))
 }
 

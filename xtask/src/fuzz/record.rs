@@ -55,7 +55,7 @@ impl Record {
 
     /// Adds a slice, with the coverage of the seeds, of the seeds and the corpus, and of all inputs.
     pub fn add(&mut self, slice: &Slice, coverages: [Coverage; 3]) {
-        let figures = self.0.entry(slice.target.name.to_owned()).or_default();
+        let figures = self.0.entry(slice.target.name.clone()).or_default();
         figures.slices += 1;
         figures.cpu_seconds += slice.cpu_seconds.round() as u64;
         figures.executions += slice.after.executions;
@@ -122,7 +122,7 @@ fn with_table(page: &str, table: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuzz::targets;
+    use crate::fuzz::targets::Target;
 
     fn coverage(edges: u64, features: u64) -> Coverage {
         Coverage {
@@ -134,7 +134,10 @@ mod tests {
 
     fn slice(cpu_seconds: f64, executions: u64, places: &[&str]) -> Slice {
         Slice {
-            target: targets::chosen(&["shard".to_owned()]).unwrap()[0],
+            target: Target {
+                name: "shard".to_owned(),
+                ..Target::default()
+            },
             seconds: 0.0,
             cpu_seconds,
             before: Coverage::default(),

@@ -74,10 +74,7 @@ impl Server {
         command.args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let shown = workspace::shown(&command);
-        let mut child = command.spawn().map_err(|source| Error::Start {
-            command: shown.clone(),
-            source,
-        })?;
+        let mut child = command.spawn().map_err(Error::start(&command))?;
         let mut said = String::new();
         let stdout = child.stdout.take();
         let read = stdout.map(|stdout| BufReader::new(stdout).read_line(&mut said));
@@ -108,10 +105,7 @@ impl Server {
 
     /// The body of the response to a GET request.
     pub fn get(&self, path: &str) -> Result<String, Error> {
-        let asked = http::connect(self.address, PATIENCE)
-            .and_then(|stream| http::ask(stream, "GET", path, b""))
-            .and_then(|reply| Ok((reply.status, reply.text()?)));
-        match asked {
+        match http::exchange(self.address, "GET", path, b"") {
             Ok((200, text)) => Ok(text),
             Ok((status, text)) => Err(self.wrong(path, &format!("{status} {text}"))),
             Err(error) => Err(self.wrong(path, &error.to_string())),
