@@ -8,15 +8,11 @@ use std::{
 
 use emberlm_hostile::has_reason;
 
+use super::kinds::{CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES};
 use crate::served::{
     http,
     process::{PATIENCE, Server},
 };
-
-const COMPLETIONS: &str = "/v1/completions";
-const CHAT: &str = "/v1/chat/completions";
-const RESPONSES: &str = "/v1/responses";
-const EMBEDDINGS: &str = "/v1/embeddings";
 
 /// A malformed request.
 #[derive(Clone, Debug)]
@@ -43,39 +39,45 @@ enum What {
 
 /// All malformed requests. `MODEL` in a body stands for the name of the model.
 pub fn all() -> Vec<Malformed> {
-    let field = |name, field: &str| {
-        let body = format!(r#"{{"model":"MODEL","prompt":"1 and 2","max_tokens":4,{field}}}"#);
-        refused(name, COMPLETIONS, body)
+    let request = |name, method, path, body: &[u8], codes| {
+        let body = body.to_vec();
+        let what = What::Request {
+            method,
+            path,
+            body,
+            codes,
+        };
+        Malformed::new(name, what)
+    };
+    let refused = |name, path, body: &str| {
+        let codes: &[u16] = &[400, 413];
+        request(name, "POST", path, body.as_bytes(), codes)
     };
     let prompt = |name, prompt: &str| {
         let body = format!(r#"{{"model":"MODEL","max_tokens":4,"prompt":{prompt}}}"#);
-        refused(name, COMPLETIONS, body)
+        refused(name, COMPLETIONS, &body)
     };
+    let field = |name, field: &str| prompt(name, &format!(r#""1 and 2",{field}"#));
+    let raw = |name, bytes: &[u8], codes| Malformed::new(name, What::Raw(bytes.to_vec(), codes));
+    let cut = |name, bytes: &str| Malformed::new(name, What::Cut(bytes.as_bytes().to_vec()));
     let long = format!("\"{}\"", "and ".repeat(50_000));
     let deep = "[".repeat(100_000);
-    let stops = format!("[\"a\"{}]", ",\"b\"".repeat(1000));
-    let request = |name: &'static str, method, path, codes| Malformed {
-        name: name.into(),
-        what: What::Request {
-            method,
-            path,
-            body: Vec::new(),
-            codes,
-        },
-    };
+    let stops = format!("\"stop\":[\"a\"{}]", ",\"b\"".repeat(1000));
     let huge = http::head("POST", COMPLETIONS, u64::MAX / 2);
     let half = http::head("POST", COMPLETIONS, 1000) + r#"{"model":"MO"#;
+    let no_text = b"{\"model\":\"\xff\xfe\"}";
+    let unknown = br#"{"model":"nobody","prompt":"a"}"#;
+    let nobody = r#"{"model":"MODEL","messages":[{"role":5}]}"#;
+    let nothing = r#"{"model":"MODEL","input":{}}"#;
     vec![
-        refused(
-            "broken JSON",
-            COMPLETIONS,
-            r#"{"model":"MODEL","prompt":"#.to_owned(),
-        ),
-        refused("no JSON", CHAT, "hello".to_owned()),
-        refused("no body", EMBEDDINGS, String::new()),
-        refused("no input", RESPONSES, "{}".to_owned()),
-        refused("a list for an object", COMPLETIONS, "[1, 2]".to_owned()),
-        refused("deep JSON", COMPLETIONS, deep.clone()),
+        refused("broken JSON", COMPLETIONS, r#"{"model":"MODEL","prompt":"#),
+        refused("no JSON", CHAT, "hello"),
+        refused("no body", EMBEDDINGS, ""),
+        refused("no input", RESPONSES, "{}"),
+        refused("a list for an object", COMPLETIONS, "[1, 2]"),
+        refused("deep JSON", COMPLETIONS, &deep),
+        refused("messages of nobody", CHAT, nobody),
+        refused("an input of nothing", EMBEDDINGS, nothing),
         prompt("a deep prompt", &deep),
         prompt("a number as prompt", "5"),
         prompt("ids that are none", "[1, 99999999]"),
@@ -89,80 +91,29 @@ pub fn all() -> Vec<Malformed> {
         field("an endless max_tokens", r#""max_tokens":1e300"#),
         field("a negative max_tokens", r#""max_tokens":-1"#),
         field("a bias of no token", r#""logit_bias":{"99999999":1}"#),
-        field("too many stops", &format!(r#""stop":{stops}"#)),
+        field("too many stops", &stops),
         field("a stream of maybe", r#""stream":"maybe""#),
-        refused(
-            "messages of nobody",
-            CHAT,
-            r#"{"model":"MODEL","messages":[{"role":5}]}"#.to_owned(),
-        ),
-        refused(
-            "an input of nothing",
-            EMBEDDINGS,
-            r#"{"model":"MODEL","input":{}}"#.to_owned(),
-        ),
-        Malformed {
-            name: "bytes that are no text".into(),
-            what: What::Request {
-                method: "POST",
-                path: COMPLETIONS,
-                body: b"{\"model\":\"\xff\xfe\"}".to_vec(),
-                codes: &[400],
-            },
-        },
-        Malformed {
-            name: "an unknown model".into(),
-            what: What::Request {
-                method: "POST",
-                path: COMPLETIONS,
-                body: br#"{"model":"nobody","prompt":"a"}"#.to_vec(),
-                codes: &[404],
-            },
-        },
-        request("a method that is not there", "PUT", COMPLETIONS, &[405]),
-        request("a path that is not there", "POST", "/v1/nothing", &[404]),
-        Malformed {
-            name: "a length without end".into(),
-            what: What::Raw(huge.into_bytes(), &[400, 413]),
-        },
-        Malformed {
-            name: "no HTTP".into(),
-            what: What::Raw(b"\x16\x03\x01\x00\xff hello\r\n\r\n".to_vec(), &[400]),
-        },
-        Malformed {
-            name: "half a body".into(),
-            what: What::Cut(half.into_bytes()),
-        },
-        Malformed {
-            name: "half a head".into(),
-            what: What::Cut(b"POST /v1/comple".to_vec()),
-        },
-        Malformed {
-            name: "nothing".into(),
-            what: What::Cut(Vec::new()),
-        },
+        request("no UTF-8", "POST", COMPLETIONS, no_text, &[400]),
+        request("an unknown model", "POST", COMPLETIONS, unknown, &[404]),
+        request("an unknown method", "PUT", COMPLETIONS, b"", &[405]),
+        request("an unknown path", "POST", "/v1/nothing", b"", &[404]),
+        raw("a length without end", huge.as_bytes(), &[400, 413]),
+        raw("no HTTP", b"\x16\x03\x01\x00\xff hello\r\n\r\n", &[400]),
+        cut("half a body", &half),
+        cut("half a head", "POST /v1/comple"),
+        cut("nothing", ""),
     ]
 }
 
-fn refused(name: &'static str, path: &'static str, body: String) -> Malformed {
-    Malformed {
-        name: name.into(),
-        what: What::Request {
-            method: "POST",
-            path,
-            body: body.into_bytes(),
-            codes: &[400, 413],
-        },
-    }
-}
-
 impl Malformed {
+    fn new(name: impl Into<Cow<'static, str>>, what: What) -> Self {
+        let name = name.into();
+        Self { name, what }
+    }
+
     /// A request that the server must reject with one of the status codes, if it does not close the connection.
     pub fn raw(name: String, request: String, codes: &'static [u16]) -> Self {
-        Self {
-            name: name.into(),
-            what: What::Raw(request.into_bytes(), codes),
-        }
+        Self::new(name, What::Raw(request.into_bytes(), codes))
     }
 
     /// Sends the request. The error describes the unexpected response.

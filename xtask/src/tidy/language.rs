@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Finding, lexer::lines};
+use super::{Finding, lexer::lines, links::prose};
 use crate::error::Error;
 
 /// The list of refused phrases, relative to the workspace's root.
@@ -160,20 +160,11 @@ fn rust_comments(text: &str) -> Vec<(usize, String)> {
 
 /// The words of the prose, without code blocks.
 fn markdown_words(text: &str) -> Vec<Word> {
-    let mut in_code = false;
-    let prose: String = text
-        .lines()
-        .map(|line| {
-            let fence = line.trim_start().starts_with("```");
-            in_code ^= fence;
-            if fence || in_code {
-                "\n".to_owned()
-            } else {
-                format!("{line}\n")
-            }
-        })
-        .collect();
-    words(1, &prose)
+    let mut lines = vec![""; text.lines().count()];
+    for (line, text) in prose(text) {
+        lines[line - 1] = text;
+    }
+    words(1, &lines.join("\n"))
 }
 
 /// The first line of each comment on a separate line.

@@ -169,69 +169,43 @@ fn in_crate_source(file: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn rules(file: &str, text: &str) -> Vec<(usize, &'static str)> {
-        let families = ["pocket".to_owned(), "gpt2".to_owned()];
-        check(file, text, &families)
-            .into_iter()
-            .map(|finding| (finding.line, finding.rule))
-            .collect()
-    }
-
     #[test]
-    fn unsafe_code_is_found_outside_the_kernels() {
-        let text =
+    fn violations_are_found_in_the_files_that_a_rule_covers() {
+        let run = "crates/trainer/src/run.rs";
+        let unsafe_code =
             "// unsafe in a comment\n#![deny(unsafe_code)]\nlet x = unsafe { y(\"unsafe\") };";
-        assert_eq!(rules("crates/data/src/shard.rs", text), [(3, "unsafe")]);
-        assert_eq!(rules("crates/kernels/tests/simd.rs", text), [(3, "unsafe")]);
-        assert!(rules("crates/kernels/src/flex/simd.rs", text).is_empty());
-    }
-
-    #[test]
-    fn a_long_file_is_found() {
-        assert!(rules("crates/data/src/a.rs", &"\n".repeat(450)).is_empty());
-        assert_eq!(
-            rules("crates/data/src/a.rs", &"\n".repeat(451)),
-            [(451, "length")]
-        );
-        assert!(rules("crates/data/tests/a.rs", &"\n".repeat(451)).is_empty());
-    }
-
-    #[test]
-    fn a_family_is_found_as_a_literal_a_variant_and_a_module() {
-        let file = "crates/trainer/src/run.rs";
-        assert_eq!(
-            rules(file, "fn a() {}\nif name == \"gpt2\" {"),
-            [(2, "families")]
-        );
-        assert_eq!(
-            rules(file, "match f { Family::Pocket => 1 }"),
-            [(1, "families")]
-        );
-        assert_eq!(
-            rules(file, "use crate::families::pocket;"),
-            [(1, "families")]
-        );
-        assert!(
-            rules(
-                file,
-                "Family::ALL; Family::from_name(x); \"a gpt2 model\" // Family::Pocket"
-            )
-            .is_empty()
-        );
-    }
-
-    #[test]
-    fn presets_tokenizers_and_tests_may_use_the_names() {
-        assert!(rules("crates/tokenizer/src/kind.rs", "\"gpt2\"").is_empty());
-        assert!(rules("crates/trainer/src/presets.rs", "Family::Pocket").is_empty());
-        assert!(rules("crates/model/src/families/gpt2.rs", "\"gpt2\"").is_empty());
-        assert!(rules("crates/model/tests/parity.rs", "\"gpt2\"").is_empty());
-        let inline = "#[cfg(test)]\nmod tests {\n fn a() { \"gpt2\" }\n}\n\"pocket\"";
-        assert_eq!(
-            rules("crates/model/src/count.rs", inline),
-            [(5, "families")]
-        );
-        let apart = "#[cfg(test)]\nmod tests;\nmod b { \"pocket\" }";
-        assert_eq!(rules("crates/model/src/lib.rs", apart), [(3, "families")]);
+        let long = "\n".repeat(451);
+        let allowed = "Family::ALL; Family::from_name(x); \"a gpt2 model\" // Family::Pocket";
+        let tests_inside = "#[cfg(test)]\nmod tests {\n fn a() { \"gpt2\" }\n}\n\"pocket\"";
+        let tests_apart = "#[cfg(test)]\nmod tests;\nmod b { \"pocket\" }";
+        let family = |line| Some((line, "families"));
+        for (file, text, expected) in [
+            ("crates/data/src/shard.rs", unsafe_code, Some((3, "unsafe"))),
+            (
+                "crates/kernels/tests/simd.rs",
+                unsafe_code,
+                Some((3, "unsafe")),
+            ),
+            ("crates/kernels/src/flex/simd.rs", unsafe_code, None),
+            ("crates/data/src/a.rs", &long, Some((451, "length"))),
+            ("crates/data/src/a.rs", &long[1..], None),
+            ("crates/data/tests/a.rs", &long, None),
+            (run, "fn a() {}\nif name == \"gpt2\" {", family(2)),
+            (run, "match f { Family::Pocket => 1 }", family(1)),
+            (run, "use crate::families::pocket;", family(1)),
+            (run, allowed, None),
+            ("crates/model/src/count.rs", tests_inside, family(5)),
+            ("crates/model/src/lib.rs", tests_apart, family(3)),
+            // Presets, tokenizers and tests may use the names.
+            ("crates/tokenizer/src/kind.rs", "\"gpt2\"", None),
+            ("crates/trainer/src/presets.rs", "Family::Pocket", None),
+            ("crates/model/src/families/gpt2.rs", "\"gpt2\"", None),
+            ("crates/model/tests/parity.rs", "\"gpt2\"", None),
+        ] {
+            let families = ["pocket".to_owned(), "gpt2".to_owned()];
+            let found = check(file, text, &families).into_iter();
+            let found: Vec<_> = found.map(|finding| (finding.line, finding.rule)).collect();
+            assert_eq!(found, Vec::from_iter(expected), "{file}: {text}");
+        }
     }
 }
