@@ -96,23 +96,31 @@ pub fn check() -> Result<Vec<Finding>, Error> {
     Ok(findings)
 }
 
-/// The files below a folder whose language or links are checked, sorted. Skips build folders and hidden ones.
-fn text_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+/// The files whose language or links are checked, sorted. Skips build folders and hidden ones.
+fn text_files(root: &Path) -> Result<Vec<PathBuf>, Error> {
+    let enters = |name: &str| !name.starts_with('.') && !NOT_SOURCE.contains(&name);
+    let mut files = below(root, &enters)?;
+    files.retain(|path| {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        READ_BY_PEOPLE.contains(&extension.as_ref())
+    });
+    Ok(files)
+}
+
+/// The files in a folder and in the folders below it with names that `enters` accepts, sorted.
+pub(crate) fn below(folder: &Path, enters: &dyn Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in entries(folder)? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let extension = path.extension().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            if !name.starts_with('.') && !NOT_SOURCE.contains(&name.as_ref()) {
-                files.extend(text_files(&path)?);
-            }
-        } else if READ_BY_PEOPLE.contains(&extension.as_ref()) {
+        if !path.is_dir() {
             files.push(path);
+        } else if enters(&path.file_name().unwrap_or_default().to_string_lossy()) {
+            files.extend(below(&path, enters)?);
         }
     }
     Ok(files)
 }
 
+/// The files and folders in a folder, sorted.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let listed = std::fs::read_dir(folder).map_err(Error::read(folder))?;
     let mut paths = listed

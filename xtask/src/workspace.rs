@@ -1,6 +1,7 @@
 //! The workspace's metadata, and functions that run programs.
 
 use std::process::{Command, ExitStatus, Output};
+use std::{fs, path::Path};
 
 use cargo_metadata::{Metadata, MetadataCommand};
 
@@ -51,4 +52,12 @@ pub fn shown(command: &Command) -> String {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// Creates an empty folder in place of one that may exist.
+pub fn emptied(folder: &Path) -> Result<(), Error> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(Error::write(folder))?;
+    }
+    fs::create_dir_all(folder).map_err(Error::write(folder))
 }

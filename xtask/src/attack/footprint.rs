@@ -82,32 +82,19 @@ impl fmt::Display for Growth {
 mod tests {
     use super::*;
 
-    fn growth(mib: impl IntoIterator<Item = u64>) -> Option<Growth> {
-        let mut footprint = Footprint::default();
-        for mib in mib {
-            footprint.add(Some(mib << 20));
-        }
-        footprint.growth()
-    }
-
     #[test]
-    fn memory_of_the_first_requests_is_no_leak() {
-        let warm = (0..100).map(|i| if i < 20 { 10 * i } else { 200 });
-        let growth = growth(warm).unwrap();
-        assert_eq!((growth.early, growth.late), (200.0, 200.0));
-        assert!(!growth.is_leak());
-    }
-
-    #[test]
-    fn steady_growth_is_a_leak() {
-        let growth = growth(100..200).unwrap();
-        assert_eq!(growth.early, 124.5);
-        assert_eq!(growth.grown(), 70.0);
-        assert!(growth.is_leak());
-    }
-
-    #[test]
-    fn without_samples_there_is_no_growth() {
-        assert_eq!(growth([1, 2, 3]), None);
+    fn steady_growth_after_the_first_requests_is_a_leak() {
+        let growth = |mib: &dyn Fn(u64) -> u64, samples| {
+            let mut footprint = Footprint::default();
+            (0..samples).for_each(|sample| footprint.add(Some(mib(sample) << 20)));
+            footprint.growth()
+        };
+        let steady = growth(&|sample| 100 + sample, 100).unwrap();
+        assert_eq!((steady.early, steady.grown()), (124.5, 70.0));
+        assert!(steady.is_leak());
+        let warm = growth(&|sample| if sample < 20 { 10 * sample } else { 200 }, 100).unwrap();
+        assert_eq!((warm.early, warm.late), (200.0, 200.0));
+        assert!(!warm.is_leak());
+        assert_eq!(growth(&|sample| sample, 3), None);
     }
 }

@@ -243,12 +243,5 @@ fn cpu_seconds() -> f64 {
 
 /// The number of files below a folder.
 fn count(folder: &Path) -> Result<usize, Error> {
-    let mut files = 0;
-    for path in tidy::entries(folder)? {
-        files += match path.is_dir() {
-            true => count(&path)?,
-            false => 1,
-        };
-    }
-    Ok(files)
+    Ok(tidy::below(folder, &|_| true)?.len())
 }

@@ -73,10 +73,7 @@ fn trained<'a>(
     name: &str,
     words: impl Iterator<Item = &'a str>,
 ) -> Result<PathBuf, Error> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(Error::write(folder))?;
-    }
-    fs::create_dir_all(folder).map_err(Error::write(folder))?;
+    workspace::emptied(folder)?;
     let sums = folder.join("sums.txt");
     fs::write(&sums, text()).map_err(Error::write(&sums))?;
     let (dataset, model) = (folder.join("dataset"), folder.join(name));
