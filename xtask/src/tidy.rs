@@ -43,6 +43,17 @@ pub struct Finding {
     message: String,
 }
 
+impl Finding {
+    fn new(file: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line,
+            rule,
+            message: message.into(),
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -110,6 +110,10 @@ pub fn all() -> Vec<Attack> {
         well_behaved: WELL_BEHAVED,
         means,
     };
+    let unread = |connections, request| Means::Unread {
+        connections,
+        request,
+    };
     vec![
         attack("hostile JSON schemas", 4, Means::Bodies(schemas())),
         attack(
@@ -125,21 +129,11 @@ pub fn all() -> Vec<Attack> {
         attack("malformed requests", 4, Means::Malformed(malformed::all())),
         attack("bodies without end", 4, Means::Endless),
         attack("requests byte by byte", 16, Means::Slow),
-        attack(
-            "idle connections",
-            4,
-            Means::Unread {
-                connections: 64,
-                request: Sent::Nothing,
-            },
-        ),
+        attack("idle connections", 4, unread(64, Sent::Nothing)),
         attack(
             "pipelining without reading",
             8,
-            Means::Unread {
-                connections: 16,
-                request: Sent::Pages(2000),
-            },
+            unread(16, Sent::Pages(2000)),
         ),
         attack(
             "streams that nobody reads",

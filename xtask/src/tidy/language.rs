@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::{Finding, lexer::lines, links::prose};
 use crate::error::Error;
 
+const RULE: &str = "language";
 /// The list of refused phrases, relative to the workspace's root.
 const LIST: &str = "xtask/language.toml";
 
@@ -70,11 +71,10 @@ impl Language {
                 let matches = words
                     .windows(wanted.len())
                     .filter(|window| window.iter().map(|(_, word)| word).eq(wanted.iter()));
-                findings.extend(matches.map(|window| Finding {
-                    file: file.to_owned(),
-                    line: window.first().map_or(0, |(line, _)| *line),
-                    rule: "language",
-                    message: format!("write \"{}\", not \"{phrase}\"", term.write),
+                findings.extend(matches.map(|window| {
+                    let line = window.first().map_or(0, |(line, _)| *line);
+                    let message = format!("write \"{}\", not \"{phrase}\"", term.write);
+                    Finding::new(file, line, RULE, message)
                 }));
             }
         }
@@ -85,13 +85,11 @@ impl Language {
     fn openings(&self, file: &str, comments: &[(usize, String)]) -> Vec<Finding> {
         let refused = comments.iter().filter_map(|(line, comment)| {
             let (_, first) = words(*line, comment).into_iter().next()?;
-            self.openings.contains(&first).then(|| Finding {
-                file: file.to_owned(),
-                line: *line,
-                rule: "language",
-                message: format!(
+            self.openings.contains(&first).then(|| {
+                let message = format!(
                     "a doc comment begins with a noun phrase or a verb in the third person, not with \"{first}\""
-                ),
+                );
+                Finding::new(file, *line, RULE, message)
             })
         });
         refused.collect()

@@ -44,13 +44,9 @@ impl Layers {
             let layer = self.layer(&package.name, dependency);
             let backend = self.backend(&package.name, dependency);
             let broken = [(LAYERS, layer), (BACKENDS, backend)];
+            let line = line_of(text, &dependency.name);
             broken.map(|(rule, message)| {
-                message.map(|message| Finding {
-                    file: file.to_owned(),
-                    line: line_of(text, &dependency.name),
-                    rule,
-                    message,
-                })
+                message.map(|message| Finding::new(file, line, rule, message))
             })
         });
         checked.flatten().collect()

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::Finding;
 
+const RULE: &str = "links";
 /// The table of contents, in mdBook's format.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
@@ -39,24 +40,17 @@ pub fn check(root: &Path, documents: &BTreeMap<String, String>) -> Vec<Finding> 
             } else {
                 continue;
             };
-            findings.push(finding(file, link.line, message));
+            findings.push(Finding::new(file, link.line, RULE, message));
         }
     }
     if documents.contains_key(SUMMARY) {
         let pages = documents.keys().filter(|file| file.starts_with("docs/"));
         let missing = pages.filter(|file| *file != SUMMARY && !listed.contains(*file));
-        findings.extend(missing.map(|file| finding(SUMMARY, 1, format!("{file} is not listed"))));
+        findings.extend(
+            missing.map(|file| Finding::new(SUMMARY, 1, RULE, format!("{file} is not listed"))),
+        );
     }
     findings
-}
-
-fn finding(file: &str, line: usize, message: String) -> Finding {
-    Finding {
-        file: file.to_owned(),
-        line,
-        rule: "links",
-        message,
-    }
 }
 
 /// The path of a link's target, relative to the workspace's root.

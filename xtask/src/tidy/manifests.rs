@@ -9,14 +9,9 @@ pub fn check(file: &str, text: &str) -> Option<Finding> {
     let inherits = manifest
         .get("lints")
         .and_then(|lints| lints.get("workspace")?.as_bool());
-    (inherits != Some(true)).then(|| Finding {
-        file: file.to_owned(),
-        line: 1,
-        rule: "lints",
-        message:
-            "every member inherits the workspace's lints; add `[lints]` with `workspace = true`"
-                .to_owned(),
-    })
+    let message =
+        "every member inherits the workspace's lints; add `[lints]` with `workspace = true`";
+    (inherits != Some(true)).then(|| Finding::new(file, 1, "lints", message))
 }
 
 #[cfg(test)]

@@ -26,9 +26,32 @@ const ARCHITECTURES: &str = "crates/model/src/gguf/";
 /// Checks one Rust file.
 pub fn check(file: &str, text: &str, families: &[String]) -> Vec<Finding> {
     let lines = lines(text);
-    let mut findings = too_long(file, text);
-    findings.extend(unsafe_code(file, &lines));
-    findings.extend(family_named(file, &lines, families));
+    let mut findings = Vec::new();
+    let count = text.lines().count();
+    if in_crate_source(file) && count > LONGEST {
+        let message =
+            format!("a file holds one concept in at most {LONGEST} lines; this one has {count}");
+        findings.push(Finding::new(file, LONGEST + 1, "length", message));
+    }
+    for (number, line) in (1..).zip(&lines) {
+        if !file.starts_with(UNSAFE_HOME) && words(&line.code).any(|word| word == "unsafe") {
+            let message = format!("unsafe code lives only in {UNSAFE_HOME}");
+            findings.push(Finding::new(file, number, "unsafe", message));
+        }
+    }
+    let exempt = [FAMILIES, PRESETS, ARCHITECTURES];
+    let is_exempt = exempt.iter().any(|place| file.starts_with(place));
+    if is_exempt || !in_crate_source(file) || file.ends_with("/tests.rs") {
+        return findings;
+    }
+    for (number, line) in (1..).zip(without_tests(&lines)) {
+        if let Some(name) = family_named(file, &line, families) {
+            let message = format!(
+                "no family is named outside {FAMILIES} and {PRESETS}; this line names `{name}`"
+            );
+            findings.push(Finding::new(file, number, "families", message));
+        }
+    }
     findings
 }
 
@@ -44,61 +67,15 @@ pub fn family_names(root: &Path) -> Result<Vec<String>, Error> {
     Ok(stems.filter(|stem| stem != "mod").collect())
 }
 
-fn too_long(file: &str, text: &str) -> Vec<Finding> {
-    let count = text.lines().count();
-    if !in_crate_source(file) || count <= LONGEST {
-        return Vec::new();
-    }
-    vec![Finding {
-        file: file.to_owned(),
-        line: LONGEST + 1,
-        rule: "length",
-        message: format!(
-            "a file holds one concept in at most {LONGEST} lines; this one has {count}"
-        ),
-    }]
-}
-
-fn unsafe_code(file: &str, lines: &[Line]) -> Vec<Finding> {
-    if file.starts_with(UNSAFE_HOME) {
-        return Vec::new();
-    }
-    let broken = |line: &Line| words(&line.code).any(|word| word == "unsafe");
-    let message = format!("unsafe code lives only in {UNSAFE_HOME}");
-    found(file, lines, "unsafe", broken, |_| message.clone())
-}
-
-/// Refuses names of families outside their folder. Families differ in data only, so no other code may depend on
-/// one.
-fn family_named(file: &str, lines: &[Line], families: &[String]) -> Vec<Finding> {
-    let exempt = [FAMILIES, PRESETS, ARCHITECTURES]
-        .iter()
-        .any(|place| file.starts_with(place));
-    if exempt || !in_crate_source(file) || file.ends_with("/tests.rs") {
-        return Vec::new();
-    }
-    let literals = !NAMES_OF_OTHER_THINGS
-        .iter()
-        .any(|place| file.starts_with(place));
-    let name = |line: &Line| {
-        let literal = line
-            .strings
-            .iter()
-            .find(|text| literals && families.contains(text))
-            .cloned();
-        literal.or_else(|| family_path(&line.code, families))
-    };
-    let shipped = without_tests(lines);
-    found(
-        file,
-        &shipped,
-        "families",
-        |line| name(line).is_some(),
-        |line| {
-            let name = name(line).unwrap_or_default();
-            format!("no family is named outside {FAMILIES} and {PRESETS}; this line names `{name}`")
-        },
-    )
+/// The name of a family in a line. Families differ in data only, so no other code may depend on one.
+fn family_named(file: &str, line: &Line, families: &[String]) -> Option<String> {
+    let mut others = NAMES_OF_OTHER_THINGS.iter();
+    let literals = !others.any(|place| file.starts_with(place));
+    let mut strings = line.strings.iter();
+    let literal = strings.find(|text| literals && families.contains(text));
+    literal
+        .cloned()
+        .or_else(|| family_path(&line.code, families))
 }
 
 /// Finds a variant such as `Family::Pocket`, or a module such as `families::pocket`. `Family::ALL` is allowed.
@@ -135,24 +112,6 @@ fn without_tests(lines: &[Line]) -> Vec<Line> {
         }
     }
     kept
-}
-
-fn found(
-    file: &str,
-    lines: &[Line],
-    rule: &'static str,
-    broken: impl Fn(&Line) -> bool,
-    message: impl Fn(&Line) -> String,
-) -> Vec<Finding> {
-    let numbered = lines.iter().enumerate().filter(|(_, line)| broken(line));
-    numbered
-        .map(|(at, line)| Finding {
-            file: file.to_owned(),
-            line: at + 1,
-            rule,
-            message: message(line),
-        })
-        .collect()
 }
 
 fn words(code: &str) -> impl Iterator<Item = &str> {
