@@ -144,7 +144,7 @@ fn run_all(args: &AttackArgs, binary: &Path, model: &Path) -> Result<Vec<Round>,
     let limit = args.memory << 20;
     let start = || Server::start_within(limit, binary, model, options.iter().copied());
     let mut server = start()?;
-    let mut attacks = kinds::all();
+    let mut attacks = kinds::all(&server.model);
     attacks.extend(kinds::of_description(&server)?);
     if !args.only.is_empty() {
         attacks.retain(|attack| args.only.iter().any(|only| attack.name.contains(only)));

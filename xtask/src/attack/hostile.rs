@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     AttackRun, cases,
-    kinds::{CHAT, COMPLETIONS, Means, Sent},
+    kinds::{COMPLETIONS, Means},
     malformed::{Malformed, is_closed},
 };
 use crate::served::{events::Events, http, process::PATIENCE};
@@ -96,10 +96,7 @@ impl AttackRun<'_> {
 }
 
 /// Sends a body and reads the whole answer.
-fn asked(attack_run: &AttackRun<'_>, path: &str, body: &Value) -> Result<End, String> {
-    let mut body = body.clone();
-    body["model"] = json!(attack_run.server.model);
-    let body = body.to_string();
+fn asked(attack_run: &AttackRun<'_>, path: &str, body: &str) -> Result<End, String> {
     match http::exchange(attack_run.server.address, "POST", path, body.as_bytes()) {
         Ok((200, _)) => Ok(End::Answered),
         Ok((status, text)) if REFUSALS.contains(&status) && has_reason(&text) => Ok(End::Refused),
@@ -119,7 +116,7 @@ fn malformed(attack_run: &AttackRun<'_>, kind: &Malformed) -> Result<End, String
 fn leaves(attack_run: &AttackRun<'_>, random: &mut SplitMix64) -> Result<End, String> {
     let case = &attack_run.cases[random.index(attack_run.cases.len())];
     let left = if random.index(4) == 0 {
-        let body = case.body(random.index(2) == 0);
+        let body = case.body(random.index(2) == 0).to_string();
         let after = Duration::from_millis(random.below(50));
         cases::ask_and_leave(attack_run.server, &body, after)
     } else {
@@ -134,7 +131,7 @@ fn leaves(attack_run: &AttackRun<'_>, random: &mut SplitMix64) -> Result<End, St
 }
 
 /// Holds connections without reading until the round is over.
-fn unread(attack_run: &AttackRun<'_>, connections: usize, request: &Sent) {
+fn unread(attack_run: &AttackRun<'_>, connections: usize, request: &str) {
     let mut held = Vec::new();
     for _ in 0..connections {
         let sent = open(attack_run, request);
@@ -151,26 +148,11 @@ fn unread(attack_run: &AttackRun<'_>, connections: usize, request: &Sent) {
     }
 }
 
-fn open(attack_run: &AttackRun<'_>, request: &Sent) -> io::Result<TcpStream> {
+fn open(attack_run: &AttackRun<'_>, request: &str) -> io::Result<TcpStream> {
     let mut stream = http::connect(attack_run.server.address, PATIENCE)?;
     // A server that has stopped reading blocks the writer.
     stream.set_write_timeout(Some(Duration::from_secs(1)))?;
-    match request {
-        Sent::Nothing => {}
-        Sent::Chat(body) => {
-            let mut body = body.clone();
-            body["model"] = json!(attack_run.server.model);
-            let body = body.to_string();
-            let head = http::head("POST", CHAT, body.len() as u64);
-            stream.write_all((head + &body).as_bytes())?;
-        }
-        Sent::Pages(count) => {
-            let request =
-                http::head("GET", "/openapi.json", 0).replace("connection: close\r\n", "");
-            // Sends as much as the server reads.
-            let _ = stream.write_all(request.repeat(*count).as_bytes());
-        }
-    }
+    let _ = stream.write_all(request.as_bytes());
     Ok(stream)
 }
 

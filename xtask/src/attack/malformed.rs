@@ -37,8 +37,8 @@ enum What {
     Raw(Vec<u8>, &'static [u16]),
 }
 
-/// All malformed requests. `MODEL` in a body stands for the name of the model.
-pub fn all() -> Vec<Malformed> {
+/// All malformed requests to a server with this model.
+pub fn all(model: &str) -> Vec<Malformed> {
     let request = |name, method, path, body: &[u8], codes| {
         let body = body.to_vec();
         let what = What::Request {
@@ -51,6 +51,7 @@ pub fn all() -> Vec<Malformed> {
     };
     let refused = |name, path, body: &str| {
         let codes: &[u16] = &[400, 413];
+        let body = body.replace("MODEL", model);
         request(name, "POST", path, body.as_bytes(), codes)
     };
     let prompt = |name, prompt: &str| {
@@ -126,8 +127,7 @@ impl Malformed {
                 body,
                 codes,
             } => {
-                let body = named(body, &server.model);
-                let received = http::exchange(server.address, method, path, &body);
+                let received = http::exchange(server.address, method, path, body);
                 let (status, text) = received.map_err(|error| error.to_string())?;
                 match codes.contains(&status) && has_reason(&text) {
                     true => Ok(()),
@@ -176,13 +176,6 @@ pub fn is_closed(error: &io::Error) -> bool {
     )
 }
 
-fn named(body: &[u8], model: &str) -> Vec<u8> {
-    match std::str::from_utf8(body) {
-        Ok(text) => text.replace("MODEL", model).into_bytes(),
-        Err(_) => body.to_vec(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -191,7 +184,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_name_of_its_own() {
-        let all = all();
+        let all = all("m");
         let names: HashSet<_> = all.iter().map(|kind| &kind.name).collect();
         assert_eq!(names.len(), all.len());
     }
