@@ -1,18 +1,22 @@
 //! `cargo xtask attack`: runs hostile clients and well-behaved clients against a real server on this machine.
 //!
-//! Map: `kinds` lists the attacks that were written by hand, `described` generates the requests to each operation of the
-//! server's OpenAPI description, `hostile` runs one client of an attack, `polite` is the well-behaved client,
-//! `health` measures the time of `/health`, and `report` prints the table and the verdict. `storm` provides the
-//! requests of the well-behaved client and the malformed requests.
+//! Map: `kinds` lists the attacks that were written by hand, `malformed` the malformed requests, and `described`
+//! generates the requests to each operation of the server's OpenAPI description. `hostile` runs one client of an
+//! attack, `polite` is the well-behaved client, whose requests are in `cases`, `health` measures the time of
+//! `/health`, `footprint` the growth of the server's memory, and `report` prints the table and the verdict.
 //!
 //! The attacks run one after the other. During an attack each well-behaved client must receive the answers that
 //! a single client receives, within a time limit, and `/health` must answer. The server's memory must stay below
-//! a limit, which `prlimit` also enforces. After the attack all slots must be free.
+//! a limit, which `prlimit` also enforces. After the attack all slots must be free. In a storm, which repeats
+//! everyday requests, memory and open files must not grow either.
 
+mod cases;
 mod described;
+mod footprint;
 mod health;
 mod hostile;
 mod kinds;
+mod malformed;
 mod polite;
 mod report;
 
@@ -28,6 +32,8 @@ use std::{
 };
 
 use self::{
+    cases::Case,
+    footprint::Footprint,
     kinds::{Attack, Means},
     report::Round,
 };
@@ -36,18 +42,15 @@ use crate::{
     error::Error,
     python::absolute,
     served::{process::Server, small_model},
-    storm::{cases, cases::Case},
     workspace,
 };
 
-/// Slots of the server, few enough for the attackers to occupy all of them.
-const SLOTS: usize = 8;
 /// The server's `--max-queue`.
 const QUEUE: usize = 64;
-/// Concurrent well-behaved clients.
-const WELL_BEHAVED: usize = 2;
 /// The interval between readings of the server's memory.
 const SAMPLED: Duration = Duration::from_millis(100);
+/// The time within which all slots must be free after a storm, whose clients have disconnected.
+const QUIET_WITHIN: Duration = Duration::from_secs(2);
 
 /// Arguments of `cargo xtask attack`.
 #[derive(Clone, Debug, clap::Args)]
@@ -55,6 +58,12 @@ pub struct AttackArgs {
     /// Attack this binary instead of building the release binary.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Serve this run or Hugging Face directory instead of a small model that is trained in seconds.
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// The server's slots, by default few enough for the attackers to occupy all of them.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    slots: usize,
     /// Total duration of all attacks, in seconds. The attacks on operations last until each request was sent.
     #[arg(long, default_value_t = 120)]
     seconds: u64,
@@ -75,9 +84,27 @@ pub struct AttackArgs {
     only: Vec<String>,
 }
 
+impl AttackArgs {
+    /// A storm on a server of `model`, whose requests may take a minute.
+    pub fn storm(binary: &Path, model: &Path, seconds: u64) -> Self {
+        Self {
+            binary: Some(binary.to_owned()),
+            model: Some(model.to_owned()),
+            slots: 16,
+            seconds,
+            memory: 2048,
+            timeout: 60,
+            patience: None,
+            options: Vec::new(),
+            only: vec![kinds::STORM.to_owned()],
+        }
+    }
+}
+
 /// State shared by the clients of one attack.
 struct AttackRun<'a> {
     server: &'a Server,
+    slots: usize,
     cases: &'a [Case],
     attack: &'a Attack,
     patience: Duration,
@@ -94,7 +121,10 @@ pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
         None => bench::release(&metadata)?,
     };
     let folder = metadata.target_directory.join("attack");
-    let model = small_model::make(&binary, folder.as_std_path())?;
+    let model = match &args.model {
+        Some(model) => absolute(model)?,
+        None => small_model::make(&binary, folder.as_std_path())?,
+    };
     let rounds = run_all(args, &binary, &model)?;
     print!("{}", report::table(&rounds));
     Ok(match rounds.iter().all(Round::is_good) {
@@ -105,7 +135,7 @@ pub fn run(args: &AttackArgs) -> Result<ExitCode, Error> {
 
 /// Runs the attacks on one server. Starts a new server after an attack that ended it.
 fn run_all(args: &AttackArgs, binary: &Path, model: &Path) -> Result<Vec<Round>, Error> {
-    let numbers = [SLOTS as u64, QUEUE as u64, args.timeout].map(|number| number.to_string());
+    let numbers = [args.slots as u64, QUEUE as u64, args.timeout].map(|number| number.to_string());
     let [slots, queue, timeout] = &numbers;
     let mut options = vec!["--slots", slots, "--max-queue", queue, "--timeout", timeout];
     // The small model has no chat template.
@@ -114,7 +144,7 @@ fn run_all(args: &AttackArgs, binary: &Path, model: &Path) -> Result<Vec<Round>,
     let limit = args.memory << 20;
     let start = || Server::start_within(limit, binary, model, options.iter().copied());
     let mut server = start()?;
-    let mut attacks = kinds::all();
+    let mut attacks = kinds::all(&server.model);
     attacks.extend(kinds::of_description(&server)?);
     if !args.only.is_empty() {
         attacks.retain(|attack| args.only.iter().any(|only| attack.name.contains(only)));
@@ -127,17 +157,24 @@ fn run_all(args: &AttackArgs, binary: &Path, model: &Path) -> Result<Vec<Round>,
     for attack in &attacks {
         let attack_run = AttackRun {
             server: &server,
+            slots: args.slots,
             cases: &cases,
             attack,
             patience: Duration::from_secs(patience),
             over: AtomicBool::new(false),
             round: Mutex::new(Round::new(&attack.name)),
         };
+        let open_files = server.open_files();
         let mut round = attack_run.run(lasting, limit);
-        if let Err(gone) =
-            attack_run.check_recovery(&mut round, Duration::from_secs(args.timeout + 5))
-        {
+        let quiet_within = match attack.is_storm() {
+            true => QUIET_WITHIN,
+            false => Duration::from_secs(args.timeout + 5),
+        };
+        if let Err(gone) = attack_run.check_recovery(&mut round, quiet_within) {
             round.failed(format!("the server is gone: {gone}"));
+        }
+        if attack.is_storm() {
+            round.files(open_files, server.open_files());
         }
         eprintln!("{} {}", round.row(), round.at());
         if round.is_gone() {
@@ -161,17 +198,19 @@ impl AttackRun<'_> {
         let before = self.server.peak_of_all();
         let start = Instant::now();
         let (mut most, mut at) = (before, String::new());
+        let mut footprint = Footprint::default();
         thread::scope(|scope| {
             for number in 0..self.attack.clients {
                 scope.spawn(move || hostile::run(self, number));
             }
-            for number in 0..WELL_BEHAVED {
+            for number in 0..self.attack.well_behaved {
                 scope.spawn(move || polite::run(self, number));
             }
             scope.spawn(move || health::run(self));
             while self.lasts(start.elapsed() < lasting) {
                 thread::sleep(SAMPLED);
                 let current = self.attack.current();
+                footprint.add(self.server.resident());
                 let peak = self.server.peak_of_all();
                 if peak > most {
                     (most, at) = (peak, current);
@@ -182,6 +221,9 @@ impl AttackRun<'_> {
         let mut round =
             std::mem::take(&mut *self.round.lock().unwrap_or_else(PoisonError::into_inner));
         round.memory(before, most, &at, limit);
+        if self.attack.is_storm() {
+            round.growth(footprint.growth());
+        }
         round
     }
 
@@ -199,13 +241,13 @@ impl AttackRun<'_> {
 
     /// Checks that the server has recovered. Returns an error if it no longer answers.
     fn check_recovery(&self, round: &mut Round, within: Duration) -> Result<(), Error> {
-        if let Err(stuck) = self.server.quiet(SLOTS, within)? {
+        if let Err(stuck) = self.server.quiet(self.slots, within)? {
             round.failed(stuck);
         }
-        if let Some(case) = self.cases.first()
-            && let Err(wrong) = case.check(self.server)
-        {
-            round.failed(format!("after the attack: {wrong}"));
+        for case in self.cases {
+            if let Err(wrong) = case.check(self.server) {
+                round.failed(format!("after the attack: {wrong}"));
+            }
         }
         Ok(())
     }

@@ -1,44 +1,76 @@
-//! `cargo xtask audit`: checks licences, sources, duplicate versions and advisories of every crate that any
-//! feature on any platform depends on.
+//! `cargo xtask audit`: checks licences, sources and duplicate versions of every crate that any feature on any
+//! platform depends on, against `deny.toml`.
 //!
-//! Map: `policy` lists the exceptions with reasons; `advisories` reads a copy of RustSec's database.
+//! `cargo deny check` reads the same file and also checks advisories, but needs minutes to be built and a network.
 
-mod advisories;
-mod policy;
+use std::{collections::BTreeMap, process::ExitCode};
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    process::ExitCode,
-};
-
-use cargo_metadata::{CargoOpt, MetadataCommand, Package};
+use cargo_metadata::{CargoOpt, MetadataCommand, Package, semver::VersionReq};
+use serde::{Deserialize, Deserializer, de::Error as _};
 use spdx::{Expression, LicenseReq, ParseMode};
 
-use crate::error::Error;
+use crate::{error::Error, tidy};
 
-/// Arguments of `cargo xtask audit`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct AuditArgs {
-    /// Also check a copy of RustSec's advisory database (the repository rustsec/advisory-db).
-    #[arg(long, value_name = "DIR")]
-    advisories: Option<PathBuf>,
+/// The rules in cargo-deny's format, relative to the workspace's root.
+const RULES: &str = "deny.toml";
+/// The only allowed source of dependencies, in cargo's notation.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// The rules that are checked here.
+#[derive(Debug, Deserialize)]
+struct Rules {
+    licenses: Licenses,
+    bans: Bans,
 }
 
-/// Prints all violations of the policy. Fails if there are any.
-pub fn run(args: &AuditArgs) -> Result<ExitCode, Error> {
+#[derive(Debug, Deserialize)]
+struct Licenses {
+    allow: Vec<String>,
+    exceptions: Vec<Exception>,
+}
+
+/// Licences that are allowed for one crate only.
+#[derive(Debug, Deserialize)]
+struct Exception {
+    #[serde(rename = "crate")]
+    name: String,
+    allow: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Bans {
+    skip: Vec<Skip>,
+}
+
+/// Versions of a crate that may exist beside another version: `name:requirement`.
+#[derive(Debug)]
+struct Skip {
+    name: String,
+    versions: VersionReq,
+}
+
+impl<'de> Deserialize<'de> for Skip {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (name, versions) = text
+            .split_once(':')
+            .ok_or_else(|| D::Error::custom(format!("`{text}` must be `name:requirement`")))?;
+        Ok(Self {
+            name: name.to_owned(),
+            versions: versions.parse().map_err(D::Error::custom)?,
+        })
+    }
+}
+
+/// Prints all violations of the rules. Fails if there are any.
+pub fn run() -> Result<ExitCode, Error> {
     let mut command = MetadataCommand::new();
     let metadata = command.features(CargoOpt::AllFeatures).exec()?;
-    let packages: Vec<&Package> = metadata.packages.iter().collect();
-    let mut findings = Vec::new();
-    for package in &packages {
-        findings.extend(source(package));
-        findings.extend(licence(package));
-    }
-    findings.extend(duplicates(&packages));
-    if let Some(folder) = &args.advisories {
-        findings.extend(advisories::check(folder, &packages)?);
-    }
+    let rules: Rules = tidy::parse(metadata.workspace_root.join(RULES).as_std_path())?;
+    let packages = &metadata.packages;
+    let mut findings: Vec<String> = packages.iter().filter_map(source).collect();
+    findings.extend(packages.iter().filter_map(|it| rules.licenses.check(it)));
+    findings.extend(rules.bans.check(packages));
     for finding in &findings {
         println!("{finding}");
     }
@@ -56,7 +88,7 @@ pub fn run(args: &AuditArgs) -> Result<ExitCode, Error> {
 /// Checks that a crate outside the workspace is from the registry, whose crates the lock file pins by hash.
 fn source(package: &Package) -> Option<String> {
     let source = package.source.as_ref()?;
-    (source.repr != policy::REGISTRY).then(|| {
+    (source.repr != REGISTRY).then(|| {
         format!(
             "{}: the source {} is not the registry",
             of(package),
@@ -65,64 +97,68 @@ fn source(package: &Package) -> Option<String> {
     })
 }
 
-fn licence(package: &Package) -> Option<String> {
-    let Some(text) = &package.license else {
-        return Some(format!("{}: no licence is declared", of(package)));
-    };
-    let expression = match Expression::parse_mode(text, ParseMode::LAX) {
-        Ok(expression) => expression,
-        Err(error) => {
-            return Some(format!(
-                "{}: the licence `{text}`: {}",
-                of(package),
-                error.reason
-            ));
-        }
-    };
-    let allowed = |requirement: &LicenseReq| {
-        let name = requirement.to_string();
-        policy::LICENCES.contains(&name.as_str())
-            || policy::LICENCES_OF_CRATES.contains(&(&package.name, &name))
-    };
-    (!expression.evaluate(allowed))
-        .then(|| format!("{}: the licence `{text}` is not allowed", of(package)))
+impl Licenses {
+    fn check(&self, package: &Package) -> Option<String> {
+        let Some(text) = &package.license else {
+            return Some(format!("{}: no licence is declared", of(package)));
+        };
+        let expression = match Expression::parse_mode(text, ParseMode::LAX) {
+            Ok(expression) => expression,
+            Err(error) => {
+                return Some(format!(
+                    "{}: the licence `{text}`: {}",
+                    of(package),
+                    error.reason
+                ));
+            }
+        };
+        let allowed = |requirement: &LicenseReq| {
+            let name = requirement.to_string();
+            let of_crate = self.exceptions.iter();
+            let mut of_crate = of_crate.filter(|it| it.name == package.name.as_str());
+            self.allow.contains(&name) || of_crate.any(|it| it.allow.contains(&name))
+        };
+        (!expression.evaluate(allowed))
+            .then(|| format!("{}: the licence `{text}` is not allowed", of(package)))
+    }
 }
 
-/// Finds crates with more versions than the policy allows, and entries of the policy that are obsolete.
-fn duplicates(packages: &[&Package]) -> Vec<String> {
-    let mut versions: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for package in packages {
-        versions
-            .entry(&package.name)
-            .or_default()
-            .insert(package.version.to_string());
-    }
-    versions.retain(|_, versions| versions.len() > 1);
-    let listed: BTreeMap<&str, usize> = policy::DUPLICATES
-        .iter()
-        .flat_map(|(_, crates)| crates.iter().copied())
-        .collect();
-    let mut findings = Vec::new();
-    for (name, versions) in &versions {
-        let most = listed.get(name).copied().unwrap_or(1);
-        if versions.len() > most {
-            let shown: Vec<&str> = versions.iter().map(String::as_str).collect();
-            findings.push(format!(
-                "{name}: {} versions, where {most} may be: {}",
-                versions.len(),
-                shown.join(", ")
-            ));
+impl Bans {
+    /// Finds crates with several versions that are not skipped, and entries of the list that are not needed.
+    fn check(&self, packages: &[Package]) -> Vec<String> {
+        let mut versions: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for package in packages {
+            let of_name = versions.entry(&package.name).or_default();
+            of_name.push(&package.version);
         }
-    }
-    for (name, most) in listed {
-        let there = versions.get(name).map_or(1, BTreeSet::len);
-        if there < most {
-            findings.push(format!(
-                "{name}: {there} version(s), where the policy lists {most}: correct it"
-            ));
+        let mut findings = Vec::new();
+        for (name, versions) in &versions {
+            let skips = || self.skip.iter().filter(|skip| skip.name == *name);
+            let rest: Vec<String> = versions
+                .iter()
+                .filter(|version| !skips().any(|skip| skip.versions.matches(version)))
+                .map(ToString::to_string)
+                .collect();
+            if rest.len() > 1 {
+                let rest = rest.join(", ");
+                findings.push(format!("{name}: several versions, {rest}"));
+            }
         }
+        let is_needed = |skip: &&Skip| {
+            let versions = versions
+                .get(skip.name.as_str())
+                .map_or(&[][..], Vec::as_slice);
+            versions.len() > 1 && versions.iter().any(|it| skip.versions.matches(it))
+        };
+        let unneeded = self.skip.iter().filter(|skip| !is_needed(skip));
+        findings.extend(unneeded.map(|skip| {
+            format!(
+                "{}:{}: there is no such duplicate; remove it from {RULES}",
+                skip.name, skip.versions
+            )
+        }));
+        findings
     }
-    findings
 }
 
 fn of(package: &Package) -> String {

@@ -76,7 +76,7 @@ enum Subject {
     Ranks(ranks::RanksArgs),
     /// Batches: tokens/s of each loading mode, compared with the training of a small model.
     Loader(loader::LoaderArgs),
-    /// The server: tokens/s and latency with one client and with many, or a stress test (--storm).
+    /// The server: tokens/s and latency with one client and with many.
     Serve(serve::ServeArgs),
 }
 

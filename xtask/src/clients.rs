@@ -7,16 +7,15 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    time::Duration,
 };
 
 use cargo_metadata::Metadata;
 
 use crate::{
+    attack::{self, AttackArgs},
     error::Error,
     python::{Environment, absolute, announced},
     served::small_model,
-    storm::{self, Storm},
     test, workspace,
 };
 
@@ -57,10 +56,6 @@ const BROWSERS: [&str; 4] = [
     "google-chrome",
     "google-chrome-stable",
 ];
-
-/// Concurrent clients of the storm.
-const CLIENTS: usize = 64;
-const SLOTS: usize = 16;
 
 /// Arguments of `cargo xtask test-clients`.
 #[derive(Clone, Debug, clap::Args)]
@@ -108,8 +103,11 @@ pub fn run(args: &ClientsArgs) -> Result<ExitCode, Error> {
             Err(reason) => println!("skipped {}: {reason}", suite.scripts.join(", ")),
         }
     }
-    if args.storm > 0 && !passes_storm(args, &binary, &model)? {
-        failed.push("the storm".to_owned());
+    if args.storm > 0 {
+        let storm = AttackArgs::storm(&binary, &model, args.storm);
+        if attack::run(&storm)? != ExitCode::SUCCESS {
+            failed.push("the storm".to_owned());
+        }
     }
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -165,20 +163,6 @@ fn command(
         .current_dir(root)
         .env("PYTHONDONTWRITEBYTECODE", "1");
     command
-}
-
-/// Returns true if the server passed the storm.
-fn passes_storm(args: &ClientsArgs, binary: &Path, model: &Path) -> Result<bool, Error> {
-    let storm = Storm {
-        clients: CLIENTS,
-        slots: SLOTS,
-        lasting: Duration::from_secs(args.storm),
-        seed: 1,
-        options: Vec::new(),
-    };
-    let report = storm::run(binary, model, &storm)?;
-    print!("{}", report.to_text());
-    Ok(report.is_good())
 }
 
 /// The binary of the test build, so that nothing is compiled again after the tests.

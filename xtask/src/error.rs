@@ -1,6 +1,9 @@
 //! Errors of a task.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use crate::workspace::shown;
 
 /// The failure of a task.
 #[derive(Debug, thiserror::Error)]
@@ -31,10 +34,7 @@ pub enum Error {
     },
     /// A program failed. It has printed the reason.
     #[error("`{command}` failed: {status}")]
-    Failed {
-        command: String,
-        status: std::process::ExitStatus,
-    },
+    Failed { command: String, status: ExitStatus },
     /// No Python was found.
     #[error(
         "cannot start `{command}`: install Python 3, or name one that has the packages with --python"
@@ -45,10 +45,7 @@ pub enum Error {
         "`{command}` failed: {status}; Debian and Ubuntu have what it needs in the package python3-venv, or name a \
          Python that has the packages with --python"
     )]
-    NoVenv {
-        command: String,
-        status: std::process::ExitStatus,
-    },
+    NoVenv { command: String, status: ExitStatus },
     /// A required environment does not exist, and must not be created.
     #[error(
         "there is no Python environment in {}: leave out --offline to have it made, or name a Python that has \
@@ -75,9 +72,6 @@ pub enum Error {
         what: String,
         found: String,
     },
-    /// A server failed a storm. The failures have been printed.
-    #[error("the server failed {failed} time(s)")]
-    Storm { failed: usize },
     /// No fuzzer has the given name.
     #[error("there is no fuzzer `{name}`; there are {known}")]
     NoTarget { name: String, known: String },
@@ -92,24 +86,21 @@ pub enum Error {
     /// The output of a program lacks an expected item.
     #[error("`{command}` named no {what}")]
     Unnamed { command: String, what: &'static str },
-    /// A file is not a timing report of cargo, or has another format.
-    #[error(
-        "`{}` is not a timing report of cargo: {problem}\nhint: pass the page that `cargo build --timings` writes, \
-         `target/cargo-timings/cargo-timing.html`; it must contain `const UNIT_DATA = [...];` with the fields name, \
-         version, target, start and duration of each unit",
-        path.display()
-    )]
-    TimingReport { path: PathBuf, problem: String },
-    /// The target folder for a measured build is not empty.
-    #[error(
-        "`{}` is not empty: crates that are already built would not be measured\nhint: pass another folder, or leave out \
-         --target-dir to build in a temporary one",
-        folder.display()
-    )]
-    NotEmpty { folder: PathBuf },
 }
 
 impl Error {
+    /// Converts the error of starting a program.
+    pub fn start(command: &Command) -> impl FnOnce(std::io::Error) -> Self {
+        let command = shown(command);
+        move |source| Self::Start { command, source }
+    }
+
+    /// The failure of a program that was started.
+    pub fn failed(command: &Command, status: ExitStatus) -> Self {
+        let command = shown(command);
+        Self::Failed { command, status }
+    }
+
     /// Converts the error of reading `path`.
     pub fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();

@@ -6,7 +6,7 @@
 
 use std::{
     ffi::OsString,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, ExitCode},
 };
 
@@ -176,16 +176,16 @@ pub fn run(args: &FixturesArgs) -> Result<ExitCode, Error> {
         }
         announced(&mut command)?;
     }
-    let changed = changed(root)?;
-    eprintln!("fixtures: {} file(s) changed", changed.len());
-    if changed.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    show(root, &changed)?;
-    Ok(if args.check {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
+    // The fixtures that differ from the commit or are not committed.
+    let mut git = Command::new("git");
+    git.current_dir(root)
+        .args(["status", "--short", "--untracked-files=all", "--"]);
+    let changed = workspace::stdout(git.args(FIXTURES))?;
+    print!("{changed}");
+    eprintln!("fixtures: {} file(s) changed", changed.lines().count());
+    Ok(match changed.is_empty() || !args.check {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     })
 }
 
@@ -193,41 +193,13 @@ pub fn run(args: &FixturesArgs) -> Result<ExitCode, Error> {
 /// resolved to find it.
 pub(crate) fn vocabularies() -> Result<OsString, Error> {
     let metadata = MetadataCommand::new().exec()?;
-    let package = metadata
-        .packages
-        .iter()
-        .find(|package| package.name.as_str() == VOCABULARIES);
+    let mut packages = metadata.packages.iter();
+    let package = packages.find(|package| package.name.as_str() == VOCABULARIES);
     let folder = package.and_then(|package| package.manifest_path.parent());
     match folder {
         Some(folder) => Ok(folder.join("assets").into()),
         None => Err(Error::NoPackage { name: VOCABULARIES }),
     }
-}
-
-/// The fixtures that differ from the commit or are not committed.
-fn changed(root: &Path) -> Result<Vec<String>, Error> {
-    let mut command = git(root);
-    command.args(["status", "--porcelain", "--untracked-files=all", "--"]);
-    let listed = workspace::stdout(command.args(FIXTURES))?;
-    Ok(listed.lines().map(str::to_owned).collect())
-}
-
-fn show(root: &Path, changed: &[String]) -> Result<(), Error> {
-    let mut command = git(root);
-    command.args(["diff", "--stat", "HEAD", "--"]);
-    print!("{}", workspace::stdout(command.args(FIXTURES))?);
-    for line in changed {
-        if let Some(new) = line.strip_prefix("?? ") {
-            println!(" {new} | new");
-        }
-    }
-    Ok(())
-}
-
-fn git(root: &Path) -> Command {
-    let mut command = Command::new("git");
-    command.current_dir(root).arg("--no-pager");
-    command
 }
 
 #[cfg(test)]

@@ -53,15 +53,15 @@ pub struct FuzzArgs {
 
 /// Builds and runs the fuzzers and prints a table. Fails if there is a finding.
 pub fn run(args: &FuzzArgs) -> Result<ExitCode, Error> {
-    let chosen = targets::chosen(&args.targets)?;
     let metadata = workspace::metadata()?;
+    let chosen = targets::chosen(&metadata, &args.targets)?;
     let root = metadata.workspace_root.as_std_path();
     let folder = metadata.target_directory.join("fuzz").into_std_path_buf();
     build(&metadata, &chosen)?;
     let programs = metadata.target_directory.join("debug");
     let mut slices = Vec::new();
     for target in chosen {
-        let program = programs.join(target.name).into_std_path_buf();
+        let program = programs.join(&target.name).into_std_path_buf();
         let fuzzer = Fuzzer::new(target, program, root, &folder)?;
         let slice = fuzzer.run(args.jobs, args.seconds)?;
         eprintln!("{}", slice.row());
@@ -79,7 +79,7 @@ pub fn run(args: &FuzzArgs) -> Result<ExitCode, Error> {
         }
         for path in &slice.findings {
             found = true;
-            let program = programs.join(slice.target.name);
+            let program = programs.join(&slice.target.name);
             println!("reproduce: {program} {}", path.display());
         }
     }
@@ -91,7 +91,7 @@ pub fn run(args: &FuzzArgs) -> Result<ExitCode, Error> {
 
 /// Merges the inputs that a fuzzer has found into the corpus of the repository, and records a slice.
 fn keep(fuzzer: &Fuzzer, slice: &Slice, root: &Path, folder: &Path) -> Result<(), Error> {
-    let scratch = folder.join("merge").join(fuzzer.target.name);
+    let scratch = folder.join("merge").join(&fuzzer.target.name);
     let change = merge::merge(fuzzer, root, &scratch)?;
     fuzzer.unpack(root)?;
     let mut record = Record::read(root)?;
@@ -102,13 +102,13 @@ fn keep(fuzzer: &Fuzzer, slice: &Slice, root: &Path, folder: &Path) -> Result<()
 }
 
 /// Builds the fuzzers with the features of the tests, so that they share dependencies.
-fn build(metadata: &Metadata, chosen: &[&Target]) -> Result<(), Error> {
+fn build(metadata: &Metadata, chosen: &[Target]) -> Result<(), Error> {
     let mut features = test::workspace_features(metadata);
     features.push("emberlm-fuzz/libfuzzer");
     let mut command = workspace::cargo();
     command
         .args(["build", "--workspace", "--features", &features.join(",")])
-        .args(chosen.iter().flat_map(|target| ["--bin", target.name]))
+        .args(chosen.iter().flat_map(|target| ["--bin", &target.name]))
         .env(
             "RUSTC_WORKSPACE_WRAPPER",
             metadata.workspace_root.join(WRAPPER),

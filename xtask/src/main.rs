@@ -1,16 +1,13 @@
 //! The project's own tasks. `cargo xtask --help` lists them.
 //!
 //! Map: one file per task. `workspace` runs programs and reads the workspace's metadata, `python` runs scripts,
-//! `served` starts the real server as a process, `storm` stresses it with concurrent clients, and `error` has
-//! the errors.
+//! `served` starts the real server as a process, and `error` has the errors.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod attack;
 mod audit;
 mod bench;
-mod build_times;
-mod card;
 mod clients;
 mod containers;
 mod error;
@@ -20,7 +17,6 @@ mod python;
 mod reference;
 mod sanitize;
 mod served;
-mod storm;
 mod test;
 mod tidy;
 mod workspace;
@@ -47,15 +43,10 @@ enum Task {
     Tidy,
     /// Attack a real server on this machine, together with well-behaved clients.
     Attack(attack::AttackArgs),
-    /// Check licences, sources and versions of the dependencies, and advisories if a copy of the database is
-    /// given.
-    Audit(audit::AuditArgs),
-    /// Write a report on a GPU: correctness, training, speed and memory, as Markdown and JSON.
-    Card(card::CardArgs),
+    /// Check licences, sources and versions of the dependencies. `cargo deny check` also checks advisories.
+    Audit,
     /// Measure speed and memory.
     Bench(bench::BenchArgs),
-    /// Build the release binary from scratch, and print the crates that take the time.
-    BuildTimes(build_times::BuildTimesArgs),
     /// Regenerate the test fixtures with PyTorch and transformers, and show which files changed.
     Fixtures(fixtures::FixturesArgs),
     /// Write the generated pages of docs/reference.
@@ -74,10 +65,8 @@ fn main() -> ExitCode {
         Task::Sanitize(args) => sanitize::run(&args),
         Task::Tidy => tidy::run(),
         Task::Attack(args) => attack::run(&args),
-        Task::Audit(args) => audit::run(&args),
-        Task::Card(args) => card::run(&args),
+        Task::Audit => audit::run(),
         Task::Bench(args) => bench::run(&args),
-        Task::BuildTimes(args) => build_times::run(&args),
         Task::Fixtures(args) => fixtures::run(&args),
         Task::Reference(args) => reference::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),

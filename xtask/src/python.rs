@@ -8,7 +8,7 @@ use std::{
 
 use cargo_metadata::Metadata;
 
-use crate::{error::Error, workspace};
+use crate::{error::Error, tidy, workspace};
 
 /// The copy of the requirements in an environment. It is written last, so an incomplete environment is created
 /// again.
@@ -41,7 +41,7 @@ impl Environment<'_> {
             .collect();
         let wanted = files
             .iter()
-            .map(|file| read(file))
+            .map(|file| tidy::read(file))
             .collect::<Result<String, _>>()?;
         let stamp = folder.join(STAMP);
         let made = std::fs::read_to_string(&stamp).is_ok_and(|made_for| made_for == wanted);
@@ -60,10 +60,7 @@ impl Environment<'_> {
         );
         make(folder)?;
         announced(&mut install(&python, &files))?;
-        std::fs::write(&stamp, wanted).map_err(|source| Error::Write {
-            path: stamp,
-            source,
-        })?;
+        std::fs::write(&stamp, wanted).map_err(Error::write(&stamp))?;
         Ok(python)
     }
 }
@@ -74,10 +71,7 @@ pub fn absolute(python: &Path) -> Result<PathBuf, Error> {
     if python.components().count() == 1 {
         return Ok(python.to_owned());
     }
-    std::path::absolute(python).map_err(|source| Error::Read {
-        path: python.to_owned(),
-        source,
-    })
+    std::path::absolute(python).map_err(Error::read(python))
 }
 
 /// Prints a command and runs it. Fails if the command fails.
@@ -112,13 +106,6 @@ fn install(python: &Path, requirements: &[PathBuf]) -> Command {
         command.arg("-r").arg(file);
     }
     command
-}
-
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use crate::bench::programs::Program;
+use crate::bench;
 use crate::error::Error;
 use crate::python::absolute;
 use crate::workspace;
@@ -25,22 +25,14 @@ pub fn run(args: &ReferenceArgs) -> Result<ExitCode, Error> {
     let metadata = workspace::metadata()?;
     let binary = match &args.binary {
         Some(binary) => absolute(binary)?,
-        None => {
-            let mut build = workspace::cargo();
-            build.args(["build", "--release", "--package=emberlm-cli"]);
-            workspace::success(&mut build)?;
-            Program::Emberlm.path(&metadata).into()
-        }
+        None => bench::release(&metadata)?,
     };
     let folder = metadata.workspace_root.as_std_path().join("docs/reference");
     for page in PAGES {
         let mut command = Command::new(&binary);
         let text = workspace::stdout(command.args(["reference", page]))?;
         let path = folder.join(format!("{page}.md"));
-        std::fs::write(&path, text).map_err(|source| Error::Write {
-            path: path.clone(),
-            source,
-        })?;
+        std::fs::write(&path, text).map_err(Error::write(&path))?;
         println!("wrote {}", path.display());
     }
     Ok(ExitCode::SUCCESS)

@@ -160,30 +160,3 @@ fn host() -> Result<String, Error> {
         what: "target",
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_short_run_skips_slow_tests() {
-        let words = |thorough| {
-            let program = Path::new("cpu");
-            workspace::shown(&command(&EMULATORS[1], program, thorough))
-        };
-        assert_eq!(words(true), "qemu-x86_64 -cpu qemu64 cpu");
-        assert_eq!(
-            words(false),
-            "qemu-x86_64 -cpu qemu64 cpu --skip long_ --skip large_ --skip threads"
-        );
-    }
-
-    #[test]
-    fn the_kernels_are_compiled_without_burn() {
-        let words = workspace::shown(&tests("here", Path::new("target/sanitize")));
-        assert!(words.ends_with(
-            "test --package=emberlm-kernels --no-default-features --test=cpu --target here"
-        ));
-        assert!(host().unwrap().contains('-'));
-    }
-}

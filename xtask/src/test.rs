@@ -173,75 +173,52 @@ mod tests {
         cargo_arguments(args, &workspace::metadata().unwrap()).join(" ")
     }
 
-    fn words(line: &str) -> String {
-        command_line(&parsed(line).unwrap_or_else(|error| panic!("{error}")))
-    }
-
     #[test]
-    fn the_whole_workspace_runs_on_both_cpu_backends() {
-        assert_eq!(words(""), "test --workspace --features=flex,ndarray");
-        assert_eq!(
-            words("--vulkan"),
-            "test --workspace --features=flex,ndarray,vulkan"
-        );
-    }
-
-    #[test]
-    fn further_arguments_reach_cargo_and_the_test_programs() {
-        assert_eq!(
-            words("--vulkan --tests vulkan -- --nocapture"),
-            "test --workspace --features=flex,ndarray,vulkan --tests vulkan -- --nocapture"
-        );
-        assert_eq!(
-            words("-- --ignored"),
-            "test --workspace --features=flex,ndarray -- --ignored"
-        );
-    }
-
-    #[test]
-    fn a_package_gets_only_the_features_it_has() {
-        assert_eq!(words("-p xtask lexer"), "test --package=xtask lexer");
-        assert_eq!(
-            words("-p emberlm-cli"),
-            "test --package=emberlm-cli --features=flex,ndarray"
-        );
-    }
-
-    #[test]
-    fn quick_runs_the_unit_tests_with_the_features_of_a_full_run() {
-        assert_eq!(
-            words("--quick"),
-            "test --workspace --features=flex,ndarray --lib --bins"
-        );
-        assert_eq!(
-            words("--quick --test sampler -- --nocapture"),
-            "test --workspace --features=flex,ndarray --lib --bins --test sampler -- --nocapture"
-        );
-    }
-
-    #[test]
-    fn quick_selects_only_the_kinds_of_targets_that_the_packages_have() {
-        assert_eq!(
-            words("--quick -p emberlm-data"),
-            "test --package=emberlm-data --lib"
-        );
-        assert_eq!(words("--quick -p xtask"), "test --package=xtask --bins");
-        assert_eq!(
-            words("--quick -p xtask -p emberlm-data lexer"),
-            "test --package=xtask --package=emberlm-data --lib --bins lexer"
-        );
-    }
-
-    #[test]
-    fn mpi_runs_its_test_program_with_the_features_of_a_full_run() {
-        assert_eq!(
-            words("--mpi"),
-            "test --workspace --features=flex,ndarray,mpi --test mpi"
-        );
-        assert_eq!(
-            words("--mpi --vulkan killed"),
-            "test --workspace --features=flex,ndarray,vulkan,mpi --test mpi killed"
-        );
+    fn arguments_become_those_of_cargo() {
+        for (typed, expected) in [
+            ("", "--workspace --features=flex,ndarray"),
+            ("--vulkan", "--workspace --features=flex,ndarray,vulkan"),
+            (
+                "--vulkan --tests vulkan -- --nocapture",
+                "--workspace --features=flex,ndarray,vulkan --tests vulkan -- --nocapture",
+            ),
+            (
+                "-- --ignored",
+                "--workspace --features=flex,ndarray -- --ignored",
+            ),
+            // A package gets only the features that it has.
+            ("-p xtask lexer", "--package=xtask lexer"),
+            (
+                "-p emberlm-cli",
+                "--package=emberlm-cli --features=flex,ndarray",
+            ),
+            // A quick run has the features of a full run, and only the kinds of targets that the packages have.
+            (
+                "--quick",
+                "--workspace --features=flex,ndarray --lib --bins",
+            ),
+            (
+                "--quick --test sampler -- --nocapture",
+                "--workspace --features=flex,ndarray --lib --bins --test sampler -- --nocapture",
+            ),
+            ("--quick -p emberlm-data", "--package=emberlm-data --lib"),
+            ("--quick -p xtask", "--package=xtask --bins"),
+            (
+                "--quick -p xtask -p emberlm-data lexer",
+                "--package=xtask --package=emberlm-data --lib --bins lexer",
+            ),
+            (
+                "--mpi",
+                "--workspace --features=flex,ndarray,mpi --test mpi",
+            ),
+            (
+                "--mpi --vulkan killed",
+                "--workspace --features=flex,ndarray,vulkan,mpi --test mpi killed",
+            ),
+        ] {
+            let args = parsed(typed).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(command_line(&args), format!("test {expected}"), "{typed}");
+        }
     }
 
     #[test]

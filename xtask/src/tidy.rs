@@ -19,6 +19,8 @@ use std::{
     process::ExitCode,
 };
 
+use serde::de::DeserializeOwned;
+
 use crate::{error::Error, workspace};
 
 /// The folders whose Rust files must follow the rules of `sources`.
@@ -39,6 +41,17 @@ pub struct Finding {
     rule: &'static str,
     /// The rule, and the text that violates it.
     message: String,
+}
+
+impl Finding {
+    fn new(file: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line,
+            rule,
+            message: message.into(),
+        }
+    }
 }
 
 impl fmt::Display for Finding {
@@ -69,11 +82,12 @@ pub fn run() -> Result<ExitCode, Error> {
 pub fn check() -> Result<Vec<Finding>, Error> {
     let metadata = workspace::metadata()?;
     let root = metadata.workspace_root.as_std_path();
+    let layers = layers::Layers::read(root)?;
     let mut findings = Vec::new();
     for package in metadata.workspace_packages() {
         let path = package.manifest_path.as_std_path();
         let (file, text) = (relative(root, path), read(path)?);
-        findings.extend(layers::check(package, &file, &text));
+        findings.extend(layers.check(package, &file, &text));
         findings.extend(manifests::check(&file, &text));
     }
     let families = sources::family_names(root)?;
@@ -93,41 +107,50 @@ pub fn check() -> Result<Vec<Finding>, Error> {
     Ok(findings)
 }
 
-/// The files below a folder whose language or links are checked, sorted. Skips build folders and hidden ones.
-fn text_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+/// The files whose language or links are checked, sorted. Skips build folders and hidden ones.
+fn text_files(root: &Path) -> Result<Vec<PathBuf>, Error> {
+    let enters = |name: &str| !name.starts_with('.') && !NOT_SOURCE.contains(&name);
+    let mut files = below(root, &enters)?;
+    files.retain(|path| {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        READ_BY_PEOPLE.contains(&extension.as_ref())
+    });
+    Ok(files)
+}
+
+/// The files in a folder and in the folders below it with names that `enters` accepts, sorted.
+pub(crate) fn below(folder: &Path, enters: &dyn Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in entries(folder)? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let extension = path.extension().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            if !name.starts_with('.') && !NOT_SOURCE.contains(&name.as_ref()) {
-                files.extend(text_files(&path)?);
-            }
-        } else if READ_BY_PEOPLE.contains(&extension.as_ref()) {
+        if !path.is_dir() {
             files.push(path);
+        } else if enters(&path.file_name().unwrap_or_default().to_string_lossy()) {
+            files.extend(below(&path, enters)?);
         }
     }
     Ok(files)
 }
 
+/// The files and folders in a folder, sorted.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |source| Error::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    let listed = std::fs::read_dir(folder).map_err(failed)?;
+    let listed = std::fs::read_dir(folder).map_err(Error::read(folder))?;
     let mut paths = listed
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
+        .map_err(Error::read(folder))?;
     paths.sort();
     Ok(paths)
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|source| Error::Read {
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(Error::read(path))
+}
+
+/// Reads a TOML file.
+pub(crate) fn parse<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    toml::from_str(&read(path)?).map_err(|error| Error::Invalid {
         path: path.to_owned(),
-        source,
+        reason: error.to_string(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The workspace's metadata, and functions that run programs.
 
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Output};
+use std::{fs, path::Path};
 
 use cargo_metadata::{Metadata, MetadataCommand};
 
@@ -18,38 +19,30 @@ pub fn cargo() -> Command {
 
 /// Runs a program in this terminal and waits for it.
 pub fn status(command: &mut Command) -> Result<ExitStatus, Error> {
-    command.status().map_err(|source| Error::Start {
-        command: shown(command),
-        source,
-    })
+    command.status().map_err(Error::start(command))
 }
 
 /// Runs a command. Fails if the command fails.
 pub fn success(command: &mut Command) -> Result<(), Error> {
-    let status = status(command)?;
-    if status.success() {
-        return Ok(());
+    match status(command)? {
+        status if status.success() => Ok(()),
+        status => Err(Error::failed(command, status)),
     }
-    Err(Error::Failed {
-        command: shown(command),
-        status,
-    })
 }
 
 /// Runs a program and returns its stdout. Its stderr is printed in this terminal. Fails if the program fails.
 pub fn stdout(command: &mut Command) -> Result<String, Error> {
     command.stderr(std::process::Stdio::inherit());
-    let output = command.output().map_err(|source| Error::Start {
-        command: shown(command),
-        source,
-    })?;
-    if !output.status.success() {
-        return Err(Error::Failed {
-            command: shown(command),
-            status: output.status,
-        });
+    let output = output(command)?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(Error::failed(command, output.status)),
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a program and returns its exit status and output.
+pub fn output(command: &mut Command) -> Result<Output, Error> {
+    command.output().map_err(Error::start(command))
 }
 
 /// The command line of a command, for messages.
@@ -59,4 +52,12 @@ pub fn shown(command: &Command) -> String {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// Creates an empty folder in place of one that may exist.
+pub fn emptied(folder: &Path) -> Result<(), Error> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(Error::write(folder))?;
+    }
+    fs::create_dir_all(folder).map_err(Error::write(folder))
 }

@@ -78,41 +78,28 @@ pub enum Fill {
 }
 
 impl Fill {
-    /// The values of every field.
-    pub(crate) const OF_ALL: [Self; 13] = [
-        Self::Lists,
-        Self::Objects,
-        Self::Members,
-        Self::Numbers,
-        Self::Texts,
-        Self::Names,
-        Self::Nested,
-        Self::Letters,
-        Self::Words,
-        Self::Wide,
-        Self::Escapes,
-        Self::DeepLists,
-        Self::DeepObjects,
+    /// The values of every field, with their names for reports.
+    const OF_ALL: [(Self, &'static str); 13] = [
+        (Self::Lists, "lists"),
+        (Self::Objects, "objects"),
+        (Self::Members, "objects with a member"),
+        (Self::Numbers, "numbers"),
+        (Self::Texts, "texts"),
+        (Self::Names, "names"),
+        (Self::Nested, "nested lists"),
+        (Self::Letters, "letters"),
+        (Self::Words, "words"),
+        (Self::Wide, "wide characters"),
+        (Self::Escapes, "escapes"),
+        (Self::DeepLists, "deep lists"),
+        (Self::DeepObjects, "deep objects"),
     ];
 
     /// The name for reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lists => "lists",
-            Self::Objects => "objects",
-            Self::Members => "objects with a member",
-            Self::Numbers => "numbers",
-            Self::Texts => "texts",
-            Self::Names => "names",
-            Self::Nested => "nested lists",
-            Self::Parts(_) => "valid parts",
-            Self::Letters => "letters",
-            Self::Words => "words",
-            Self::Wide => "wide characters",
-            Self::Escapes => "escapes",
-            Self::DeepLists => "deep lists",
-            Self::DeepObjects => "deep objects",
-        }
+    pub fn name(self) -> &'static str {
+        let mut all = Self::OF_ALL.iter();
+        let found = all.find(|(fill, _)| *fill == self);
+        found.map_or("valid parts", |(_, name)| name)
     }
 
     /// The value with at most `bytes` bytes.
@@ -150,7 +137,8 @@ impl Field {
     /// The values that can fill this place.
     pub fn fills(&self) -> impl Iterator<Item = Fill> {
         let parts = (0..self.parts.len()).map(Fill::Parts);
-        Fill::OF_ALL.into_iter().chain(parts)
+        let of_all = Fill::OF_ALL.into_iter().map(|(fill, _)| fill);
+        of_all.chain(parts)
     }
 
     /// A body of at most `bytes` bytes, if a value fits, with this value at this place.

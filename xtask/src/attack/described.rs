@@ -8,10 +8,7 @@ use std::{
 
 use emberlm_hostile::{EDGES, Fill, Operation, Outcome};
 
-use crate::served::{
-    http,
-    process::{PATIENCE, Server},
-};
+use crate::served::{http, process::Server};
 
 /// The number of clients, which send the same large body at the same time.
 pub const CLIENTS: usize = 16;
@@ -98,9 +95,12 @@ impl Described {
             Planned::Target { target, .. } => (Some(target), "{}".to_owned()),
         };
         let path = target.unwrap_or(&self.operation.path);
-        let reply = http::connect(server.address, PATIENCE)
-            .and_then(|stream| http::ask(stream, &self.operation.method, path, body.as_bytes()))
-            .and_then(|reply| Ok((reply.status, reply.text()?)));
+        let reply = http::exchange(
+            server.address,
+            &self.operation.method,
+            path,
+            body.as_bytes(),
+        );
         let (status, text) = reply.map_err(|error| format!("no answer: {error}"))?;
         match target {
             Some(_) => self.operation.check_target(status, &text),

@@ -9,16 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    AttackRun,
-    kinds::{CHAT, COMPLETIONS, Means, Sent},
+    AttackRun, cases,
+    kinds::{COMPLETIONS, Means},
+    malformed::{Malformed, is_closed},
 };
-use crate::{
-    served::{http, process::PATIENCE},
-    storm::cases,
-};
+use crate::served::{events::Events, http, process::PATIENCE};
 
 /// The pause between two requests of one client, so that the machine's limit of connections is not the
 /// bottleneck.
@@ -61,17 +59,13 @@ pub fn run(attack_run: &AttackRun<'_>, number: usize) {
                 let (path, body) = &bodies[turn % bodies.len()];
                 attack_run.note_end(asked(attack_run, path, body));
             }
-            Means::Refused(requests, codes) => {
-                let request = &requests[turn % requests.len()];
-                attack_run.note_end(refused(attack_run, request, codes));
-            }
             Means::Malformed(kinds) => {
-                let kind = &kinds[turn % kinds.len()];
-                let sent = kind
-                    .send(attack_run.server)
-                    .map_err(|wrong| format!("{}: {wrong}", kind.name));
-                attack_run.note_end(sent.map(|()| End::Refused));
+                attack_run.note_end(malformed(attack_run, &kinds[turn % kinds.len()]));
             }
+            Means::Storm(kinds) if number.is_multiple_of(5) => {
+                attack_run.note_end(malformed(attack_run, &kinds[turn % kinds.len()]));
+            }
+            Means::Storm(_) => attack_run.note_end(leaves(attack_run, &mut random)),
             Means::Leaves(body) => {
                 let after = Duration::from_millis(random.below(200));
                 let left = cases::ask_and_leave(attack_run.server, body, after);
@@ -102,14 +96,8 @@ impl AttackRun<'_> {
 }
 
 /// Sends a body and reads the whole answer.
-fn asked(attack_run: &AttackRun<'_>, path: &str, body: &Value) -> Result<End, String> {
-    let mut body = body.clone();
-    body["model"] = json!(attack_run.server.model);
-    let connected = http::connect(attack_run.server.address, PATIENCE);
-    let reply =
-        connected.and_then(|stream| http::ask(stream, "POST", path, body.to_string().as_bytes()));
-    let received = reply.and_then(|reply| Ok((reply.status, reply.text()?)));
-    match received {
+fn asked(attack_run: &AttackRun<'_>, path: &str, body: &str) -> Result<End, String> {
+    match http::exchange(attack_run.server.address, "POST", path, body.as_bytes()) {
         Ok((200, _)) => Ok(End::Answered),
         Ok((status, text)) if REFUSALS.contains(&status) && has_reason(&text) => Ok(End::Refused),
         Ok((status, text)) => Err(format!("{path}: {status} {}", shortened(&text))),
@@ -117,23 +105,33 @@ fn asked(attack_run: &AttackRun<'_>, path: &str, body: &Value) -> Result<End, St
     }
 }
 
-fn refused(attack_run: &AttackRun<'_>, request: &str, codes: &[u16]) -> Result<End, String> {
-    let head = || request.lines().take(3).collect::<Vec<_>>().join(" ");
-    match answer(attack_run, request.as_bytes()) {
-        Ok(status) if codes.contains(&status) => Ok(End::Refused),
-        Ok(status) => Err(format!("{status} for {}", head())),
-        Err(error) => closed(error),
-    }
+fn malformed(attack_run: &AttackRun<'_>, kind: &Malformed) -> Result<End, String> {
+    let sent = kind.send(attack_run.server);
+    sent.map(|()| End::Refused)
+        .map_err(|wrong| format!("{}: {wrong}", kind.name))
 }
 
-fn answer(attack_run: &AttackRun<'_>, request: &[u8]) -> io::Result<u16> {
-    let mut stream = http::connect(attack_run.server.address, PATIENCE)?;
-    stream.write_all(request)?;
-    Ok(http::reply(stream)?.status)
+/// Sends the request of a well-behaved client and disconnects, without reading or after some of the tokens. Closing a
+/// socket with unread data resets the connection.
+fn leaves(attack_run: &AttackRun<'_>, random: &mut SplitMix64) -> Result<End, String> {
+    let case = &attack_run.cases[random.index(attack_run.cases.len())];
+    let left = if random.index(4) == 0 {
+        let body = case.body(random.index(2) == 0).to_string();
+        let after = Duration::from_millis(random.below(50));
+        cases::ask_and_leave(attack_run.server, &body, after)
+    } else {
+        let tokens = random.index(case.max_tokens());
+        cases::ask(attack_run.server, &case.body(true)).and_then(|reply| {
+            let mut events = Events::new(reply.body).take(tokens);
+            events.try_for_each(|event| event.map(drop))
+        })
+    };
+    left.map(|()| End::Unread)
+        .map_err(|error| format!("before leaving: {error}"))
 }
 
 /// Holds connections without reading until the round is over.
-fn unread(attack_run: &AttackRun<'_>, connections: usize, request: &Sent) {
+fn unread(attack_run: &AttackRun<'_>, connections: usize, request: &str) {
     let mut held = Vec::new();
     for _ in 0..connections {
         let sent = open(attack_run, request);
@@ -150,26 +148,11 @@ fn unread(attack_run: &AttackRun<'_>, connections: usize, request: &Sent) {
     }
 }
 
-fn open(attack_run: &AttackRun<'_>, request: &Sent) -> io::Result<TcpStream> {
+fn open(attack_run: &AttackRun<'_>, request: &str) -> io::Result<TcpStream> {
     let mut stream = http::connect(attack_run.server.address, PATIENCE)?;
     // A server that has stopped reading blocks the writer.
     stream.set_write_timeout(Some(Duration::from_secs(1)))?;
-    match request {
-        Sent::Nothing => {}
-        Sent::Chat(body) => {
-            let mut body = body.clone();
-            body["model"] = json!(attack_run.server.model);
-            let body = body.to_string();
-            let head = http::head("POST", CHAT, body.len() as u64);
-            stream.write_all((head + &body).as_bytes())?;
-        }
-        Sent::Pages(count) => {
-            let request =
-                http::head("GET", "/openapi.json", 0).replace("connection: close\r\n", "");
-            // Sends as much as the server reads.
-            let _ = stream.write_all(request.repeat(*count).as_bytes());
-        }
-    }
+    let _ = stream.write_all(request.as_bytes());
     Ok(stream)
 }
 
@@ -227,12 +210,9 @@ fn endless(attack_run: &AttackRun<'_>) -> Result<End, String> {
 
 /// Accepts a closed connection as a rejection. A server that is gone or stuck is a failure.
 fn closed(error: io::Error) -> Result<End, String> {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe => Ok(End::Closed),
-        _ => Err(error.to_string()),
+    match is_closed(&error) {
+        true => Ok(End::Closed),
+        false => Err(error.to_string()),
     }
 }
 

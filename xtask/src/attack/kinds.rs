@@ -3,11 +3,13 @@
 use emberlm_hostile::operations;
 use serde_json::{Value, json};
 
-use super::described::{self, Described};
+use super::{
+    described::{self, Described},
+    malformed::{self, Malformed},
+};
 use crate::{
     error::Error,
     served::{http, process::Server},
-    storm::malformed::{self, Malformed},
 };
 
 pub const COMPLETIONS: &str = "/v1/completions";
@@ -15,6 +17,10 @@ pub const CHAT: &str = "/v1/chat/completions";
 pub const RESPONSES: &str = "/v1/responses";
 pub const EMBEDDINGS: &str = "/v1/embeddings";
 pub const PLAY: &str = "/api/play";
+/// The name of the attack [`Means::Storm`].
+pub const STORM: &str = "storm";
+/// Concurrent well-behaved clients, except in a storm.
+const WELL_BEHAVED: usize = 2;
 
 /// An attack.
 #[derive(Debug)]
@@ -23,6 +29,8 @@ pub struct Attack {
     pub name: String,
     /// The number of concurrent attackers.
     pub clients: usize,
+    /// The number of concurrent well-behaved clients.
+    pub well_behaved: usize,
     /// The action of each attacker.
     pub means: Means,
 }
@@ -31,17 +39,18 @@ pub struct Attack {
 #[derive(Debug)]
 pub enum Means {
     /// Sends these bodies in turn and reads the answers.
-    Bodies(Vec<(&'static str, Value)>),
-    /// Sends these complete requests. The server must reject each with one of the codes.
-    Refused(Vec<String>, &'static [u16]),
-    /// Sends malformed requests that no client library would send.
+    Bodies(Vec<(&'static str, String)>),
+    /// Sends requests that the server must reject.
     Malformed(Vec<Malformed>),
     /// Sends this body, disconnects after a random delay, and repeats.
-    Leaves(Value),
+    Leaves(String),
+    /// Sends requests of well-behaved clients and disconnects within the answer. Every fifth client sends these
+    /// malformed requests instead.
+    Storm(Vec<Malformed>),
     /// Sends each of these requests to an operation of the server's description.
     Described(Described),
-    /// Opens connections, sends this on each, and never reads.
-    Unread { connections: usize, request: Sent },
+    /// Opens connections, sends as much of this on each as the server reads, and never reads.
+    Unread { connections: usize, request: String },
     /// Sends a request byte by byte for as long as the server accepts it.
     Slow,
     /// Sends an endless body.
@@ -49,6 +58,11 @@ pub enum Means {
 }
 
 impl Attack {
+    /// Returns true if everyday requests are repeated, so that the server's memory and open files must not grow.
+    pub fn is_storm(&self) -> bool {
+        matches!(self.means, Means::Storm(_))
+    }
+
     /// The current request, for reports. Empty if the attack always sends similar ones.
     pub fn current(&self) -> String {
         match &self.means {
@@ -56,17 +70,6 @@ impl Attack {
             _ => String::new(),
         }
     }
-}
-
-/// The bytes sent on a connection that is never read.
-#[derive(Debug)]
-pub enum Sent {
-    /// Nothing.
-    Nothing,
-    /// The body of a chat completion.
-    Chat(Value),
-    /// This many pipelined requests for a page.
-    Pages(usize),
 }
 
 /// An attack on each operation of the server.
@@ -82,74 +85,75 @@ pub fn of_description(server: &Server) -> Result<Vec<Attack>, Error> {
     let attacks = operations.into_iter().map(|operation| Attack {
         name: operation.name(),
         clients: described::CLIENTS,
+        well_behaved: WELL_BEHAVED,
         means: Means::Described(Described::new(operation)),
     });
     Ok(attacks.collect())
 }
 
 /// The attacks that do not depend on the server's description, in order of execution.
-pub fn all() -> Vec<Attack> {
+pub fn all(model: &str) -> Vec<Attack> {
+    let of_model = |mut body: Value| {
+        body["model"] = json!(model);
+        body.to_string()
+    };
+    let bodies = |bodies: Vec<(_, Value)>| {
+        let bodies = bodies.into_iter();
+        let bodies = bodies.map(|(path, body)| (path, of_model(body)));
+        Means::Bodies(bodies.collect())
+    };
+    // The answer has several megabytes, more than the sockets' buffers hold.
+    let chat = of_model(json!({
+        "messages": [{"role": "user", "content": "1 and 2 make"}], "max_tokens": 400, "n": 8,
+        "temperature": 1.0, "logprobs": true, "top_logprobs": 20, "stream": true,
+    }));
+    let chat = http::head("POST", CHAT, chat.len() as u64) + &chat;
+    let page = http::head("GET", "/openapi.json", 0).replace("connection: close\r\n", "");
     let attack = |name: &str, clients, means| Attack {
         name: name.to_owned(),
         clients,
+        well_behaved: WELL_BEHAVED,
         means,
     };
+    let unread = |connections, request| Means::Unread {
+        connections,
+        request,
+    };
     vec![
-        attack("hostile JSON schemas", 4, Means::Bodies(schemas())),
-        attack(
-            "hostile regular expressions",
-            12,
-            Means::Bodies(expressions()),
-        ),
+        attack("hostile JSON schemas", 4, bodies(schemas())),
+        attack("hostile regular expressions", 12, bodies(expressions())),
         attack(
             "foreign `Host` and `Origin`",
             2,
-            Means::Refused(foreign(), &[400, 403, 421]),
+            Means::Malformed(foreign().into_iter().map(rejected).collect()),
         ),
-        attack("malformed requests", 4, Means::Malformed(malformed::all())),
+        attack(
+            "malformed requests",
+            4,
+            Means::Malformed(malformed::all(model)),
+        ),
         attack("bodies without end", 4, Means::Endless),
         attack("requests byte by byte", 16, Means::Slow),
-        attack(
-            "idle connections",
-            4,
-            Means::Unread {
-                connections: 64,
-                request: Sent::Nothing,
-            },
-        ),
+        attack("idle connections", 4, unread(64, String::new())),
         attack(
             "pipelining without reading",
             8,
-            Means::Unread {
-                connections: 16,
-                request: Sent::Pages(2000),
-            },
+            unread(16, page.repeat(2000)),
         ),
-        attack(
-            "streams that nobody reads",
-            4,
-            Means::Unread {
-                connections: 4,
-                // The answer has several megabytes, more than the sockets' buffers hold.
-                request: Sent::Chat(json!({
-                    "messages": [{"role": "user", "content": "1 and 2 make"}], "max_tokens": 400, "n": 8,
-                    "temperature": 1.0, "logprobs": true, "top_logprobs": 20, "stream": true,
-                })),
-            },
-        ),
-        attack("embeddings of long texts", 4, Means::Bodies(embeddings())),
-        attack(
-            "many samples with alternatives",
-            4,
-            Means::Bodies(alternatives()),
-        ),
+        attack("streams that nobody reads", 4, unread(4, chat)),
+        attack("embeddings of long texts", 4, bodies(embeddings())),
+        attack("many samples with alternatives", 4, bodies(alternatives())),
         attack(
             "clients that leave",
             16,
-            Means::Leaves(json!({
+            Means::Leaves(of_model(json!({
                 "prompt": "1 and 2 make", "max_tokens": 400, "n": 4, "temperature": 1.0, "stream": true,
-            })),
+            }))),
         ),
+        Attack {
+            well_behaved: 25,
+            ..attack(STORM, 39, Means::Storm(malformed::all(model)))
+        },
     ]
 }
 
@@ -270,6 +274,12 @@ fn alternatives() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// A request of another site's page.
+fn rejected(request: String) -> Malformed {
+    let head: Vec<&str> = request.lines().take(3).collect();
+    Malformed::raw(head.join(" "), request, &[400, 403, 421])
+}
+
 /// Requests of another site's page, after DNS rebinding or from a form.
 fn foreign() -> Vec<String> {
     let body = r#"{"model":"m","prompt":"a","max_tokens":1}"#;
@@ -304,16 +314,14 @@ mod tests {
 
     #[test]
     fn attacks_have_names_of_their_own_and_bodies_below_the_limit() {
-        let all = all();
+        let all = all("m");
         let names: HashSet<_> = all.iter().map(|attack| &attack.name).collect();
         assert_eq!(names.len(), all.len());
         for attack in &all {
             if let Means::Bodies(bodies) = &attack.means {
                 // A larger body would be rejected for its size.
                 assert!(
-                    bodies
-                        .iter()
-                        .all(|(_, body)| body.to_string().len() < 1 << 20),
+                    bodies.iter().all(|(_, body)| body.len() < 1 << 20),
                     "{}",
                     attack.name
                 );

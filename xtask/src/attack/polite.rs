@@ -7,13 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::json;
-
-use super::AttackRun;
-use crate::{
-    served::http,
-    storm::cases::{Answer, Case},
+use super::{
+    AttackRun,
+    cases::{Answer, Case},
+    kinds::COMPLETIONS,
 };
+use crate::served::http;
 
 /// The pause before a retry.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -45,9 +44,7 @@ fn answered(
     stream: bool,
     start: Instant,
 ) -> Result<(), String> {
-    let mut body = case.body(stream);
-    body["model"] = json!(attack_run.server.model);
-    let body = body.to_string();
+    let body = case.body(stream).to_string();
     loop {
         let left = attack_run.patience.saturating_sub(start.elapsed());
         if left.is_zero() {
@@ -55,8 +52,7 @@ fn answered(
         }
         let message = |error: io::Error| error.to_string();
         let connection = http::connect(attack_run.server.address, left).map_err(message)?;
-        let reply =
-            http::ask(connection, "POST", "/v1/completions", body.as_bytes()).map_err(message)?;
+        let reply = http::ask(connection, "POST", COMPLETIONS, body.as_bytes()).map_err(message)?;
         if BUSY.contains(&reply.status) {
             thread::sleep(AGAIN);
             continue;

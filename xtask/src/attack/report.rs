@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::hostile::End;
+use super::{footprint::Growth, hostile::End};
 use crate::served::percentile::percentile;
 
 /// The maximum number of printed failures per attack.
@@ -30,6 +30,9 @@ pub struct Round {
     memory: Option<(f64, f64)>,
     /// The request at the peak.
     at: String,
+    /// The growth of the server's memory, and its open files before and after the attack, of a storm.
+    growth: Option<Growth>,
+    open_files: Option<(usize, usize)>,
     failures: Vec<String>,
     failed: usize,
     gone: bool,
@@ -94,6 +97,28 @@ impl Round {
         }
     }
 
+    /// Records the growth of the memory. Too much is a failure.
+    pub fn growth(&mut self, growth: Option<Growth>) {
+        self.growth = growth;
+        if let Some(growth) = growth.filter(Growth::is_leak) {
+            self.failed(format!("the server has a memory leak: {growth}"));
+        }
+    }
+
+    /// Compares the number of open files, including connections, before and after.
+    pub fn files(&mut self, before: Option<usize>, after: Option<usize>) {
+        self.open_files = before.zip(after);
+        // The request that reads the number is itself a connection, and another may be about to close.
+        if let Some((before, after)) = self
+            .open_files
+            .filter(|(before, after)| *after > before + 4)
+        {
+            self.failed(format!(
+                "the server holds {after} files open, and held {before}"
+            ));
+        }
+    }
+
     /// Returns true if the server no longer answers.
     pub fn is_gone(&self) -> bool {
         self.gone
@@ -111,19 +136,24 @@ impl Round {
 
     /// Returns true if neither the server nor a well-behaved client was harmed.
     pub fn is_good(&self) -> bool {
-        self.failed == 0 && self.polite > 0
+        self.failed == 0 && self.polite > 0 && self.requests() > 0
+    }
+
+    /// The number of the attackers' requests.
+    fn requests(&self) -> usize {
+        self.answered + self.refused + self.closed + self.unread
     }
 
     /// The row of the table.
     pub fn row(&self) -> String {
-        let requests = self.answered + self.refused + self.closed + self.unread;
         let memory = match self.memory {
             Some((before, most)) => format!("{before:.0} → {most:.0} MiB"),
             None => "unknown".to_owned(),
         };
         format!(
-            "| {} | {requests} | {} / {} / {} / {} | {} | {:.2} s | {:.0} / {:.0} ms | {memory} | {} |",
+            "| {} | {} | {} / {} / {} / {} | {} | {:.2} s | {:.0} / {:.0} ms | {memory} | {} |",
             self.name,
+            self.requests(),
             self.answered,
             self.refused,
             self.closed,
@@ -147,14 +177,21 @@ pub fn table(rounds: &[Round]) -> String {
         text.push('\n');
     }
     for round in rounds {
+        let name = &round.name;
+        if let Some(growth) = &round.growth {
+            text += &format!("{name}: resident memory {growth}\n");
+        }
+        if let Some((before, after)) = round.open_files {
+            text += &format!("{name}: open files {before} → {after}\n");
+        }
         if round.polite == 0 {
-            text.push_str(&format!(
-                "FAILED  {}: no well-behaved client was answered\n",
-                round.name
-            ));
+            text += &format!("FAILED  {name}: no well-behaved client was answered\n");
+        }
+        if round.requests() == 0 {
+            text += &format!("FAILED  {name}: no attacker sent a request\n");
         }
         for failure in &round.failures {
-            text.push_str(&format!("FAILED  {}: {failure}\n", round.name));
+            text += &format!("FAILED  {name}: {failure}\n");
         }
     }
     text
@@ -193,6 +230,31 @@ mod tests {
             table(&[round])
                 .contains("FAILED  a: the server took 201 MiB; the limit is 200 MiB (/a)")
         );
+    }
+
+    #[test]
+    fn growing_memory_and_leaked_connections_are_failures() {
+        let mut round = good();
+        let growth = Growth {
+            early: 100.0,
+            late: 170.0,
+            peak: 180.0,
+            allowed: 13.0,
+        };
+        round.growth(Some(growth));
+        round.files(Some(20), Some(52));
+        let text = table(&[round]);
+        let memory = "100.0 → 170.0 MiB (+70.0, allowed 13.0; peak 180.0)";
+        for line in [
+            format!("a: resident memory {memory}\n"),
+            format!("FAILED  a: the server has a memory leak: {memory}\n"),
+            "FAILED  a: the server holds 52 files open, and held 20\n".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line}: {text}");
+        }
+        let mut round = good();
+        round.files(Some(20), Some(21));
+        assert!(round.is_good());
     }
 
     #[test]

@@ -1,6 +1,4 @@
-//! `cargo xtask bench serve`: the server's throughput and latency with one client and with many. With `--storm`
-//! it stresses the server with clients that disconnect and malformed requests, and checks its answers and its
-//! memory.
+//! `cargo xtask bench serve`: the server's throughput and latency with one client and with many.
 
 mod load;
 mod report;
@@ -23,7 +21,6 @@ use crate::{
     error::Error,
     python::absolute,
     served::{process::Server, small_model},
-    storm::{self, Storm},
 };
 
 /// The time in which all slots must become free after a level.
@@ -32,24 +29,22 @@ const QUIET_WITHIN: Duration = Duration::from_secs(10);
 /// Arguments of `cargo xtask bench serve`.
 #[derive(Debug, clap::Args)]
 pub struct ServeArgs {
-    /// The sizes of the model, whose weights are initial ones [default: `pocket`, or with --storm a byte model
-    /// that is trained in seconds].
-    #[arg(long, conflicts_with = "model")]
-    preset: Option<String>,
+    /// The sizes of the model, whose weights are initial ones.
+    #[arg(long, conflicts_with = "model", default_value = "pocket")]
+    preset: String,
     /// A run, checkpoint or Hugging Face directory instead of a preset.
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Numbers of concurrent clients in addition to 1, separated by commas; --storm uses the first.
+    /// Numbers of concurrent clients in addition to 1, separated by commas.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["16", "64"])]
     clients: Vec<NonZero<usize>>,
-    /// The server's slots [default: the number of clients, or with --storm half of it, so that some clients
-    /// wait].
+    /// The server's slots [default: the number of clients].
     #[arg(long)]
     slots: Option<NonZero<usize>>,
     /// Maximum number of requests per number of clients [default: unlimited].
     #[arg(long)]
     requests: Option<NonZero<usize>>,
-    /// Seconds per number of clients, or of the storm.
+    /// Seconds per number of clients.
     #[arg(long, default_value = "20")]
     seconds: NonZero<u64>,
     /// Tokens per prompt; all prompts differ.
@@ -68,16 +63,9 @@ pub struct ServeArgs {
     #[arg(long)]
     deterministic: bool,
     /// Serve this many adapters of the preset, of rank 8 in all linear layers. The clients ask them in turn.
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["model", "storm"])]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "model")]
     adapters: usize,
-    /// Stress test with many clients instead of a measurement: half of them disconnect early and a tenth send
-    /// malformed requests. Every other answer must equal the answer to a single client.
-    #[arg(long)]
-    storm: bool,
-    /// Minutes of the storm, instead of --seconds.
-    #[arg(long, requires = "storm")]
-    minutes: Option<NonZero<u64>>,
-    /// The seed of the prompts and of the storm's random choices.
+    /// The seed of the prompts.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print one line of JSON instead of the table.
@@ -92,20 +80,15 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
     let metadata = crate::workspace::metadata()?;
     let binary = args.ours.ready(Program::Emberlm, &metadata)?;
     let model = model(args, &metadata, &binary)?;
-    match args.storm {
-        true => run_storm(args, &binary, &model),
-        false => measure(args, &binary, &model),
-    }
+    measure(args, &binary, &model)
 }
 
 fn model(args: &ServeArgs, metadata: &Metadata, binary: &Path) -> Result<PathBuf, Error> {
     let folder = metadata.target_directory.join("bench-serve");
     let folder = folder.as_std_path();
-    match (&args.model, &args.preset) {
-        (Some(model), _) => absolute(model),
-        (None, Some(preset)) => small_model::of_preset(binary, folder, preset),
-        (None, None) if args.storm => small_model::make(binary, folder),
-        (None, None) => small_model::of_preset(binary, folder, "pocket"),
+    match &args.model {
+        Some(model) => absolute(model),
+        None => small_model::of_preset(binary, folder, &args.preset),
     }
 }
 
@@ -119,31 +102,6 @@ fn options(args: &ServeArgs) -> Vec<String> {
         .chain(deterministic)
         .map(str::to_owned)
         .collect()
-}
-
-fn run_storm(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
-    let clients = most(args);
-    let lasting = args
-        .minutes
-        .map_or(args.seconds.get(), |minutes| 60 * minutes.get());
-    let storm = Storm {
-        clients,
-        slots: args.slots.map_or(clients.div_ceil(2), NonZero::get),
-        lasting: Duration::from_secs(lasting),
-        seed: args.seed,
-        options: options(args),
-    };
-    let report = storm::run(binary, model, &storm)?;
-    match args.json {
-        true => println!("{}", report.to_json()),
-        false => print!("{}", report.to_text()),
-    }
-    match report.is_good() {
-        true => Ok(()),
-        false => Err(Error::Storm {
-            failed: report.failed,
-        }),
-    }
 }
 
 fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
@@ -188,8 +146,7 @@ fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
         );
         levels.push(level);
         if let Err(stuck) = server.quiet(slots, QUIET_WITHIN)? {
-            eprintln!("{stuck}");
-            return Err(Error::Storm { failed: 1 });
+            return Err(Error::Checks { names: stuck });
         }
     }
     let report = ServeReport {
@@ -240,9 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_require_a_storm() {
-        assert!(parsed("--storm --minutes 30").is_ok());
-        assert!(parsed("--minutes 30").is_err());
+    fn impossible_options_are_refused() {
         assert!(parsed("--clients 0").is_err());
         assert!(parsed("--preset pocket --model runs/a").is_err());
     }

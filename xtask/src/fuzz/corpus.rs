@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::error::Error;
+use crate::{error::Error, workspace};
 
 /// The folder with the corpora, relative to the repository.
 const FOLDER: &str = "fuzz/corpus";
@@ -108,7 +108,7 @@ impl Corpus {
 
     /// Writes the inputs as files into an emptied folder.
     pub fn unpack(&self, folder: &Path) -> Result<(), Error> {
-        emptied(folder)?;
+        workspace::emptied(folder)?;
         for (number, input) in self.inputs.iter().enumerate() {
             let path = folder.join(format!("kept-{number:05}"));
             fs::write(&path, input).map_err(Error::write(&path))?;
@@ -181,14 +181,6 @@ fn unescaped(line: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Creates an empty folder in place of one that may exist.
-pub fn emptied(folder: &Path) -> Result<(), Error> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(Error::write(folder))?;
-    }
-    fs::create_dir_all(folder).map_err(Error::write(folder))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,12 +238,13 @@ mod tests {
 
     #[test]
     fn every_corpus_of_the_repository_is_within_its_limits() {
-        let root = crate::workspace::metadata().unwrap().workspace_root;
+        let metadata = workspace::metadata().unwrap();
+        let root = &metadata.workspace_root;
         let files = tidy::entries(root.join(FOLDER).as_std_path()).unwrap();
         for path in files.iter().filter(|path| path.extension().is_some()) {
             let target = path.file_stem().unwrap().to_str().unwrap().to_owned();
             assert!(
-                super::super::targets::chosen(std::slice::from_ref(&target)).is_ok(),
+                super::super::targets::chosen(&metadata, std::slice::from_ref(&target)).is_ok(),
                 "{target}"
             );
             let corpus = Corpus::read(root.as_std_path(), &target).unwrap();

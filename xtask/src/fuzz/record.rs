@@ -10,7 +10,7 @@ use emberlm_system::digits::grouped;
 use serde::{Deserialize, Serialize};
 
 use super::{corpus::Corpus, log::Coverage, slice::Slice};
-use crate::error::Error;
+use crate::{error::Error, tidy};
 
 /// The record, relative to the repository.
 const FILE: &str = "fuzz/record.toml";
@@ -50,16 +50,12 @@ impl Record {
         if !path.exists() {
             return Ok(Self::default());
         }
-        let text = fs::read_to_string(&path).map_err(Error::read(&path))?;
-        toml::from_str(&text).map_err(|error| Error::Invalid {
-            path,
-            reason: error.to_string(),
-        })
+        tidy::parse(&path)
     }
 
     /// Adds a slice, with the coverage of the seeds, of the seeds and the corpus, and of all inputs.
     pub fn add(&mut self, slice: &Slice, coverages: [Coverage; 3]) {
-        let figures = self.0.entry(slice.target.name.to_owned()).or_default();
+        let figures = self.0.entry(slice.target.name.clone()).or_default();
         figures.slices += 1;
         figures.cpu_seconds += slice.cpu_seconds.round() as u64;
         figures.executions += slice.after.executions;
@@ -126,7 +122,7 @@ fn with_table(page: &str, table: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuzz::targets;
+    use crate::fuzz::targets::Target;
 
     fn coverage(edges: u64, features: u64) -> Coverage {
         Coverage {
@@ -138,7 +134,10 @@ mod tests {
 
     fn slice(cpu_seconds: f64, executions: u64, places: &[&str]) -> Slice {
         Slice {
-            target: targets::chosen(&["shard".to_owned()]).unwrap()[0],
+            target: Target {
+                name: "shard".to_owned(),
+                ..Target::default()
+            },
             seconds: 0.0,
             cpu_seconds,
             before: Coverage::default(),

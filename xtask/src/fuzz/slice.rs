@@ -28,7 +28,7 @@ pub const HEAD: &str = "| target | seconds | CPU seconds | executions | edges | 
 /// The folders and the program of a fuzzer.
 #[derive(Debug)]
 pub struct Fuzzer {
-    pub target: &'static Target,
+    pub target: Target,
     program: PathBuf,
     /// The inputs that this machine's slices have found.
     pub found: PathBuf,
@@ -47,7 +47,7 @@ pub struct Fuzzer {
 /// The figures of a slice.
 #[derive(Debug)]
 pub struct Slice {
-    pub target: &'static Target,
+    pub target: Target,
     pub seconds: f64,
     /// CPU time of all processes in seconds. On a busy machine it is far below `seconds`.
     pub cpu_seconds: f64,
@@ -64,14 +64,13 @@ pub struct Slice {
 impl Fuzzer {
     /// Creates the folders of a fuzzer in `folder`, with the inputs of the repository's corpus.
     pub fn new(
-        target: &'static Target,
+        target: Target,
         program: PathBuf,
         root: &Path,
         folder: &Path,
     ) -> Result<Self, Error> {
-        let of = |kind: &str| folder.join(kind).join(target.name);
+        let of = |kind: &str| folder.join(kind).join(&target.name);
         let fuzzer = Self {
-            target,
             program,
             found: of("corpus"),
             kept: of("kept"),
@@ -80,6 +79,7 @@ impl Fuzzer {
             log: of("logs").with_extension("log"),
             seeds: target.seeds.iter().map(|seed| root.join(seed)).collect(),
             scratch: scratch()?,
+            target,
         };
         let logs = folder.join("logs");
         for folder in [&fuzzer.found, &fuzzer.artifacts, &fuzzer.empty, &logs] {
@@ -91,7 +91,7 @@ impl Fuzzer {
 
     /// Writes the inputs of the repository's corpus as files.
     pub fn unpack(&self, root: &Path) -> Result<(), Error> {
-        Corpus::read(root, self.target.name)?.unpack(&self.kept)
+        Corpus::read(root, &self.target.name)?.unpack(&self.kept)
     }
 
     /// The fuzzer's program with the limits of an input and the folder of findings.
@@ -139,17 +139,14 @@ impl Fuzzer {
         let text = fs::read(&self.log).map_err(Error::read(&self.log))?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let Some([before, after]) = log::first_and_last(&text) else {
-            let (name, log) = (self.target.name, self.log.display());
+            let (name, log) = (&self.target.name, self.log.display());
             eprintln!("{name} has run nothing; see {log}");
-            return Err(Error::Failed {
-                command: workspace::shown(&command),
-                status,
-            });
+            return Err(Error::failed(&command, status));
         };
         let mut findings = self.findings()?;
         findings.retain(|path| !known.contains(path));
         Ok(Slice {
-            target: self.target,
+            target: self.target.clone(),
             seconds,
             cpu_seconds,
             before,
@@ -216,10 +213,7 @@ impl Slice {
 /// Runs a fuzzer and returns its stderr. Its exit code is ignored: it is an error for an input that is a finding,
 /// which a slice reports.
 pub fn stderr(command: &mut Command) -> Result<String, Error> {
-    let output = command.output().map_err(|source| Error::Start {
-        command: workspace::shown(command),
-        source,
-    })?;
+    let output = workspace::output(command)?;
     Ok(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -249,12 +243,5 @@ fn cpu_seconds() -> f64 {
 
 /// The number of files below a folder.
 fn count(folder: &Path) -> Result<usize, Error> {
-    let mut files = 0;
-    for path in tidy::entries(folder)? {
-        files += match path.is_dir() {
-            true => count(&path)?,
-            false => 1,
-        };
-    }
-    Ok(files)
+    Ok(tidy::below(folder, &|_| true)?.len())
 }

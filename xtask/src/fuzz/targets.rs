@@ -1,22 +1,32 @@
-//! The fuzzers of `fuzz/fuzz_targets`.
+//! The fuzzers, which `fuzz/Cargo.toml` lists with their seeds and limits.
+
+use std::collections::BTreeMap;
+
+use cargo_metadata::Metadata;
+use serde::Deserialize;
 
 use crate::error::Error;
 
-/// A fuzzer.
-#[derive(Debug, PartialEq)]
-pub struct Target {
-    /// The name of the program.
-    pub name: &'static str,
-    /// Folders of the repository with the initial inputs.
-    pub seeds: &'static [&'static str],
-    /// Maximum length of an input in bytes.
-    pub longest: u32,
-    /// Seconds after which an input is a finding, far above the time of any input on a busy machine.
-    pub timeout: u32,
-}
-
+/// The package of the fuzzers, and the table with them in its manifest's metadata.
+const PACKAGE: &str = "emberlm-fuzz";
+const TABLE: &str = "fuzzers";
 /// Memory limit of a fuzzer's process in MiB. An input that exceeds it is a finding.
 const MEMORY_MIB: u32 = 1500;
+
+/// A fuzzer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// The name of the program.
+    #[serde(skip)]
+    pub name: String,
+    /// Folders of the repository with the initial inputs.
+    pub seeds: Vec<String>,
+    /// Maximum length of an input in KiB.
+    pub longest_kib: u32,
+    /// Seconds after which an input is a finding.
+    pub timeout: u32,
+}
 
 impl Target {
     /// libFuzzer's arguments with the limits of an input.
@@ -24,113 +34,33 @@ impl Target {
         [
             format!("-rss_limit_mb={MEMORY_MIB}"),
             format!("-timeout={}", self.timeout),
-            format!("-max_len={}", self.longest),
+            format!("-max_len={}", self.longest_kib << 10),
         ]
     }
 }
 
-/// All fuzzers.
-const TARGETS: [Target; 11] = [
-    Target {
-        name: "template",
-        seeds: &[
-            "crates/tokenizer/tests/fixtures/chat/templates",
-            "crates/tokenizer/src/chat/templates",
-        ],
-        longest: 8 << 10,
-        timeout: 10,
-    },
-    Target {
-        name: "tokenizer",
-        seeds: &[
-            "crates/tokenizer/tests/fixtures/chat",
-            "crates/tokenizer/tests/fixtures/files",
-            "crates/tokenizer/tests/fixtures/sentence_piece",
-            "crates/tokenizer/tests/fixtures/trained",
-        ],
-        longest: 16 << 10,
-        timeout: 10,
-    },
-    Target {
-        name: "inputs",
-        seeds: &["crates/data/tests/fixtures/inputs"],
-        longest: 16 << 10,
-        timeout: 25,
-    },
-    Target {
-        name: "shard",
-        seeds: &["crates/data/tests/fixtures/datasets"],
-        longest: 8 << 10,
-        timeout: 25,
-    },
-    Target {
-        name: "manifest",
-        seeds: &["fuzz/seeds/manifest"],
-        longest: 8 << 10,
-        timeout: 25,
-    },
-    Target {
-        name: "config",
-        seeds: &[
-            "crates/model/tests/fixtures/corpus/config",
-            "crates/model/tests/fixtures/families",
-        ],
-        longest: 8 << 10,
-        timeout: 25,
-    },
-    Target {
-        name: "weights",
-        seeds: &[
-            "crates/model/tests/fixtures/corpus/weights",
-            "crates/model/tests/fixtures/corpus/index",
-        ],
-        longest: 8 << 10,
-        timeout: 25,
-    },
-    Target {
-        name: "gguf",
-        seeds: &["crates/model/tests/fixtures/gguf"],
-        longest: 64 << 10,
-        timeout: 25,
-    },
-    Target {
-        name: "adapter",
-        seeds: &[
-            "crates/model/tests/fixtures/adapters/llama-lora",
-            "crates/model/tests/fixtures/adapters/llama-dora",
-            "crates/model/tests/fixtures/adapters/llama-saved-norms",
-        ],
-        longest: 8 << 10,
-        timeout: 25,
-    },
-    Target {
-        name: "bodies",
-        seeds: &["fuzz/seeds/bodies"],
-        longest: 4 << 10,
-        timeout: 25,
-    },
-    Target {
-        name: "events",
-        seeds: &["fuzz/seeds/events"],
-        longest: 8 << 10,
-        timeout: 25,
-    },
-];
-
 /// The fuzzers with the given names, or all.
-pub fn chosen(names: &[String]) -> Result<Vec<&'static Target>, Error> {
-    if names.is_empty() {
-        return Ok(TARGETS.iter().collect());
-    }
-    let find = |name: &String| {
-        let mut targets = TARGETS.iter();
-        let found = targets.find(|target| target.name == name);
-        found.ok_or_else(|| Error::NoTarget {
+pub fn chosen(metadata: &Metadata, names: &[String]) -> Result<Vec<Target>, Error> {
+    let mut packages = metadata.packages.iter();
+    let package = packages.find(|package| package.name.as_str() == PACKAGE);
+    let package = package.ok_or(Error::NoPackage { name: PACKAGE })?;
+    let table = BTreeMap::deserialize(&package.metadata[TABLE]);
+    let table: BTreeMap<String, Target> = table.map_err(|error| Error::Invalid {
+        path: package.manifest_path.clone().into(),
+        reason: error.to_string(),
+    })?;
+    if let Some(name) = names.iter().find(|name| !table.contains_key(*name)) {
+        let known: Vec<&str> = table.keys().map(String::as_str).collect();
+        return Err(Error::NoTarget {
             name: name.clone(),
-            known: TARGETS.map(|target| target.name).join(", "),
-        })
-    };
-    names.iter().map(find).collect()
+            known: known.join(", "),
+        });
+    }
+    let chosen = table.into_iter();
+    let chosen = chosen.filter(|(name, _)| names.is_empty() || names.contains(name));
+    Ok(chosen
+        .map(|(name, target)| Target { name, ..target })
+        .collect())
 }
 
 #[cfg(test)]
@@ -140,26 +70,19 @@ mod tests {
 
     #[test]
     fn every_fuzzer_is_listed_with_its_seeds() {
-        let root = workspace::metadata().unwrap().workspace_root;
-        let listed: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-        let entries = std::fs::read_dir(root.join("fuzz/fuzz_targets")).unwrap();
-        let mut files = 0;
-        for entry in entries {
-            let path = entry.unwrap().path();
-            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            assert!(listed.contains(&name.as_str()), "{name}");
-            files += 1;
-        }
-        assert_eq!(files, listed.len());
-        for seed in TARGETS.iter().flat_map(|target| target.seeds) {
+        let metadata = workspace::metadata().unwrap();
+        let root = &metadata.workspace_root;
+        let listed = chosen(&metadata, &[]).unwrap();
+        for seed in listed.iter().flat_map(|target| &target.seeds) {
             assert!(root.join(seed).is_dir(), "{seed}");
         }
-    }
-
-    #[test]
-    fn an_unknown_name_is_an_error_with_the_known_ones() {
-        let error = chosen(&["shards".to_owned()]).unwrap_err();
-        assert!(error.to_string().contains("shard, manifest"), "{error}");
-        assert_eq!(chosen(&[]).unwrap().len(), TARGETS.len());
+        let entries = root.join("fuzz/fuzz_targets").read_dir_utf8().unwrap();
+        let files = entries.map(|entry| entry.unwrap().path().file_stem().unwrap().to_owned());
+        let mut files: Vec<String> = files.collect();
+        files.sort();
+        let names: Vec<String> = listed.into_iter().map(|target| target.name).collect();
+        assert_eq!(names, files);
+        let error = chosen(&metadata, &["shards".to_owned()]).unwrap_err();
+        assert!(error.to_string().contains("manifest, shard"), "{error}");
     }
 }

@@ -7,15 +7,13 @@ use std::{
 
 use serde_json::Value;
 
-/// The default end of a stream.
+/// The end of a stream.
 const DONE: &str = "[DONE]";
 
 /// A streamed answer.
 #[derive(Debug)]
 pub struct Events<R> {
     body: BufReader<R>,
-    /// The field that marks the last event, if the stream does not end with `[DONE]`.
-    last: Option<&'static str>,
     done: bool,
 }
 
@@ -33,16 +31,7 @@ impl<R: Read> Events<R> {
     pub fn new(body: R) -> Self {
         Self {
             body: BufReader::new(body),
-            last: None,
             done: false,
-        }
-    }
-
-    /// The events of a body whose last event has the field `last`.
-    pub fn ending(body: R, last: &'static str) -> Self {
-        Self {
-            last: Some(last),
-            ..Self::new(body)
         }
     }
 
@@ -56,15 +45,11 @@ impl<R: Read> Events<R> {
             let Some(data) = line.strip_prefix("data:").map(str::trim) else {
                 continue;
             };
-            if data == DONE && self.last.is_none() {
+            if data == DONE {
                 return self.ended().map(|()| None);
             }
             let at = Instant::now();
             let value: Value = serde_json::from_str(data).map_err(|_| unexpected(data))?;
-            if self.last.is_some_and(|last| !value[last].is_null()) {
-                self.ended()?;
-                self.done = true;
-            }
             return Ok(Some(Event { at, value }));
         }
     }
@@ -110,34 +95,18 @@ mod tests {
     }
 
     #[test]
-    fn data_lines_are_events_until_done() {
-        let body = ": hello\n\ndata: {\"a\": 1}\n\nevent: x\r\ndata:2\r\n\r\ndata: [DONE]\n\n";
-        assert_eq!(
-            values(body),
-            [Ok(serde_json::json!({"a": 1})), Ok(2.into())]
-        );
-    }
-
-    #[test]
-    fn an_event_may_be_the_last_one() {
-        let last = |body: &str| {
-            let events = Events::ending(body.as_bytes(), "end");
-            events.map(|event| event.is_ok()).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            last("data: {\"a\":1}\n\ndata: {\"end\":{}}\n\n"),
-            [true, true]
-        );
-        assert_eq!(last("data: {\"a\":1}\n\n"), [true, false]);
-        assert_eq!(last("data: {\"end\":{}}\n\ndata: 1\n\n"), [false]);
-    }
-
-    #[test]
-    fn a_stream_that_is_cut_broken_or_goes_on_is_an_error() {
-        let cut = values("data: 1\n\n");
-        assert_eq!(cut, [Ok(1.into()), Err(io::ErrorKind::UnexpectedEof)]);
-        assert_eq!(values("data: {\n"), [Err(io::ErrorKind::InvalidData)]);
-        let more = values("data: [DONE]\n\ndata: 1\n\n");
-        assert_eq!(more, [Err(io::ErrorKind::InvalidData)]);
+    fn data_lines_are_events_until_done_and_cut_or_broken_streams_are_errors() {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        for (body, expected) in [
+            (
+                ": hello\n\ndata: {\"a\": 1}\n\nevent: x\r\ndata:2\r\n\r\ndata: [DONE]\n\n",
+                vec![Ok(serde_json::json!({"a": 1})), Ok(2.into())],
+            ),
+            ("data: 1\n\n", vec![Ok(1.into()), Err(UnexpectedEof)]),
+            ("data: {\n", vec![Err(InvalidData)]),
+            ("data: [DONE]\n\ndata: 1\n\n", vec![Err(InvalidData)]),
+        ] {
+            assert_eq!(values(body), expected, "{body}");
+        }
     }
 }

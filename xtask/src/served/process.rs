@@ -1,7 +1,6 @@
 //! The server as a process.
 
 use std::{
-    collections::BTreeMap,
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader},
@@ -33,10 +32,6 @@ pub struct Server {
     pub model: String,
 }
 
-/// The values of `/metrics`, summed over labels.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Metrics(BTreeMap<String, f64>);
-
 impl Server {
     /// Starts `emberlm serve MODEL` with options, and waits until it has printed its address.
     pub fn start<S: AsRef<OsStr>>(
@@ -47,13 +42,16 @@ impl Server {
         Self::spawn(Command::new(binary), model, options)
     }
 
-    /// As [`Server::start`], with a memory limit per process in bytes (Linux only).
+    /// As [`Server::start`], with a memory limit per process in bytes (on Linux).
     pub fn start_within<S: AsRef<OsStr>>(
         limit: u64,
         binary: &Path,
         model: &Path,
         options: impl IntoIterator<Item = S>,
     ) -> Result<Self, Error> {
+        if !cfg!(target_os = "linux") {
+            return Self::start(binary, model, options);
+        }
         let mut command = Command::new("prlimit");
         command.arg(format!("--data={limit}")).arg("--").arg(binary);
         Self::spawn(command, model, options)
@@ -71,10 +69,7 @@ impl Server {
         command.args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let shown = workspace::shown(&command);
-        let mut child = command.spawn().map_err(|source| Error::Start {
-            command: shown.clone(),
-            source,
-        })?;
+        let mut child = command.spawn().map_err(Error::start(&command))?;
         let mut said = String::new();
         let stdout = child.stdout.take();
         let read = stdout.map(|stdout| BufReader::new(stdout).read_line(&mut said));
@@ -105,10 +100,7 @@ impl Server {
 
     /// The body of the response to a GET request.
     pub fn get(&self, path: &str) -> Result<String, Error> {
-        let asked = http::connect(self.address, PATIENCE)
-            .and_then(|stream| http::ask(stream, "GET", path, b""))
-            .and_then(|reply| Ok((reply.status, reply.text()?)));
-        match asked {
+        match http::exchange(self.address, "GET", path, b"") {
             Ok((200, text)) => Ok(text),
             Ok((status, text)) => Err(self.wrong(path, &format!("{status} {text}"))),
             Err(error) => Err(self.wrong(path, &error.to_string())),
@@ -121,19 +113,14 @@ impl Server {
         serde_json::from_str(&text).map_err(|_| self.wrong(path, &text))
     }
 
-    /// The server's metrics.
-    pub fn metrics(&self) -> Result<Metrics, Error> {
-        Ok(Metrics::read(&self.get("/metrics")?))
-    }
-
     /// Waits until no request is running or waiting and `slots` slots are free. Returns the time it took, or
     /// the reason if the condition is not met within the limit.
     pub fn quiet(&self, slots: usize, within: Duration) -> Result<Result<Duration, String>, Error> {
         let start = Instant::now();
         loop {
-            let metrics = self.metrics()?;
+            let metrics = self.get("/metrics")?;
             let found = ["running_sequences", "waiting_requests", "free_slots"]
-                .map(|name| metrics.get(&format!("emberlm_{name}")));
+                .map(|name| sum(&metrics, &format!("emberlm_{name}")));
             if found == [Some(0.0), Some(0.0), Some(slots as f64)] {
                 return Ok(Ok(start.elapsed()));
             }
@@ -241,26 +228,16 @@ impl Drop for Server {
     }
 }
 
-impl Metrics {
-    /// Parses Prometheus' text format.
-    pub fn read(text: &str) -> Self {
-        let mut sums = BTreeMap::new();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let Some((name, value)) = line.rsplit_once(' ') else {
-                continue;
-            };
-            let name = name.split('{').next().unwrap_or_default();
-            if let Ok(value) = value.parse::<f64>() {
-                *sums.entry(name.to_owned()).or_default() += value;
-            }
-        }
-        Self(sums)
-    }
-
-    /// The sum over all labels, if the metric exists.
-    pub fn get(&self, name: &str) -> Option<f64> {
-        self.0.get(name).copied()
-    }
+/// The sum of a metric in Prometheus' text format over all labels, if it exists.
+fn sum(metrics: &str, name: &str) -> Option<f64> {
+    let values = metrics.lines().filter_map(|line| {
+        let value = line.strip_prefix(name)?;
+        let (_, value) = value
+            .starts_with([' ', '{'])
+            .then(|| value.rsplit_once(' '))??;
+        value.parse::<f64>().ok()
+    });
+    values.reduce(|sum, value| sum + value)
 }
 
 #[cfg(test)]
@@ -269,10 +246,9 @@ mod tests {
 
     #[test]
     fn metrics_are_summed_over_their_labels() {
-        let text = "# TYPE a counter\na{x=\"1 2\"} 3\na{x=\"b\"} 4\nb 0.5\nbroken\n";
-        let metrics = Metrics::read(text);
-        let found = ["a", "b", "broken"].map(|name| metrics.get(name));
-        assert_eq!(found, [Some(7.0), Some(0.5), None]);
+        let text = "# TYPE a counter\na{x=\"1 2\"} 3\na{x=\"b\"} 4\nab 0.5\nbroken\n";
+        let found = ["a", "ab", "b", "broken"].map(|name| sum(text, name));
+        assert_eq!(found, [Some(7.0), Some(0.5), None, None]);
     }
 
     #[test]

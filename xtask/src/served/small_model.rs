@@ -73,12 +73,9 @@ fn trained<'a>(
     name: &str,
     words: impl Iterator<Item = &'a str>,
 ) -> Result<PathBuf, Error> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(write(folder))?;
-    }
-    fs::create_dir_all(folder).map_err(write(folder))?;
+    workspace::emptied(folder)?;
     let sums = folder.join("sums.txt");
-    fs::write(&sums, text()).map_err(write(&sums))?;
+    fs::write(&sums, text()).map_err(Error::write(&sums))?;
     let (dataset, model) = (folder.join("dataset"), folder.join(name));
     let mut prepare = Command::new(binary);
     prepare
@@ -95,18 +92,12 @@ fn trained<'a>(
 
 /// Runs a command and prints its output only if it fails.
 fn quietly(command: &mut Command) -> Result<(), Error> {
-    let output = command.output().map_err(|source| Error::Start {
-        command: workspace::shown(command),
-        source,
-    })?;
+    let output = workspace::output(command)?;
     if output.status.success() {
         return Ok(());
     }
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    Err(Error::Failed {
-        command: workspace::shown(command),
-        status: output.status,
-    })
+    Err(Error::failed(command, output.status))
 }
 
 /// Lines such as "3 and 4 make 7 – très bien, said the café’s 🐢."
@@ -119,11 +110,4 @@ fn text() -> String {
         )
     };
     (0..600).map(line).collect()
-}
-
-fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::Write {
-        path: path.to_owned(),
-        source,
-    }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Finding, lexer::lines};
+use super::{Finding, lexer::lines, links::prose};
 use crate::error::Error;
 
+const RULE: &str = "language";
 /// The list of refused phrases, relative to the workspace's root.
 const LIST: &str = "xtask/language.toml";
 
@@ -41,12 +42,7 @@ impl Language {
     /// # Errors
     /// The file cannot be read or is not a list of terms.
     pub fn read(root: &Path) -> Result<Self, Error> {
-        let path = root.join(LIST);
-        let text = super::read(&path)?;
-        toml::from_str(&text).map_err(|error| Error::Invalid {
-            path,
-            reason: error.to_string(),
-        })
+        super::parse(&root.join(LIST))
     }
 
     /// Checks one Rust, Markdown, HTML or JavaScript file.
@@ -75,11 +71,10 @@ impl Language {
                 let matches = words
                     .windows(wanted.len())
                     .filter(|window| window.iter().map(|(_, word)| word).eq(wanted.iter()));
-                findings.extend(matches.map(|window| Finding {
-                    file: file.to_owned(),
-                    line: window.first().map_or(0, |(line, _)| *line),
-                    rule: "language",
-                    message: format!("write \"{}\", not \"{phrase}\"", term.write),
+                findings.extend(matches.map(|window| {
+                    let line = window.first().map_or(0, |(line, _)| *line);
+                    let message = format!("write \"{}\", not \"{phrase}\"", term.write);
+                    Finding::new(file, line, RULE, message)
                 }));
             }
         }
@@ -90,13 +85,11 @@ impl Language {
     fn openings(&self, file: &str, comments: &[(usize, String)]) -> Vec<Finding> {
         let refused = comments.iter().filter_map(|(line, comment)| {
             let (_, first) = words(*line, comment).into_iter().next()?;
-            self.openings.contains(&first).then(|| Finding {
-                file: file.to_owned(),
-                line: *line,
-                rule: "language",
-                message: format!(
+            self.openings.contains(&first).then(|| {
+                let message = format!(
                     "a doc comment begins with a noun phrase or a verb in the third person, not with \"{first}\""
-                ),
+                );
+                Finding::new(file, *line, RULE, message)
             })
         });
         refused.collect()
@@ -165,20 +158,11 @@ fn rust_comments(text: &str) -> Vec<(usize, String)> {
 
 /// The words of the prose, without code blocks.
 fn markdown_words(text: &str) -> Vec<Word> {
-    let mut in_code = false;
-    let prose: String = text
-        .lines()
-        .map(|line| {
-            let fence = line.trim_start().starts_with("```");
-            in_code ^= fence;
-            if fence || in_code {
-                "\n".to_owned()
-            } else {
-                format!("{line}\n")
-            }
-        })
-        .collect();
-    words(1, &prose)
+    let mut lines = vec![""; text.lines().count()];
+    for (line, text) in prose(text) {
+        lines[line - 1] = text;
+    }
+    words(1, &lines.join("\n"))
 }
 
 /// The first line of each comment on a separate line.

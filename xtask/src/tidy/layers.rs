@@ -1,210 +1,109 @@
-//! The allowed dependencies between crates, and the crates that may name a backend.
-//!
-//! Only shipped dependencies are checked. Tests (dev-dependencies) may use any crate and any backend.
+//! The allowed dependencies between crates, and the crates that may name a backend, of `xtask/layers.toml`.
+
+use std::{collections::BTreeMap, path::Path};
 
 use cargo_metadata::{Dependency, DependencyKind, Package};
+use serde::Deserialize;
 
-use super::Finding;
+use super::{Finding, parse};
+use crate::error::Error;
 
 const LAYERS: &str = "layers";
 const BACKENDS: &str = "backends";
+/// The list, relative to the workspace's root.
+const LIST: &str = "xtask/layers.toml";
 
-/// The crates of this workspace that each crate may depend on. Add new crates here.
-const ALLOWED: [(&str, &[&str]); 20] = [
-    ("emberlm-system", &[]),
-    ("emberlm-hostile", &[]),
-    ("emberlm-hub", &["emberlm-system"]),
-    ("emberlm-sandbox", &[]),
-    ("emberlm-gguf", &["emberlm-system"]),
-    (
-        "emberlm-tokenizer",
-        &["emberlm-gguf", "emberlm-system", "emberlm-sandbox"],
-    ),
-    ("emberlm-data", &["emberlm-tokenizer", "emberlm-system"]),
-    ("emberlm-kernels", &["emberlm-system"]),
-    (
-        "emberlm-model",
-        &["emberlm-gguf", "emberlm-kernels", "emberlm-system"],
-    ),
-    (
-        "emberlm-generate",
-        &[
-            "emberlm-model",
-            "emberlm-kernels",
-            "emberlm-sandbox",
-            "emberlm-system",
-        ],
-    ),
-    (
-        "emberlm-checkpoint",
-        &[
-            "emberlm-data",
-            "emberlm-gguf",
-            "emberlm-tokenizer",
-            "emberlm-model",
-            "emberlm-kernels",
-            "emberlm-system",
-        ],
-    ),
-    (
-        "emberlm-trainer",
-        &[
-            "emberlm-checkpoint",
-            "emberlm-data",
-            "emberlm-model",
-            "emberlm-generate",
-            "emberlm-kernels",
-            "emberlm-system",
-        ],
-    ),
-    ("emberlm-mpi", &["emberlm-trainer", "emberlm-kernels"]),
-    (
-        "emberlm-serve",
-        &[
-            "emberlm-checkpoint",
-            "emberlm-generate",
-            "emberlm-tokenizer",
-            "emberlm-model",
-            "emberlm-kernels",
-            "emberlm-sandbox",
-            "emberlm-system",
-        ],
-    ),
-    (
-        "emberlm",
-        &[
-            "emberlm-tokenizer",
-            "emberlm-data",
-            "emberlm-kernels",
-            "emberlm-model",
-            "emberlm-generate",
-            "emberlm-checkpoint",
-            "emberlm-trainer",
-            "emberlm-serve",
-        ],
-    ),
-    ("emberlm-cli", &EVERY_LIBRARY),
-    (
-        "emberlm-bench",
-        &[
-            "emberlm-cli",
-            "emberlm-tokenizer",
-            "emberlm-data",
-            "emberlm-kernels",
-            "emberlm-model",
-            "emberlm-generate",
-            "emberlm-checkpoint",
-            "emberlm-trainer",
-        ],
-    ),
-    ("emberlm-examples", &EVERY_LIBRARY),
-    ("emberlm-fuzz", &EVERY_LIBRARY),
-    (
-        "xtask",
-        &["emberlm-gguf", "emberlm-hostile", "emberlm-system"],
-    ),
-];
-
-const EVERY_LIBRARY: [&str; 14] = [
-    "emberlm-mpi",
-    "emberlm-hub",
-    "emberlm",
-    "emberlm-gguf",
-    "emberlm-sandbox",
-    "emberlm-system",
-    "emberlm-tokenizer",
-    "emberlm-data",
-    "emberlm-kernels",
-    "emberlm-model",
-    "emberlm-generate",
-    "emberlm-checkpoint",
-    "emberlm-trainer",
-    "emberlm-serve",
-];
-
-/// `emberlm-kernels` implements its trait for each backend, behind the feature of that backend.
-const MAY_NAME_BACKENDS: [&str; 5] = [
-    "emberlm-cli",
-    "emberlm-examples",
-    "emberlm-fuzz",
-    "emberlm-kernels",
-    "xtask",
-];
-
-/// Names of backends: as features of `burn` and of our crates, and as suffixes of `burn-…` crates.
-const BACKEND_NAMES: [&str; 12] = [
-    "flex", "ndarray", "wgpu", "webgpu", "vulkan", "metal", "cuda", "rocm", "cpu", "candle", "tch",
-    "cubecl",
-];
-
-/// Checks a package of the workspace.
-pub fn check(package: &Package, file: &str, text: &str) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for dependency in package
-        .dependencies
-        .iter()
-        .filter(|it| it.kind != DependencyKind::Development)
-    {
-        let broken = [
-            layer(package.name.as_str(), dependency),
-            backend(package.name.as_str(), dependency),
-        ];
-        findings.extend(broken.into_iter().flatten().map(|(rule, message)| Finding {
-            file: file.to_owned(),
-            line: line_of(text, &dependency.name),
-            rule,
-            message,
-        }));
-    }
-    findings
+/// The allowed dependencies.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layers {
+    /// Names of backends: as features of `burn` and of our crates, and as suffixes of `burn-…` crates.
+    backends: Vec<String>,
+    may_name_backends: Vec<String>,
+    /// The crates that may depend on every crate of `allowed` except those of `not_published`.
+    may_use_every_library: Vec<String>,
+    not_published: Vec<String>,
+    /// The crates that each other crate may depend on.
+    allowed: BTreeMap<String, Vec<String>>,
 }
 
-fn layer(package: &str, dependency: &Dependency) -> Option<(&'static str, String)> {
-    let ours = dependency.name == "emberlm" || dependency.name.starts_with("emberlm-");
-    let allowed = ALLOWED
-        .iter()
-        .find(|(name, _)| *name == package)
-        .map(|(_, allowed)| *allowed);
-    let message = match allowed {
-        None if ours => format!(
-            "`{package}` has no place among the layers yet: give it one in xtask/src/tidy/layers.rs"
-        ),
-        Some(allowed) if ours && !allowed.contains(&dependency.name.as_str()) => {
-            let may = if allowed.is_empty() {
-                "no crate of this workspace".to_owned()
-            } else {
-                allowed.join(", ")
-            };
-            format!(
-                "`{package}` may depend on {may}; it depends on `{}`",
-                dependency.name
-            )
+impl Layers {
+    /// Reads the list.
+    ///
+    /// # Errors
+    /// The file cannot be read or has another format.
+    pub fn read(root: &Path) -> Result<Self, Error> {
+        parse(&root.join(LIST))
+    }
+
+    /// Checks the shipped dependencies of a package of the workspace.
+    pub fn check(&self, package: &Package, file: &str, text: &str) -> Vec<Finding> {
+        let shipped = package.dependencies.iter();
+        let shipped = shipped.filter(|it| it.kind != DependencyKind::Development);
+        let checked = shipped.flat_map(|dependency| {
+            let layer = self.layer(&package.name, dependency);
+            let backend = self.backend(&package.name, dependency);
+            let broken = [(LAYERS, layer), (BACKENDS, backend)];
+            let line = line_of(text, &dependency.name);
+            broken.map(|(rule, message)| {
+                message.map(|message| Finding::new(file, line, rule, message))
+            })
+        });
+        checked.flatten().collect()
+    }
+
+    fn layer(&self, package: &str, dependency: &Dependency) -> Option<String> {
+        let name = &dependency.name;
+        if name != "emberlm" && !name.starts_with("emberlm-") {
+            return None;
         }
-        _ => return None,
-    };
-    Some((LAYERS, message))
+        let mut allowed: Vec<&String> = match self.allowed.get(package) {
+            Some(allowed) => allowed.iter().collect(),
+            None if self.may_use_every_library.iter().any(|it| it == package) => {
+                self.allowed.keys().collect()
+            }
+            None => {
+                return Some(format!(
+                    "`{package}` has no place among the layers yet: give it one in {LIST}"
+                ));
+            }
+        };
+        if !self.allowed.contains_key(package) {
+            allowed.retain(|name| !self.not_published.contains(name));
+        }
+        if allowed.contains(&name) {
+            return None;
+        }
+        let may = match allowed.is_empty() {
+            true => "no crate of this workspace".to_owned(),
+            false => joined(allowed),
+        };
+        Some(format!(
+            "`{package}` may depend on {may}; it depends on `{name}`"
+        ))
+    }
+
+    fn backend(&self, package: &str, dependency: &Dependency) -> Option<String> {
+        if self.may_name_backends.iter().any(|it| it == package) {
+            return None;
+        }
+        let is_backend = |name: &str| self.backends.iter().any(|backend| backend == name);
+        let name = &dependency.name;
+        let by_crate = name.strip_prefix("burn-").filter(|name| is_backend(name));
+        let takes_features = name == "burn" || name.starts_with("emberlm-");
+        let mut features = dependency.features.iter().map(String::as_str);
+        let by_feature = features.find(|feature| takes_features && is_backend(feature));
+        let backend = by_crate.or(by_feature)?;
+        let may = joined(&self.may_name_backends);
+        Some(format!(
+            "only {may} and tests name a backend; `{package}` names `{backend}` through `{name}`"
+        ))
+    }
 }
 
-fn backend(package: &str, dependency: &Dependency) -> Option<(&'static str, String)> {
-    if MAY_NAME_BACKENDS.contains(&package) {
-        return None;
-    }
-    let by_crate = dependency
-        .name
-        .strip_prefix("burn-")
-        .filter(|name| BACKEND_NAMES.contains(name));
-    let takes_features = dependency.name == "burn" || dependency.name.starts_with("emberlm-");
-    let named = |feature: &&str| takes_features && BACKEND_NAMES.contains(feature);
-    let by_feature = dependency.features.iter().map(String::as_str).find(named);
-    let name = by_crate.or(by_feature)?;
-    let who = MAY_NAME_BACKENDS.join(", ");
-    Some((
-        BACKENDS,
-        format!(
-            "only {who} and tests name a backend; `{package}` names `{name}` through `{}`",
-            dependency.name
-        ),
-    ))
+fn joined<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+    names.join(", ")
 }
 
 /// The first line of the manifest that has the dependency as a key.
@@ -222,111 +121,63 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn package(name: &str, dependencies: serde_json::Value) -> Package {
-        serde_json::from_value(json!({
-            "name": name, "version": "0.1.0", "id": name, "dependencies": dependencies, "targets": [], "features": {},
-            "manifest_path": "Cargo.toml", "authors": [], "categories": [], "keywords": [], "edition": "2024",
-            "license": null, "license_file": null, "description": null, "source": null, "readme": null,
-            "repository": null, "homepage": null, "documentation": null, "links": null, "publish": null,
-            "default_run": null, "rust_version": null, "metadata": null,
-        }))
-        .unwrap()
-    }
+    const TEXT: &str = "[dependencies]\nserde = 1\nemberlm-model.workspace = true\n";
 
-    fn dependency(name: &str, kind: Option<&str>, features: &[&str]) -> serde_json::Value {
-        json!({
-            "name": name, "source": null, "req": "*", "kind": kind, "optional": false, "uses_default_features": true,
-            "features": features, "target": null, "rename": null, "registry": null, "path": null,
-        })
-    }
-
-    fn rules(name: &str, dependencies: serde_json::Value) -> Vec<&'static str> {
-        check(&package(name, dependencies), "Cargo.toml", "")
-            .iter()
-            .map(|finding| finding.rule)
-            .collect()
+    /// The findings of a package with one dependency.
+    fn findings(name: &str, dependency: (&str, Option<&str>, &[&str])) -> Vec<String> {
+        let (needed, kind, features) = dependency;
+        let dependency = json!({
+            "name": needed, "source": null, "req": "*", "kind": kind, "optional": false,
+            "uses_default_features": true, "features": features, "target": null, "rename": null,
+            "registry": null, "path": null,
+        });
+        let package = json!({
+            "name": name, "version": "0.1.0", "id": name, "dependencies": [dependency],
+            "targets": [], "features": {}, "manifest_path": "Cargo.toml",
+        });
+        let package: Package = serde_json::from_value(package).unwrap();
+        let root = crate::workspace::metadata().unwrap().workspace_root;
+        let layers = Layers::read(root.as_std_path()).unwrap();
+        let found = layers.check(&package, "Cargo.toml", TEXT);
+        found.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn an_upward_dependency_is_found_and_its_line_named() {
-        let package = package(
-            "emberlm-data",
-            json!([dependency("emberlm-model", None, &[])]),
-        );
-        let text =
-            "[package]\n[dependencies]\nserde.workspace = true\nemberlm-model.workspace = true\n";
-        let findings = check(&package, "crates/data/Cargo.toml", text);
+    fn dependencies_follow_the_layers() {
         assert_eq!(
-            findings.first().map(ToString::to_string).as_deref(),
-            Some(
-                "crates/data/Cargo.toml:4: [layers] `emberlm-data` may depend on emberlm-tokenizer, emberlm-system; \
-                 it depends on `emberlm-model`"
-            )
+            findings("emberlm-data", ("emberlm-model", None, &[])),
+            [
+                "Cargo.toml:3: [layers] `emberlm-data` may depend on emberlm-tokenizer, emberlm-system; it depends on \
+                 `emberlm-model`"
+            ]
         );
-    }
-
-    #[test]
-    fn a_crate_without_a_place_is_found() {
-        assert_eq!(
-            rules(
-                "emberlm-new",
-                json!([dependency("emberlm-data", None, &[])])
-            ),
-            [LAYERS]
-        );
-    }
-
-    #[test]
-    fn a_backend_is_found_as_a_crate_and_as_a_feature() {
-        assert_eq!(
-            rules("emberlm-model", json!([dependency("burn-flex", None, &[])])),
-            [BACKENDS]
-        );
-        assert_eq!(
-            rules(
+        for (name, dependency, broken) in [
+            ("emberlm-new", ("emberlm-data", None, &[][..]), "layers"),
+            ("emberlm-cli", ("emberlm-bench", None, &[]), "layers"),
+            ("emberlm-cli", ("emberlm-model", None, &[]), ""),
+            ("emberlm-data", ("emberlm-model", Some("dev"), &[]), ""),
+            ("emberlm-model", ("burn-flex", None, &[]), "backends"),
+            (
                 "emberlm-model",
-                json!([dependency("burn", None, &["std", "cuda"])])
+                ("burn", None, &["std", "cuda"]),
+                "backends",
             ),
-            [BACKENDS]
-        );
-        assert_eq!(
-            rules(
+            (
                 "emberlm-model",
-                json!([dependency("emberlm-kernels", None, &["flex"])])
+                ("emberlm-kernels", None, &["flex"]),
+                "backends",
             ),
-            [BACKENDS]
-        );
-    }
-
-    #[test]
-    fn tests_kernels_and_the_binary_may_name_one() {
-        assert!(
-            rules(
-                "emberlm-model",
-                json!([dependency("burn-flex", Some("dev"), &[])])
-            )
-            .is_empty()
-        );
-        assert!(
-            rules(
-                "emberlm-kernels",
-                json!([dependency("burn-flex", None, &[])])
-            )
-            .is_empty()
-        );
-        assert!(
-            rules(
-                "emberlm-cli",
-                json!([dependency("burn", None, &["vulkan"])])
-            )
-            .is_empty()
-        );
-        assert!(
-            rules(
-                "emberlm-trainer",
-                json!([dependency("burn", None, &["train", "tui"])])
-            )
-            .is_empty()
-        );
+            ("emberlm-model", ("burn-flex", Some("dev"), &[]), ""),
+            ("emberlm-kernels", ("burn-flex", None, &[]), ""),
+            ("emberlm-cli", ("burn", None, &["vulkan"]), ""),
+            ("emberlm-trainer", ("burn", None, &["train", "tui"]), ""),
+        ] {
+            let found = findings(name, dependency);
+            let is_right = match broken {
+                "" => found.is_empty(),
+                rule => found.len() == 1 && found[0].contains(&format!("[{rule}]")),
+            };
+            assert!(is_right, "{name} {dependency:?}: {found:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::Finding;
 
+const RULE: &str = "links";
 /// The table of contents, in mdBook's format.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
@@ -39,24 +40,17 @@ pub fn check(root: &Path, documents: &BTreeMap<String, String>) -> Vec<Finding> 
             } else {
                 continue;
             };
-            findings.push(finding(file, link.line, message));
+            findings.push(Finding::new(file, link.line, RULE, message));
         }
     }
     if documents.contains_key(SUMMARY) {
         let pages = documents.keys().filter(|file| file.starts_with("docs/"));
         let missing = pages.filter(|file| *file != SUMMARY && !listed.contains(*file));
-        findings.extend(missing.map(|file| finding(SUMMARY, 1, format!("{file} is not listed"))));
+        findings.extend(
+            missing.map(|file| Finding::new(SUMMARY, 1, RULE, format!("{file} is not listed"))),
+        );
     }
     findings
-}
-
-fn finding(file: &str, line: usize, message: String) -> Finding {
-    Finding {
-        file: file.to_owned(),
-        line,
-        rule: "links",
-        message,
-    }
 }
 
 /// The path of a link's target, relative to the workspace's root.
@@ -78,7 +72,8 @@ fn beside(file: &str, target: &str) -> String {
 /// The relative links of a text, `[text](target)` and `[name]: target`, outside of code.
 fn links(text: &str) -> Vec<Link> {
     let mut found = Vec::new();
-    for (line, prose) in prose_lines(text) {
+    for (line, prose) in prose(text) {
+        let prose: String = prose.split('`').step_by(2).collect();
         let mut targets: Vec<&str> = prose
             .split("](")
             .skip(1)
@@ -98,30 +93,21 @@ fn links(text: &str) -> Vec<Link> {
     found
 }
 
-/// The lines outside of code blocks, without inline code.
-fn prose_lines(text: &str) -> Vec<(usize, String)> {
+/// The lines outside of code blocks, with their numbers.
+pub fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_block = false;
-    let mut found = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+    (1..).zip(text.lines()).filter(move |(_, line)| {
         let fence = line.trim_start().starts_with("```");
         in_block ^= fence;
-        if !fence && !in_block {
-            found.push((at + 1, line.split('`').step_by(2).collect()));
-        }
-    }
-    found
+        !fence && !in_block
+    })
 }
 
 /// The anchors of a text's headings, as code hosts and mdBook generate them: lower case, hyphens for spaces, no
 /// punctuation, and a number after repeated headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    let mut in_block = false;
-    for line in text.lines() {
-        in_block ^= line.trim_start().starts_with("```");
-        let Some(heading) = line.strip_prefix('#').filter(|_| !in_block) else {
-            continue;
-        };
+    for heading in prose(text).filter_map(|(_, line)| line.strip_prefix('#')) {
         let anchor: String = heading
             .trim_start_matches('#')
             .trim()

@@ -26,9 +26,32 @@ const ARCHITECTURES: &str = "crates/model/src/gguf/";
 /// Checks one Rust file.
 pub fn check(file: &str, text: &str, families: &[String]) -> Vec<Finding> {
     let lines = lines(text);
-    let mut findings = too_long(file, text);
-    findings.extend(unsafe_code(file, &lines));
-    findings.extend(family_named(file, &lines, families));
+    let mut findings = Vec::new();
+    let count = text.lines().count();
+    if in_crate_source(file) && count > LONGEST {
+        let message =
+            format!("a file holds one concept in at most {LONGEST} lines; this one has {count}");
+        findings.push(Finding::new(file, LONGEST + 1, "length", message));
+    }
+    for (number, line) in (1..).zip(&lines) {
+        if !file.starts_with(UNSAFE_HOME) && words(&line.code).any(|word| word == "unsafe") {
+            let message = format!("unsafe code lives only in {UNSAFE_HOME}");
+            findings.push(Finding::new(file, number, "unsafe", message));
+        }
+    }
+    let exempt = [FAMILIES, PRESETS, ARCHITECTURES];
+    let is_exempt = exempt.iter().any(|place| file.starts_with(place));
+    if is_exempt || !in_crate_source(file) || file.ends_with("/tests.rs") {
+        return findings;
+    }
+    for (number, line) in (1..).zip(without_tests(&lines)) {
+        if let Some(name) = family_named(file, &line, families) {
+            let message = format!(
+                "no family is named outside {FAMILIES} and {PRESETS}; this line names `{name}`"
+            );
+            findings.push(Finding::new(file, number, "families", message));
+        }
+    }
     findings
 }
 
@@ -44,61 +67,15 @@ pub fn family_names(root: &Path) -> Result<Vec<String>, Error> {
     Ok(stems.filter(|stem| stem != "mod").collect())
 }
 
-fn too_long(file: &str, text: &str) -> Vec<Finding> {
-    let count = text.lines().count();
-    if !in_crate_source(file) || count <= LONGEST {
-        return Vec::new();
-    }
-    vec![Finding {
-        file: file.to_owned(),
-        line: LONGEST + 1,
-        rule: "length",
-        message: format!(
-            "a file holds one concept in at most {LONGEST} lines; this one has {count}"
-        ),
-    }]
-}
-
-fn unsafe_code(file: &str, lines: &[Line]) -> Vec<Finding> {
-    if file.starts_with(UNSAFE_HOME) {
-        return Vec::new();
-    }
-    let broken = |line: &Line| words(&line.code).any(|word| word == "unsafe");
-    let message = format!("unsafe code lives only in {UNSAFE_HOME}");
-    found(file, lines, "unsafe", broken, |_| message.clone())
-}
-
-/// Refuses names of families outside their folder. Families differ in data only, so no other code may depend on
-/// one.
-fn family_named(file: &str, lines: &[Line], families: &[String]) -> Vec<Finding> {
-    let exempt = [FAMILIES, PRESETS, ARCHITECTURES]
-        .iter()
-        .any(|place| file.starts_with(place));
-    if exempt || !in_crate_source(file) || file.ends_with("/tests.rs") {
-        return Vec::new();
-    }
-    let literals = !NAMES_OF_OTHER_THINGS
-        .iter()
-        .any(|place| file.starts_with(place));
-    let name = |line: &Line| {
-        let literal = line
-            .strings
-            .iter()
-            .find(|text| literals && families.contains(text))
-            .cloned();
-        literal.or_else(|| family_path(&line.code, families))
-    };
-    let shipped = without_tests(lines);
-    found(
-        file,
-        &shipped,
-        "families",
-        |line| name(line).is_some(),
-        |line| {
-            let name = name(line).unwrap_or_default();
-            format!("no family is named outside {FAMILIES} and {PRESETS}; this line names `{name}`")
-        },
-    )
+/// The name of a family in a line. Families differ in data only, so no other code may depend on one.
+fn family_named(file: &str, line: &Line, families: &[String]) -> Option<String> {
+    let mut others = NAMES_OF_OTHER_THINGS.iter();
+    let literals = !others.any(|place| file.starts_with(place));
+    let mut strings = line.strings.iter();
+    let literal = strings.find(|text| literals && families.contains(text));
+    literal
+        .cloned()
+        .or_else(|| family_path(&line.code, families))
 }
 
 /// Finds a variant such as `Family::Pocket`, or a module such as `families::pocket`. `Family::ALL` is allowed.
@@ -137,24 +114,6 @@ fn without_tests(lines: &[Line]) -> Vec<Line> {
     kept
 }
 
-fn found(
-    file: &str,
-    lines: &[Line],
-    rule: &'static str,
-    broken: impl Fn(&Line) -> bool,
-    message: impl Fn(&Line) -> String,
-) -> Vec<Finding> {
-    let numbered = lines.iter().enumerate().filter(|(_, line)| broken(line));
-    numbered
-        .map(|(at, line)| Finding {
-            file: file.to_owned(),
-            line: at + 1,
-            rule,
-            message: message(line),
-        })
-        .collect()
-}
-
 fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|next: char| !next.is_alphanumeric() && next != '_')
         .filter(|word| !word.is_empty())
@@ -169,69 +128,43 @@ fn in_crate_source(file: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn rules(file: &str, text: &str) -> Vec<(usize, &'static str)> {
-        let families = ["pocket".to_owned(), "gpt2".to_owned()];
-        check(file, text, &families)
-            .into_iter()
-            .map(|finding| (finding.line, finding.rule))
-            .collect()
-    }
-
     #[test]
-    fn unsafe_code_is_found_outside_the_kernels() {
-        let text =
+    fn violations_are_found_in_the_files_that_a_rule_covers() {
+        let run = "crates/trainer/src/run.rs";
+        let unsafe_code =
             "// unsafe in a comment\n#![deny(unsafe_code)]\nlet x = unsafe { y(\"unsafe\") };";
-        assert_eq!(rules("crates/data/src/shard.rs", text), [(3, "unsafe")]);
-        assert_eq!(rules("crates/kernels/tests/simd.rs", text), [(3, "unsafe")]);
-        assert!(rules("crates/kernels/src/flex/simd.rs", text).is_empty());
-    }
-
-    #[test]
-    fn a_long_file_is_found() {
-        assert!(rules("crates/data/src/a.rs", &"\n".repeat(450)).is_empty());
-        assert_eq!(
-            rules("crates/data/src/a.rs", &"\n".repeat(451)),
-            [(451, "length")]
-        );
-        assert!(rules("crates/data/tests/a.rs", &"\n".repeat(451)).is_empty());
-    }
-
-    #[test]
-    fn a_family_is_found_as_a_literal_a_variant_and_a_module() {
-        let file = "crates/trainer/src/run.rs";
-        assert_eq!(
-            rules(file, "fn a() {}\nif name == \"gpt2\" {"),
-            [(2, "families")]
-        );
-        assert_eq!(
-            rules(file, "match f { Family::Pocket => 1 }"),
-            [(1, "families")]
-        );
-        assert_eq!(
-            rules(file, "use crate::families::pocket;"),
-            [(1, "families")]
-        );
-        assert!(
-            rules(
-                file,
-                "Family::ALL; Family::from_name(x); \"a gpt2 model\" // Family::Pocket"
-            )
-            .is_empty()
-        );
-    }
-
-    #[test]
-    fn presets_tokenizers_and_tests_may_use_the_names() {
-        assert!(rules("crates/tokenizer/src/kind.rs", "\"gpt2\"").is_empty());
-        assert!(rules("crates/trainer/src/presets.rs", "Family::Pocket").is_empty());
-        assert!(rules("crates/model/src/families/gpt2.rs", "\"gpt2\"").is_empty());
-        assert!(rules("crates/model/tests/parity.rs", "\"gpt2\"").is_empty());
-        let inline = "#[cfg(test)]\nmod tests {\n fn a() { \"gpt2\" }\n}\n\"pocket\"";
-        assert_eq!(
-            rules("crates/model/src/transformer/count.rs", inline),
-            [(5, "families")]
-        );
-        let apart = "#[cfg(test)]\nmod tests;\nmod b { \"pocket\" }";
-        assert_eq!(rules("crates/model/src/lib.rs", apart), [(3, "families")]);
+        let long = "\n".repeat(451);
+        let allowed = "Family::ALL; Family::from_name(x); \"a gpt2 model\" // Family::Pocket";
+        let tests_inside = "#[cfg(test)]\nmod tests {\n fn a() { \"gpt2\" }\n}\n\"pocket\"";
+        let tests_apart = "#[cfg(test)]\nmod tests;\nmod b { \"pocket\" }";
+        let family = |line| Some((line, "families"));
+        for (file, text, expected) in [
+            ("crates/data/src/shard.rs", unsafe_code, Some((3, "unsafe"))),
+            (
+                "crates/kernels/tests/simd.rs",
+                unsafe_code,
+                Some((3, "unsafe")),
+            ),
+            ("crates/kernels/src/flex/simd.rs", unsafe_code, None),
+            ("crates/data/src/a.rs", &long, Some((451, "length"))),
+            ("crates/data/src/a.rs", &long[1..], None),
+            ("crates/data/tests/a.rs", &long, None),
+            (run, "fn a() {}\nif name == \"gpt2\" {", family(2)),
+            (run, "match f { Family::Pocket => 1 }", family(1)),
+            (run, "use crate::families::pocket;", family(1)),
+            (run, allowed, None),
+            ("crates/model/src/transformer/count.rs", tests_inside, family(5)),
+            ("crates/model/src/lib.rs", tests_apart, family(3)),
+            // Presets, tokenizers and tests may use the names.
+            ("crates/tokenizer/src/kind.rs", "\"gpt2\"", None),
+            ("crates/trainer/src/presets.rs", "Family::Pocket", None),
+            ("crates/model/src/families/gpt2.rs", "\"gpt2\"", None),
+            ("crates/model/tests/parity.rs", "\"gpt2\"", None),
+        ] {
+            let families = ["pocket".to_owned(), "gpt2".to_owned()];
+            let found = check(file, text, &families).into_iter();
+            let found: Vec<_> = found.map(|finding| (finding.line, finding.rule)).collect();
+            assert_eq!(found, Vec::from_iter(expected), "{file}: {text}");
+        }
     }
 }

@@ -1,7 +1,9 @@
-//! The server's resident memory during a run, and its growth.
+//! The server's resident memory during an attack, and its growth.
 //!
 //! Allocators keep freed memory, and the first requests of each size add to it. Growth is therefore measured
 //! after the first fifth of the run: from the mean of the following tenth to the mean of the last tenth.
+
+use std::fmt;
 
 /// The allowed growth in the last four fifths of a run: a twentieth of the memory plus 8 MiB. A small server's
 /// memory varies by a few MiB with the running requests.
@@ -32,11 +34,6 @@ impl Footprint {
             .extend(bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)));
     }
 
-    /// The last sample. NaN if the operating system does not report it.
-    pub fn last_mib(&self) -> f64 {
-        self.0.last().copied().unwrap_or(f64::NAN)
-    }
-
     /// The growth. `None` if there are too few samples.
     pub fn growth(&self) -> Option<Growth> {
         let tenth = self.0.len() / 10;
@@ -55,14 +52,29 @@ impl Footprint {
 }
 
 impl Growth {
-    /// The growth in MiB.
-    pub fn grown(&self) -> f64 {
-        self.late - self.early
-    }
-
     /// Returns true if the growth exceeds the allowed growth.
     pub fn is_leak(&self) -> bool {
         self.grown() > self.allowed
+    }
+
+    fn grown(&self) -> f64 {
+        self.late - self.early
+    }
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            early,
+            late,
+            peak,
+            allowed,
+        } = self;
+        let grown = self.grown();
+        write!(
+            f,
+            "{early:.1} → {late:.1} MiB ({grown:+.1}, allowed {allowed:.1}; peak {peak:.1})"
+        )
     }
 }
 
@@ -70,32 +82,19 @@ impl Growth {
 mod tests {
     use super::*;
 
-    fn growth(mib: impl IntoIterator<Item = u64>) -> Option<Growth> {
-        let mut footprint = Footprint::default();
-        for mib in mib {
-            footprint.add(Some(mib << 20));
-        }
-        footprint.growth()
-    }
-
     #[test]
-    fn memory_of_the_first_requests_is_no_leak() {
-        let warm = (0..100).map(|i| if i < 20 { 10 * i } else { 200 });
-        let growth = growth(warm).unwrap();
-        assert_eq!((growth.early, growth.late), (200.0, 200.0));
-        assert!(!growth.is_leak());
-    }
-
-    #[test]
-    fn steady_growth_is_a_leak() {
-        let growth = growth(100..200).unwrap();
-        assert_eq!(growth.early, 124.5);
-        assert_eq!(growth.grown(), 70.0);
-        assert!(growth.is_leak());
-    }
-
-    #[test]
-    fn without_samples_there_is_no_growth() {
-        assert_eq!(growth([1, 2, 3]), None);
+    fn steady_growth_after_the_first_requests_is_a_leak() {
+        let growth = |mib: &dyn Fn(u64) -> u64, samples| {
+            let mut footprint = Footprint::default();
+            (0..samples).for_each(|sample| footprint.add(Some(mib(sample) << 20)));
+            footprint.growth()
+        };
+        let steady = growth(&|sample| 100 + sample, 100).unwrap();
+        assert_eq!((steady.early, steady.grown()), (124.5, 70.0));
+        assert!(steady.is_leak());
+        let warm = growth(&|sample| if sample < 20 { 10 * sample } else { 200 }, 100).unwrap();
+        assert_eq!((warm.early, warm.late), (200.0, 200.0));
+        assert!(!warm.is_leak());
+        assert_eq!(growth(&|sample| sample, 3), None);
     }
 }

@@ -4,10 +4,11 @@ use std::{io, net::Shutdown, time::Duration};
 
 use serde_json::{Value, json};
 
+use super::kinds::COMPLETIONS;
 use crate::{
     error::Error,
     served::{
-        events::{Event, Events},
+        events::Events,
         http,
         process::{PATIENCE, Server},
     },
@@ -24,6 +25,7 @@ const MOST: usize = 4000;
 /// A request and its answer.
 #[derive(Clone, Debug)]
 pub struct Case {
+    model: String,
     prompt: String,
     max_tokens: usize,
     stop: Option<String>,
@@ -46,6 +48,7 @@ pub fn of_one_client(server: &Server) -> Result<Vec<Case>, Error> {
             break;
         }
         let mut case = Case {
+            model: server.model.clone(),
             prompt: format!("{} and {} make", number % 40, number * 13 % 31),
             max_tokens: 8 + number * 29 % 120,
             stop: None,
@@ -80,7 +83,7 @@ impl Case {
     /// The body of the request.
     pub fn body(&self, stream: bool) -> Value {
         let mut body = json!({
-            "model": Value::Null,
+            "model": self.model,
             "prompt": self.prompt,
             "max_tokens": self.max_tokens,
             "temperature": 0,
@@ -127,23 +130,27 @@ impl Case {
     /// stream, which identifies tokens by id: several tokens of a completion may have the same text.
     fn margin(&self, server: &Server) -> Result<f64, Error> {
         let body = json!({
-            "model": server.model,
+            "model": self.model,
             "prompt": self.prompt,
             "max_tokens": self.max_tokens,
             "temperature": 0,
             "top_logprobs": 2,
         });
-        let asked = post(server, "/api/play", &body);
-        let events = asked.and_then(|reply| Events::ending(reply.body, "end").collect());
-        let events: Vec<Event> = events.map_err(|error: io::Error| wrong(&body, &error))?;
-        let of_place = |event: &Event| {
-            let top = &event.value["token"]["top"];
+        let text = post(server, "/api/play", &body).and_then(http::Reply::text);
+        let text = text.map_err(|error| wrong(&body, &error))?;
+        let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+        let events: Vec<Value> = data
+            .filter_map(|it| serde_json::from_str(it).ok())
+            .collect();
+        if events.last().is_none_or(|event| event["end"].is_null()) {
+            return Err(wrong(&body, &unlike(&text)));
+        }
+        let of_place = |event: &Value| {
+            let top = &event["token"]["top"];
             Some(top[0]["logprob"].as_f64()? - top[1]["logprob"].as_f64()?)
         };
-        Ok(events
-            .iter()
-            .filter_map(of_place)
-            .fold(f64::INFINITY, f64::min))
+        let margins = events.iter().filter_map(of_place);
+        Ok(margins.fold(f64::INFINITY, f64::min))
     }
 }
 
@@ -190,29 +197,21 @@ impl Answer {
     }
 }
 
-/// Sends a completion request for the server's model and reads the head of the response. A status other than
+/// Sends a completion request and reads the head of the response. A status other than
 /// 200 is an error.
 pub fn ask(server: &Server, body: &Value) -> io::Result<http::Reply> {
-    post(server, "/v1/completions", &of(server, body))
+    post(server, COMPLETIONS, body)
 }
 
 /// Sends a completion request and disconnects after a while without reading.
-pub fn ask_and_leave(server: &Server, body: &Value, after: Duration) -> io::Result<()> {
+pub fn ask_and_leave(server: &Server, body: &str, after: Duration) -> io::Result<()> {
     let mut stream = http::connect(server.address, PATIENCE)?;
-    let body = of(server, body).to_string();
-    let mut request = http::head("POST", "/v1/completions", body.len() as u64);
-    request.push_str(&body);
+    let request = http::head("POST", COMPLETIONS, body.len() as u64) + body;
     io::Write::write_all(&mut stream, request.as_bytes())?;
     std::thread::sleep(after);
     // The server may have closed the connection already.
     let _ = stream.shutdown(Shutdown::Both);
     Ok(())
-}
-
-fn of(server: &Server, body: &Value) -> Value {
-    let mut body = body.clone();
-    body["model"] = json!(server.model);
-    body
 }
 
 fn post(server: &Server, path: &str, body: &Value) -> io::Result<http::Reply> {
@@ -264,6 +263,7 @@ mod tests {
     #[test]
     fn a_different_answer_is_reported_with_both_texts() {
         let case = Case {
+            model: String::new(),
             prompt: "1 and".to_owned(),
             max_tokens: 8,
             stop: None,
