@@ -1,4 +1,4 @@
-//! Programs that are measured in turns.
+//! Programs that are measured alternately.
 
 use serde::{Deserialize, Serialize};
 
@@ -114,7 +114,7 @@ pub enum Ratio {
     OtherToFirst,
 }
 
-/// Programs that were measured on the same workload in turns, so that changes of the machine's load affect all of them.
+/// Programs that were measured on the same workload alternately, so that changes of the machine's load affect all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The workload.

@@ -133,8 +133,8 @@ impl Comparison {
             }
             let heading = metric.heading();
             let mut others = self.programs.iter().skip(1);
-            let ratio = (columns.is_empty() || metric.unit.has_ratio())
-                && others.any(|it| self.ratio_of(it, &heading).is_some());
+            let compared = metric.unit.has_ratio() || columns.is_empty() && metric.unit.is_time();
+            let ratio = compared && others.any(|it| self.ratio_of(it, &heading).is_some());
             columns.push((metric, ratio));
         }
         columns

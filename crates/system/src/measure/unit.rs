@@ -17,6 +17,9 @@ pub enum Unit {
     /// Bytes per second.
     #[serde(rename = "B/s")]
     BytesPerSecond,
+    /// Bytes of text per second.
+    #[serde(rename = "B/s of text")]
+    TextBytesPerSecond,
     /// Floating-point operations per second.
     #[serde(rename = "FLOP/s")]
     Flops,
@@ -51,6 +54,7 @@ impl Unit {
             Self::TokensPerSecond => "tokens/s",
             Self::TextsPerSecond => "texts/s",
             Self::BytesPerSecond => "GB/s",
+            Self::TextBytesPerSecond => "MB/s",
             Self::Flops => "GFLOP/s",
             Self::Seconds => "s",
             Self::Milliseconds => "ms",
@@ -67,6 +71,7 @@ impl Unit {
             Self::Count => format!("{value:.0}"),
             Self::TokensPerSecond | Self::TextsPerSecond | Self::Percent => format!("{value:.1}"),
             Self::BytesPerSecond => format!("{:.2}", value / 1e9),
+            Self::TextBytesPerSecond => format!("{:.2}", value / 1e6),
             Self::Flops => format!("{:.1}", value / 1e9),
             Self::Seconds | Self::Nats => format!("{value:.4}"),
             Self::Milliseconds => format!("{:.3}", value * 1e3),
@@ -85,14 +90,19 @@ impl Unit {
         }
     }
 
-    /// True if programs are compared by the ratio of such values. Seconds often accompany a speed, whose ratio says the
-    /// same.
+    /// True for seconds. They often accompany a speed, whose ratio says the same.
+    pub fn is_time(self) -> bool {
+        matches!(self, Self::Seconds | Self::Milliseconds)
+    }
+
+    /// True if programs are compared by the ratio of such values.
     pub fn has_ratio(self) -> bool {
-        use Unit::{Bytes, BytesPerSecond, Flops, TextsPerSecond, TokensPerSecond};
-        matches!(
-            self,
-            TokensPerSecond | TextsPerSecond | BytesPerSecond | Flops | Bytes
-        )
+        match self {
+            Self::TokensPerSecond | Self::TextsPerSecond | Self::TextBytesPerSecond => true,
+            Self::BytesPerSecond | Self::Flops | Self::Bytes => true,
+            Self::Count | Self::Nats | Self::Percent | Self::Ratio | Self::Relative => false,
+            Self::Seconds | Self::Milliseconds => false,
+        }
     }
 }
 
