@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use emberlm_system::measure::{Comparison, Contender, Metric, Ratio, Unit, median};
+use emberlm_system::measure::{Comparison, Contender, Metric, Ratio, Record, Unit, median};
 
 use self::corpus::{Corpus, Form};
 use super::programs::{Field, Program, build, last_json, sample};
@@ -122,23 +122,7 @@ impl Programs<'_> {
         let workload = self.args.tokenizer.clone();
         let made = session.compare(workload, Ratio::FirstToOther, rounds, contenders)?;
         let made = made.clone();
-        for form in [Form::Records.name(), Form::Text.name()] {
-            if let Some(ratio) = ratio(&made, form, TIKTOKEN_RS) {
-                let what = format!("{form}, speed per thread relative to {TIKTOKEN_RS}");
-                let ratio = ratio / self.threads as f64;
-                session.record.goal(&what, ratio, TIKTOKEN_RS_GOAL);
-            }
-            if let Some(ratio) = ratio(&made, form, PYTHON) {
-                let what = format!("{form}, speed relative to {PYTHON}");
-                session.record.goal(&what, ratio, PYTHON_GOAL);
-            }
-        }
-        let ours = made.programs.iter().take(2);
-        let peaks = ours.filter_map(|it| it.figure("peak, MiB"));
-        let peak = peaks.flat_map(|it| it.values.iter().copied());
-        let mib = peak.fold(0.0, f64::max) / f64::from(1 << 20);
-        let what = format!("{MEMORY_GOAL} MiB relative to the highest peak of prepare");
-        session.record.goal(&what, MEMORY_GOAL / mib, 1.0);
+        conclude(&mut session.record, &made, self.threads);
         Ok(())
     }
 
@@ -195,6 +179,32 @@ fn contender<'a>(name: &str, mut command: impl FnMut() -> Command + 'a) -> Conte
     })
 }
 
+/// Adds the goals of speed and of memory to the record.
+fn conclude(record: &mut Record, made: &Comparison, threads: usize) {
+    for form in [Form::Records.name(), Form::Text.name()] {
+        if let Some(ratio) = ratio(made, form, TIKTOKEN_RS) {
+            let what = format!("{form}, speed per thread relative to {TIKTOKEN_RS}");
+            record.goal(&what, ratio / threads as f64, TIKTOKEN_RS_GOAL);
+        }
+        if let Some(ratio) = ratio(made, form, PYTHON) {
+            let what = format!("{form}, speed relative to {PYTHON}");
+            record.goal(&what, ratio, PYTHON_GOAL);
+        }
+    }
+    let ours = made.programs.iter().take(2);
+    let peaks = ours.filter_map(|it| it.figure("peak, MiB"));
+    let peak = peaks.flat_map(|it| it.values.iter().copied());
+    let peak = peak.fold(0.0, f64::max);
+    let verdict = match peak < MEMORY_GOAL * f64::from(1 << 20) {
+        true => "below",
+        false => "NOT BELOW",
+    };
+    let shown = Unit::Bytes.shown(peak);
+    record.notes.push(format!(
+        "highest peak of prepare: {shown}, {verdict} the limit of {MEMORY_GOAL} MiB"
+    ));
+}
+
 /// The median of the rounds' ratios of two programs' speeds.
 fn ratio(made: &Comparison, above: &str, below: &str) -> Option<f64> {
     let speeds = |name| Some(&made.program(name)?.figure("MB/s")?.values);
@@ -204,6 +214,8 @@ fn ratio(made: &Comparison, above: &str, below: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use emberlm_system::measure::Sample;
+
     use super::*;
 
     #[test]
@@ -213,5 +225,34 @@ mod tests {
         for wrong in ["2", "GiB", "0MiB", "-1KiB", "99999999999999GiB"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn goals_compare_runs_of_the_same_round() {
+        let mut made = Comparison::new("gpt2", Ratio::FirstToOther);
+        // The machine is slow in the second round.
+        for (speed, ours) in [(1.0, 120e6), (0.5, 120e6), (0.5, 600e6), (1.0, 120e6)] {
+            let mut add = |name, bytes| {
+                let text = (Metric::new("", Unit::TextBytesPerSecond), speed * bytes);
+                let peak = (Metric::new("peak", Unit::Bytes), 5.0 * f64::from(1 << 20));
+                let values = vec![text, peak];
+                let version = None;
+                made.add(name, Sample { version, values });
+            };
+            add(Form::Records.name(), ours);
+            add(Form::Text.name(), ours / 2.0);
+            add(TIKTOKEN_RS, 30e6);
+            add(PYTHON, 40e6);
+        }
+        let mut record = Record::new("bench prepare", "abc");
+        conclude(&mut record, &made, 2);
+        let expected = [
+            "prepare, JSON lines, speed per thread relative to tiktoken-rs: 2.00, at least the goal of 0.9",
+            "prepare, JSON lines, speed relative to Python's tiktoken: 3.00, at least the goal of 3",
+            "prepare, one text, speed per thread relative to tiktoken-rs: 1.00, at least the goal of 0.9",
+            "prepare, one text, speed relative to Python's tiktoken: 1.50, BELOW the goal of 3",
+            "highest peak of prepare: 5.0 MiB, below the limit of 300 MiB",
+        ];
+        assert_eq!(record.notes, expected);
     }
 }
