@@ -173,7 +173,7 @@ fn measure(
     let numbers = std::iter::once(1).chain(args.clients.iter().map(|clients| clients.get()));
     let contenders = numbers.map(|clients| {
         let (load, server) = (&load, &server);
-        Contender::new(format!("{clients} clients"), move || {
+        Contender::new(name(clients), move || {
             let level = load.measure(clients)?;
             if let Err(stuck) = server.quiet(slots, QUIET_WITHIN)? {
                 eprintln!("{stuck}");
@@ -182,8 +182,8 @@ fn measure(
             Ok(sample(&level))
         })
     });
-    let (name, weights, backend) = (&server.model, &args.weights, &args.ours.backend);
-    let workload = format!("{name}, {} tokens after {}", args.tokens, args.prompt);
+    let (model, weights, backend) = (&server.model, &args.weights, &args.ours.backend);
+    let workload = format!("{model}, {} tokens after {}", args.tokens, args.prompt);
     let (contenders, rounds) = (contenders.collect(), session.rounds(1));
     session.compare(workload, Ratio::OtherToFirst, rounds, contenders)?;
     session.record.parameter("backend", backend);
@@ -196,6 +196,13 @@ fn measure(
         session.record.notes.push(note);
     }
     server.stop()
+}
+
+fn name(clients: usize) -> String {
+    match clients {
+        1 => "1 client".to_owned(),
+        _ => format!("{clients} clients"),
+    }
 }
 
 /// The throughput and the latency of a level.
