@@ -2,8 +2,9 @@
 //! programs.
 //!
 //! Map: `train`, `peers`, `char_nano`, `generate`, `draft`, `embed`, `finetune`, `llama`, `scaling`, `backends`, `kernels`, `load`, `loader`,
-//! `prepare`, `ranks` and `serve` are the benchmarks. `programs` builds and runs the measured programs, `measurement`
-//! parses the output of training runs, and `report` formats results.
+//! `prepare`, `ranks` and `serve` are the benchmarks. `programs` builds and runs the measured programs, `training` has
+//! the command lines of training steps, and `session` the record of the results
+//! ([`emberlm_system::measure`]).
 
 mod backends;
 mod char_nano;
@@ -15,7 +16,6 @@ mod kernels;
 mod llama;
 mod load;
 mod loader;
-mod measurement;
 mod peak_memory;
 mod peers;
 mod prepare;
@@ -24,12 +24,15 @@ mod ranks;
 pub mod report;
 mod scaling;
 mod serve;
+mod session;
 mod train;
+mod training;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{num::NonZero, path::PathBuf, process::ExitCode};
 
 use cargo_metadata::Metadata;
 
+use self::session::Session;
 use crate::error::Error;
 
 /// Arguments of `cargo xtask bench`.
@@ -37,6 +40,13 @@ use crate::error::Error;
 pub struct BenchArgs {
     #[command(subcommand)]
     subject: Subject,
+    /// Runs of each program; the tables have medians, and half the range of the values in percent [default: 5 for peers
+    /// and llama, 7 for kernels, 3 for other comparisons, 1 without a comparison].
+    #[arg(long, global = true)]
+    rounds: Option<NonZero<usize>>,
+    /// Print the record with every repetition as one line of JSON instead of tables in Markdown.
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -86,25 +96,36 @@ pub fn release(metadata: &Metadata) -> Result<PathBuf, Error> {
     Ok(programs::Program::Emberlm.path(metadata).into())
 }
 
-/// Runs the benchmark.
+/// Runs the benchmark and prints its record.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
-    match &args.subject {
-        Subject::Train(args) => train::run(args)?,
-        Subject::Peers(args) => peers::run(args)?,
-        Subject::CharNano(args) => char_nano::run(args)?,
-        Subject::Generate(args) => generate::run(args)?,
-        Subject::Llama(args) => llama::run(args)?,
-        Subject::Draft(args) => draft::run(args)?,
-        Subject::Embed(args) => embed::run(args)?,
-        Subject::Finetune(args) => finetune::run(args)?,
-        Subject::Scaling(args) => scaling::run(args)?,
-        Subject::Backends(args) => backends::run(args)?,
-        Subject::Kernels(args) => kernels::run(args)?,
-        Subject::Load(args) => load::run(args)?,
-        Subject::Prepare(args) => prepare::run(args)?,
-        Subject::Ranks(args) => ranks::run(args)?,
-        Subject::Loader(args) => loader::run(args)?,
-        Subject::Serve(args) => serve::run(args)?,
+    let mut session = Session::new(args.rounds)?;
+    measure(&args.subject, &mut session, args.json)?;
+    match &session.record {
+        // A storm has printed its own report.
+        record if record.comparisons.is_empty() => {}
+        record if args.json => println!("{}", serde_json::json!(record)),
+        record => print!("{}", record.to_markdown()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn measure(subject: &Subject, session: &mut Session, json: bool) -> Result<(), Error> {
+    match subject {
+        Subject::Train(args) => train::run(args, session),
+        Subject::Peers(args) => peers::run(args, session),
+        Subject::CharNano(args) => char_nano::run(args, session),
+        Subject::Generate(args) => generate::run(args, session),
+        Subject::Llama(args) => llama::run(args, session),
+        Subject::Draft(args) => draft::run(args, session),
+        Subject::Embed(args) => embed::run(args, session),
+        Subject::Finetune(args) => finetune::run(args, session),
+        Subject::Scaling(args) => scaling::run(args, session),
+        Subject::Backends(args) => backends::run(args, session),
+        Subject::Kernels(args) => kernels::run(args, session),
+        Subject::Load(args) => load::run(args, session),
+        Subject::Prepare(args) => prepare::run(args, session),
+        Subject::Ranks(args) => ranks::run(args, session),
+        Subject::Loader(args) => loader::run(args, session),
+        Subject::Serve(args) => serve::run(args, session),
+    }
 }

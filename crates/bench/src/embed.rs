@@ -8,6 +8,7 @@ use burn::tensor::Device;
 use clap::Args;
 use emberlm_checkpoint::EncoderModel;
 use emberlm_kernels::TrainingBackend;
+use emberlm_system::measure::median;
 use emberlm_trainer::memory::peak_rss_mib;
 
 use emberlm_cli::shared::CliError;
@@ -89,13 +90,12 @@ impl Job for Embed<'_> {
             embedder.embed(self.texts)?;
             seconds.push(started.elapsed().as_secs_f64());
         }
-        seconds.sort_by(f64::total_cmp);
         let mut tokens = 0;
         for text in self.texts {
             tokens += embedder.sequences().encode(text)?.ids.len();
         }
         Ok(Measured {
-            seconds: seconds[seconds.len() / 2],
+            seconds: median(seconds),
             tokens,
             vectors,
             backend: <B::InnerBackend as burn::tensor::backend::Backend>::name(&device),

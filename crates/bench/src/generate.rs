@@ -15,6 +15,7 @@ use emberlm_generate::{
 };
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
 use emberlm_model::{Decoder, DecoderConfig, WeightFormat, count};
+use emberlm_system::measure::median;
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
 use rayon::prelude::*;
@@ -287,11 +288,6 @@ impl Bench {
     }
 }
 
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_unstable_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 /// The read bandwidth of all threads together in bytes per second: the best of five passes over more memory
 /// than the caches hold.
 fn read_bandwidth() -> f64 {
@@ -336,11 +332,5 @@ mod tests {
                 "{preset}: {f32} {int8}"
             );
         }
-    }
-
-    #[test]
-    fn the_median_is_one_of_the_figures() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert!(median(Vec::new()).is_nan());
     }
 }

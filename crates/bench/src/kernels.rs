@@ -1,23 +1,22 @@
 //! `emberlm-bench kernels`: measures each operation of a backend interleaved with its reference implementation.
 //! `cargo xtask bench kernels` runs it.
-//!
-//! Map: `workload` has the sizes, `measurements` measures, and `products` and `elementwise` have the operations.
 
-mod elementwise;
-mod measurements;
-mod products;
-mod workload;
+// The speed tests bound the ratios of the same operations.
+#[path = "../../kernels/tests/speed/operations/mod.rs"]
+mod operations;
+
+use std::time::Duration;
 
 use burn::tensor::Device;
 use clap::Args;
-use emberlm_kernels::{Backend, TrainingBackend};
-use serde_json::{Value, json};
+use emberlm_cli::shared::{BackendArg, CliError, Job, print_json};
+use emberlm_kernels::{Activation, Backend, RotaryLayout, TrainingBackend};
+use emberlm_system::measure::{Comparison, Metric, Ratio, Sample, Unit};
 
-use self::measurements::{Measurements, Row};
-use self::workload::WORKLOADS;
-use emberlm_cli::shared::CliError;
-use emberlm_cli::shared::{Align, Table, print, print_json};
-use emberlm_cli::shared::{BackendArg, Job};
+use self::operations::{Attention, Operation};
+
+/// The approximate duration of a measurement. An operation is repeated to fill it.
+const LEAST: Duration = Duration::from_millis(5);
 
 /// Arguments of `kernels`.
 #[derive(Debug, Args)]
@@ -25,39 +24,28 @@ pub struct KernelsArgs {
     /// Only workloads and operations whose WORKLOAD/OPERATION contains NAME, such as pocket/ or linear_backward
     #[arg(long, value_name = "NAME", default_value = "")]
     pub only: String,
-    /// Measurements of each operation; medians are printed
+    /// Measurements of each operation
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub rounds: usize,
-    /// Print {"backend", "threads", "rows": [{"workload", "operation", "seconds", "against", "ratio", ...}]}
-    #[arg(long)]
-    pub json: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
-/// Runs the command.
+/// Runs the command and prints the comparisons as JSON.
 ///
 /// # Errors
 /// The backend does not exist, or no operation matches the name.
 pub fn run(args: KernelsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let rows = backend.run(Bench {
-        only: args.only.clone(),
-        rounds: args.rounds.max(1),
-    })?;
-    if rows.is_empty() {
+    let (only, rounds) = (args.only.clone(), args.rounds.max(1));
+    let comparisons = backend.run(Bench { only, rounds })?;
+    if comparisons.is_empty() {
         let only = &args.only;
         return Err(CliError::usage(format!("no operation has `{only}` in it"))
             .hint("run it without --only: it lists them all"));
     }
-    if args.json {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let rows: Vec<Value> = rows.iter().map(to_json).collect();
-        let all = json!({ "backend": backend.name(), "threads": threads, "rows": rows });
-        return print_json(&all);
-    }
-    print(&table(&rows))
+    print_json(&serde_json::json!({ "comparisons": comparisons }))
 }
 
 struct Bench {
@@ -66,101 +54,143 @@ struct Bench {
 }
 
 impl Job for Bench {
-    type Output = Vec<Row>;
+    type Output = Vec<Comparison>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         // Training steps also run here.
         B::InnerBackend::run(|| {
-            let mut rows = Vec::new();
-            for workload in &WORKLOADS {
-                let mut measurements = Measurements::<B::InnerBackend>::new(
-                    workload,
-                    &self.only,
-                    self.rounds,
-                    device.clone(),
-                );
-                products::measure(&mut measurements, workload);
-                elementwise::measure(&mut measurements, workload);
-                rows.extend(measurements.finished());
-            }
-            rows
+            let named = WORKLOADS.iter().flat_map(|workload| {
+                let operations = workload.operations::<B::InnerBackend>();
+                operations
+                    .into_iter()
+                    .map(|it| (format!("{}/{}", workload.name, it.name), it))
+            });
+            let chosen = named.filter(|(name, _)| name.contains(&self.only));
+            chosen
+                .map(|(name, it)| compare(name, it, self.rounds, &device))
+                .collect()
         })
     }
 }
 
-fn to_json(row: &Row) -> Value {
-    let (unit, amount) = row.work.per_second(row.ours);
-    json!({
-        "workload": row.workload,
-        "operation": row.operation,
-        "seconds": row.ours,
-        "against": row.against.name(),
-        "against_seconds": row.other,
-        "ratio": row.ours / row.other,
-        unit: amount,
-    })
-}
-
-fn table(rows: &[Row]) -> String {
-    let mut columns = vec![Align::Left; 2];
-    columns.extend([Align::Right; 5]);
-    columns.push(Align::Left);
-    let mut table = Table::new(columns);
-    let head = [
-        "workload",
-        "operation",
-        "ms",
-        "against",
-        "ms",
-        "ratio",
-        "",
-        "",
-    ];
-    table.row(head);
-    for row in rows {
-        let (unit, amount) = row.work.per_second(row.ours);
-        table.row([
-            row.workload.to_owned(),
-            row.operation.to_owned(),
-            format!("{:.3}", row.ours * 1e3),
-            row.against.name().to_owned(),
-            format!("{:.3}", row.other * 1e3),
-            format!("{:.2}", row.ours / row.other),
-            format!("{amount:.1}"),
-            unit.to_owned(),
-        ]);
+fn compare<B: Backend>(
+    name: String,
+    operation: Operation<B>,
+    rounds: usize,
+    device: &Device<B>,
+) -> Comparison {
+    let mut comparison = Comparison::new(name, Ratio::FirstToOther);
+    let (work, programs) = (operation.work, ["emberlm", operation.against]);
+    let mut stopwatches = operation.stopwatches(LEAST, device);
+    for _ in 0..rounds {
+        for (program, stopwatch) in programs.iter().zip(&mut stopwatches) {
+            let seconds = stopwatch.seconds();
+            let (unit, rate) = work.per_second(seconds);
+            let values = vec![
+                (Metric::new("", Unit::Milliseconds), seconds),
+                (Metric::new("", unit), rate),
+            ];
+            let version = None;
+            comparison.add(program, Sample { version, values });
+        }
     }
-    table.render()
+    comparison
 }
 
-#[cfg(test)]
-mod tests {
-    use super::measurements::{Baseline, Work};
-    use super::*;
+/// The sizes of a model and of a step of its training.
+struct Workload {
+    name: &'static str,
+    attention: Attention,
+    /// Width of the feed-forward block.
+    hidden: usize,
+    /// Size of the vocabulary.
+    vocab: usize,
+}
 
-    #[test]
-    fn a_row_tells_rates_and_the_ratio() {
-        let row = Row {
-            workload: "char",
-            operation: "linear",
-            work: Work::Flops(3e9),
-            against: Baseline::Composed,
-            ours: 0.5,
-            other: 2.0,
-        };
-        let value = to_json(&row);
-        assert_eq!(
-            (&value["ratio"], &value["GFLOP/s"]),
-            (&json!(0.25), &json!(6.0))
-        );
-        let line = table(&[row]).lines().last().map(str::to_owned);
-        let words: Vec<_> = line
-            .iter()
-            .flat_map(|line| line.split_whitespace())
-            .collect();
-        let expected = [
-            "char", "linear", "500.000", "composed", "2000.000", "0.25", "6.0", "GFLOP/s",
-        ];
-        assert_eq!(words, expected);
+/// nanoGPT's character model, PocketTransformer, GPT-2.
+const WORKLOADS: [Workload; 3] = [
+    Workload {
+        name: "char",
+        attention: Attention {
+            batch: 12,
+            seq: 64,
+            heads: 4,
+            kv_heads: 4,
+            head_dim: 32,
+        },
+        hidden: 512,
+        vocab: 65,
+    },
+    Workload {
+        name: "pocket",
+        attention: Attention {
+            batch: 4,
+            seq: 256,
+            heads: 6,
+            kv_heads: 2,
+            head_dim: 64,
+        },
+        hidden: 1536,
+        vocab: 50257,
+    },
+    Workload {
+        name: "gpt2-small",
+        attention: Attention {
+            batch: 4,
+            seq: 64,
+            heads: 12,
+            kv_heads: 12,
+            head_dim: 64,
+        },
+        hidden: 3072,
+        vocab: 50257,
+    },
+];
+
+impl Workload {
+    fn operations<B: Backend>(&self) -> Vec<Operation<B>> {
+        let Self {
+            attention,
+            hidden,
+            vocab,
+            ..
+        } = *self;
+        let Attention {
+            batch,
+            seq,
+            heads,
+            head_dim,
+            ..
+        } = attention;
+        let (tokens, width) = (batch * seq, heads * head_dim);
+        // The first linear layer of the feed-forward block, and the second one.
+        let (up, down) = ([tokens, width, hidden], [tokens, hidden, width]);
+        let (rows, inner) = ([tokens, width], [tokens, hidden]);
+        let (head, matrix) = ([tokens, width, vocab], [width, hidden]);
+        let (table, ids) = ([vocab, width], [batch, seq]);
+        vec![
+            operations::linear(up),
+            operations::linear_residual(down),
+            operations::linear_bf16(up),
+            operations::linear_backward(up),
+            operations::linear_backward_bf16(up),
+            operations::self_attention(attention),
+            operations::self_attention_backward(attention),
+            operations::attention_decode(attention),
+            operations::head_loss(head),
+            operations::head_loss_gradients(head),
+            operations::normalize(rows),
+            operations::normalize_backward(rows),
+            operations::activation(Activation::Gelu, inner),
+            operations::activation_and_backward(Activation::Gelu, inner),
+            operations::gated(inner),
+            operations::gated_backward(inner),
+            operations::rotary(RotaryLayout::HalfSplit, [batch, heads, seq, head_dim]),
+            operations::embedding(table, ids),
+            operations::embedding_backward(table, ids),
+            operations::adamw(matrix),
+            operations::sum_of_squares(matrix),
+            operations::scaled(matrix),
+        ]
     }
 }

@@ -1,5 +1,6 @@
 //! Operating system utilities: safe reads of untrusted files, atomic writes, and text and numbers for
-//! terminals. This crate is below all others, so it also has the shared random number generator.
+//! terminals. This crate is below all others, so it also has the shared random number generator and
+//! the record of benchmarks.
 //!
 //! | module | contents |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | [`lines`] | reads a file line by line, with a maximum line length |
 //! | [`mod@write`] | writes a file atomically: to a temporary file that is synced and renamed |
 //! | [`fields`] | tables of the fields in files of other programs, with their treatment |
+//! | [`measure`] | measured figures, interleaved comparisons and their record |
 //! | [`mod@nearest`] | finds the best suggestion for a mistyped name |
 //! | [`digits`] | formats numbers with thousands separators |
 //! | [`random`] | reproducible random numbers |
@@ -28,6 +30,7 @@ pub mod digits;
 pub mod fields;
 pub mod file_kind;
 pub mod lines;
+pub mod measure;
 pub mod nearest;
 pub mod random;
 pub mod read;

@@ -9,6 +9,7 @@ use burn::tensor::Device;
 use emberlm_data::{Batch, IGNORED};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::DecoderConfig;
+use emberlm_system::measure::median;
 
 use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::data::TrainingData;
@@ -202,8 +203,7 @@ fn measure_steps<B: TrainingBackend>(
         seconds.push(took);
         left -= count;
     }
-    seconds.sort_unstable_by(f64::total_cmp);
-    let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
+    let median = median(seconds);
     let measured = Measured {
         parameters: model.parameters() as usize,
         tokens_per_second: tokens as f64 / median,

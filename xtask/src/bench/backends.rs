@@ -2,6 +2,7 @@
 //! precisions, and compares the loss curves.
 
 use std::{
+    cell::OnceCell,
     collections::BTreeMap,
     num::NonZero,
     path::{Path, PathBuf},
@@ -10,9 +11,11 @@ use std::{
     time::Instant,
 };
 
-use serde_json::{Value, json};
+use emberlm_system::measure::{Contender, Metric, Ratio, Sample, Unit};
+use serde_json::Value;
 
 use super::programs::{Program, build};
+use super::session::{Session, remove};
 use crate::{error::Error, python::absolute, workspace};
 
 /// Arguments of `cargo xtask bench backends`.
@@ -39,9 +42,6 @@ pub struct BackendsArgs {
     /// Train with this binary instead of building one.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Print one line of JSON instead of the Markdown table.
-    #[arg(long)]
-    json: bool,
 }
 
 /// The backend and the precision of a run.
@@ -72,73 +72,65 @@ impl Run {
     }
 }
 
-/// The training losses of a run.
-#[derive(Debug, Clone)]
-struct Curve {
-    name: String,
-    /// Losses by step.
-    losses: BTreeMap<u64, f64>,
-    seconds: f64,
-}
+/// The training losses of a run by step.
+type Curve = BTreeMap<u64, f64>;
 
-impl Curve {
-    /// The largest difference from another curve, and its step.
-    fn largest_difference(&self, other: &Self) -> Option<(u64, f64)> {
-        let both = self.losses.iter().filter_map(|(step, loss)| {
-            let difference = (loss - other.losses.get(step)?).abs();
-            Some((*step, difference))
-        });
-        both.max_by(|a, b| a.1.total_cmp(&b.1))
-    }
-}
-
-/// Builds the binaries, trains the runs and prints the comparison.
-pub fn run(args: &BackendsArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
+/// Builds the binaries, and trains the runs.
+pub fn run(args: &BackendsArgs, session: &mut Session) -> Result<(), Error> {
     let program = match &args.binary {
         Some(binary) => absolute(binary)?,
         None => {
             let features: Vec<&str> = args.runs.iter().map(|run| run.backend.as_str()).collect();
             build(&features.join(","))?;
-            Program::Emberlm.path(&metadata).into()
+            Program::Emberlm.path(&session.metadata).into()
         }
     };
-    let folder = PathBuf::from(metadata.target_directory.join("bench-backends"));
-    let curves = args
-        .runs
-        .iter()
-        .map(|run| curve(args, &program, &folder, run))
-        .collect::<Result<Vec<_>, _>>()?;
-    match args.json {
-        true => println!("{}", to_json(&curves)),
-        false => print!("{}", to_markdown(&curves)),
-    }
+    let folder = session.folder("bench-backends")?;
+    let first = OnceCell::new();
+    let contenders = args.runs.iter().map(|run| {
+        let (first, folder, program) = (&first, &folder, &program);
+        Contender::new(run.name(), move || {
+            let started = Instant::now();
+            let curve = curve(args, program, folder, run)?;
+            let seconds = started.elapsed().as_secs_f64();
+            Ok(sample(seconds, &curve, first.get_or_init(|| curve.clone())))
+        })
+    });
+    let workload = format!("{}, {} steps", args.preset, args.steps);
+    let (contenders, rounds) = (contenders.collect(), session.rounds(1));
+    session.compare(workload, Ratio::OtherToFirst, rounds, contenders)?;
     Ok(())
 }
 
-fn curve(args: &BackendsArgs, program: &Path, folder: &Path, run: &Run) -> Result<Curve, Error> {
-    let name = run.name();
-    eprintln!("{name}");
-    let out = folder.join(name.replace(' ', "-"));
-    if out.exists() {
-        std::fs::remove_dir_all(&out).map_err(|source| Error::Write {
-            path: out.clone(),
-            source,
-        })?;
+/// The time of a run, its largest difference from the first run, and about ten of its losses.
+fn sample(seconds: f64, curve: &Curve, first: &Curve) -> Sample {
+    let mut values = vec![(Metric::new("", Unit::Seconds), seconds)];
+    let both = curve.iter().filter_map(|(step, loss)| {
+        let difference = (loss - first.get(step)?).abs();
+        Some(difference)
+    });
+    let largest = both.max_by(f64::total_cmp).unwrap_or(f64::NAN);
+    values.push((Metric::new("largest difference", Unit::Relative), largest));
+    let every = curve.len().div_ceil(10).max(1);
+    let last = curve.len().saturating_sub(1);
+    for (at, (step, &loss)) in curve.iter().enumerate() {
+        if at % every == 0 || at == last {
+            values.push((Metric::new(format!("step {step}"), Unit::Nats), loss));
+        }
     }
-    std::fs::create_dir_all(folder).map_err(|source| Error::Write {
-        path: folder.to_owned(),
-        source,
-    })?;
-    let started = Instant::now();
+    Sample {
+        version: None,
+        values,
+    }
+}
+
+fn curve(args: &BackendsArgs, program: &Path, folder: &Path, run: &Run) -> Result<Curve, Error> {
+    let out = folder.join(run.name().replace(' ', "-"));
+    remove(&out)?;
     workspace::success(&mut command(args, program, folder, &out, run))?;
     let path = out.join("events.jsonl");
-    let events = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
-    Ok(Curve {
-        name,
-        losses: losses(&events),
-        seconds: started.elapsed().as_secs_f64(),
-    })
+    let events = std::fs::read_to_string(&path).map_err(Error::read(&path))?;
+    Ok(losses(&events))
 }
 
 fn command(args: &BackendsArgs, program: &Path, folder: &Path, out: &Path, run: &Run) -> Command {
@@ -165,7 +157,7 @@ fn command(args: &BackendsArgs, program: &Path, folder: &Path, out: &Path, run: 
 }
 
 /// The training losses of a run's `events.jsonl`.
-fn losses(events: &str) -> BTreeMap<u64, f64> {
+fn losses(events: &str) -> Curve {
     let lines = events
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
@@ -175,69 +167,9 @@ fn losses(events: &str) -> BTreeMap<u64, f64> {
         .collect()
 }
 
-/// A row for about every tenth of the steps, followed by the largest difference of each curve from the first.
-fn to_markdown(curves: &[Curve]) -> String {
-    let Some(first) = curves.first() else {
-        return String::new();
-    };
-    let names: Vec<&str> = curves.iter().map(|curve| curve.name.as_str()).collect();
-    let mut text = format!(
-        "| step | {} |\n|---|{}\n",
-        names.join(" | "),
-        "---|".repeat(curves.len())
-    );
-    let steps: Vec<u64> = first.losses.keys().copied().collect();
-    let every = steps.len().div_ceil(10).max(1);
-    let last = steps.len().saturating_sub(1);
-    for (i, step) in steps.iter().enumerate() {
-        if i % every != 0 && i != last {
-            continue;
-        }
-        let cell = |curve: &Curve| match curve.losses.get(step) {
-            Some(loss) => format!("{loss:.5}"),
-            None => String::new(),
-        };
-        let cells: Vec<String> = curves.iter().map(cell).collect();
-        text.push_str(&format!("| {step} | {} |\n", cells.join(" | ")));
-    }
-    let difference =
-        |(i, curve): (usize, &Curve)| match curve.largest_difference(first).filter(|_| i > 0) {
-            Some((step, difference)) => format!("{difference:.1e} at {step}"),
-            None => String::new(),
-        };
-    let cells: Vec<String> = curves.iter().enumerate().map(difference).collect();
-    text.push_str(&format!("| apart at most | {} |\n", cells.join(" | ")));
-    let cells: Vec<String> = curves
-        .iter()
-        .map(|curve| format!("{:.0}", curve.seconds))
-        .collect();
-    text.push_str(&format!("| seconds | {} |\n", cells.join(" | ")));
-    text
-}
-
-fn to_json(curves: &[Curve]) -> Value {
-    let rows = curves.iter().map(|curve| {
-        json!({
-            "run": curve.name,
-            "losses": curve.losses,
-            "seconds": curve.seconds,
-            "apart": curves.first().and_then(|first| curve.largest_difference(first)).map(|(_, most)| most),
-        })
-    });
-    json!({ "runs": rows.collect::<Vec<_>>() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn curve_of(name: &str, losses: [f64; 3]) -> Curve {
-        Curve {
-            name: name.to_owned(),
-            losses: [1, 10, 20].into_iter().zip(losses).collect(),
-            seconds: 2.0,
-        }
-    }
 
     #[test]
     fn a_run_is_a_backend_and_a_precision() {
@@ -249,18 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_difference_is_found() {
-        let curves = [
-            curve_of("flex f32", [4.0, 3.0, 2.0]),
-            curve_of("vulkan f16", [4.0, 3.25, 2.125]),
-        ];
-        let table = to_markdown(&curves);
-        assert!(table.contains("| 10 | 3.00000 | 3.25000 |\n"), "{table}");
-        assert!(
-            table.contains("| apart at most |  | 2.5e-1 at 10 |\n"),
-            "{table}"
-        );
-        assert_eq!(to_json(&curves)["runs"][1]["apart"], 0.25);
+    fn the_largest_difference_from_the_first_run_is_found() {
+        let curve = |losses: [f64; 3]| [1, 10, 20].into_iter().zip(losses).collect();
+        let (first, second) = (curve([4.0, 3.0, 2.0]), curve([4.0, 3.25, 2.125]));
+        let values = sample(2.0, &second, &first).values;
+        assert_eq!(values[1].1, 0.25);
+        assert_eq!(values[3], (Metric::new("step 10", Unit::Nats), 3.25));
+        assert_eq!(values.len(), 5);
     }
 
     #[test]

@@ -7,22 +7,19 @@
 //! in windows of 64.
 
 mod checkout;
-mod report;
 
 use std::{
     fs,
-    num::NonZero,
     path::{Path, PathBuf},
     process::Command,
     time::Instant,
 };
 
-use serde_json::Value;
+use emberlm_system::measure::{Contender, Metric, Ratio, Sample, Unit};
 
 use self::checkout::Checkout;
-use self::report::{CharNanoReport, Run};
 use super::programs::{OursArgs, Program, PythonArgs, last_json};
-use super::report::Report;
+use super::session::{Session, remove};
 use crate::{error::Error, workspace};
 
 /// Evaluations per run.
@@ -47,12 +44,6 @@ pub struct CharNanoArgs {
     /// The seed of emberlm's initial weights and data order; nanoGPT's are fixed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Runs of each program; medians are printed.
-    #[arg(long, default_value = "3")]
-    rounds: NonZero<usize>,
-    /// Print one line of JSON instead of the table.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     ours: OursArgs,
     #[command(flatten)]
@@ -67,41 +58,30 @@ fn steps(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Prepares the data for both programs, builds, measures and prints.
-pub fn run(args: &CharNanoArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
-    let python = args.python.ready(&metadata)?;
-    let folder = metadata.target_directory.join("bench-char-nano");
-    let checkout = Checkout::copy(&args.nanogpt, folder.join("nanogpt").as_std_path())?;
+/// Prepares the data for both programs, builds and measures.
+pub fn run(args: &CharNanoArgs, session: &mut Session) -> Result<(), Error> {
+    let python = args.python.ready(&session.metadata)?;
+    let folder = session.folder("bench-char-nano")?;
+    let checkout = Checkout::copy(&args.nanogpt, &folder.join("nanogpt"))?;
     let text = checkout.prepare(&python, args.text.as_deref())?;
-    let binary = args.ours.ready(Program::Emberlm, &metadata)?;
     let programs = Programs {
         args,
         checkout,
-        binary,
+        binary: args.ours.ready(Program::Emberlm, &session.metadata)?,
         python,
-        data: folder.join("data").into(),
-        run: folder.join("run").into(),
-        log: folder.join("log.txt").into(),
-        loss: metadata
-            .workspace_root
-            .join("xtask/peers/nanogpt_loss.py")
-            .into(),
+        data: folder.join("data"),
+        run: folder.join("run"),
+        log: folder.join("log.txt"),
+        loss: session.root().join("xtask/peers/nanogpt_loss.py"),
     };
     programs.prepare(&text)?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let rounds = args.rounds.get();
-    for round in 1..=rounds {
-        eprintln!("round {round} of {rounds}");
-        ours.push(programs.ours()?);
-        theirs.push(programs.nanogpt()?);
-    }
-    let report = CharNanoReport {
-        steps: args.steps,
-        ours,
-        theirs,
-    };
-    report.print(args.json);
+    let contenders = vec![
+        Contender::new("emberlm", || programs.ours()),
+        Contender::new("nanoGPT", || programs.nanogpt()),
+    ];
+    let workload = format!("char-nano on Tiny Shakespeare, {} steps", args.steps);
+    let rounds = session.rounds(3);
+    session.compare(workload, Ratio::FirstToOther, rounds, contenders)?;
     Ok(())
 }
 
@@ -115,7 +95,7 @@ struct Programs<'a> {
     data: PathBuf,
     /// emberlm's run folder.
     run: PathBuf,
-    /// The device on which nanoGPT's loss is computed.
+    /// The script that computes nanoGPT's loss.
     loss: PathBuf,
     /// The output of the latest run.
     log: PathBuf,
@@ -133,13 +113,8 @@ impl Programs<'_> {
         workspace::stdout(&mut command).map(|_| ())
     }
 
-    fn ours(&self) -> Result<Run, Error> {
-        if self.run.exists() {
-            fs::remove_dir_all(&self.run).map_err(|source| Error::Write {
-                path: self.run.clone(),
-                source,
-            })?;
-        }
+    fn ours(&self) -> Result<Sample, Error> {
+        remove(&self.run)?;
         let seconds = timed(&mut self.train(), &self.log)?;
         let mut command = Command::new(&self.binary);
         command
@@ -148,11 +123,7 @@ impl Programs<'_> {
             .arg("--data")
             .arg(&self.data);
         command.args(["--backend", &self.args.ours.backend, "--json"]);
-        Ok(completed(
-            "emberlm",
-            seconds,
-            &last_json(&mut command, "loss")?,
-        ))
+        completed(seconds, &mut command)
     }
 
     fn train(&self) -> Command {
@@ -178,7 +149,7 @@ impl Programs<'_> {
         command
     }
 
-    fn nanogpt(&self) -> Result<Run, Error> {
+    fn nanogpt(&self) -> Result<Sample, Error> {
         let mut train = self.checkout.train(&self.python);
         let (steps, interval) = (self.args.steps, self.args.steps / EVALUATIONS);
         train.arg(format!("--max_iters={steps}"));
@@ -188,11 +159,7 @@ impl Programs<'_> {
         let seconds = timed(&mut train, &self.log)?;
         let mut command = Command::new(&self.python);
         command.arg(&self.loss).arg(self.checkout.folder());
-        Ok(completed(
-            "nanoGPT",
-            seconds,
-            &last_json(&mut command, "loss")?,
-        ))
+        completed(seconds, &mut command)
     }
 }
 
@@ -216,15 +183,17 @@ fn timed(command: &mut Command, log: &Path) -> Result<f64, Error> {
     result.map(|()| seconds)
 }
 
-/// Prints a completed run.
-fn completed(program: &'static str, seconds: f64, evaluated: &Value) -> Run {
+/// A completed run, whose loss a command computes.
+fn completed(seconds: f64, evaluate: &mut Command) -> Result<Sample, Error> {
+    let evaluated = last_json(evaluate, "loss")?;
     let loss = evaluated["loss"].as_f64().unwrap_or(f64::NAN);
-    eprintln!("  {program}: {seconds:.1} s, validation loss {loss:.4}");
-    Run {
-        program,
-        seconds,
-        loss,
-    }
+    Ok(Sample {
+        version: None,
+        values: vec![
+            (Metric::new("", Unit::Seconds), seconds),
+            (Metric::new("validation loss", Unit::Nats), loss),
+        ],
+    })
 }
 
 #[cfg(test)]
@@ -270,11 +239,5 @@ mod tests {
             assert!(line.contains(&format!("--set train.{setting}")), "{line}");
         }
         assert!(line.contains("--steps 800 --seed 1"), "{line}");
-    }
-
-    #[test]
-    fn peer_files_exist() {
-        let root = workspace::metadata().unwrap().workspace_root;
-        assert!(root.join("xtask/peers/nanogpt_loss.py").is_file());
     }
 }

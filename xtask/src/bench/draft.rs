@@ -2,10 +2,12 @@
 
 use std::{num::NonZero, path::Path, process::Command};
 
+use emberlm_system::measure::{Comparison, Metric, Ratio, Sample, Unit};
 use serde_json::Value;
 
 use super::programs::{OursArgs, Program, last_json};
-use crate::{error::Error, workspace};
+use super::session::Session;
+use crate::error::Error;
 
 /// Arguments of `cargo xtask bench draft`.
 #[derive(Debug, clap::Args)]
@@ -32,12 +34,18 @@ pub struct DraftArgs {
     ours: OursArgs,
 }
 
-/// Builds, measures and prints a table.
-pub fn run(args: &DraftArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
-    let binary = args.ours.ready(Program::Bench, &metadata)?;
-    let result = last_json(&mut command(args, &binary), "draft")?;
-    print!("{}", table(&result));
+/// Builds and measures. A run measures every number of draft tokens.
+pub fn run(args: &DraftArgs, session: &mut Session) -> Result<(), Error> {
+    let binary = args.ours.ready(Program::Bench, &session.metadata)?;
+    let workload = format!("{}, {}", args.preset, args.weights);
+    let mut comparison = Comparison::new(workload, Ratio::OtherToFirst);
+    for _ in 0..session.rounds(1) {
+        add(
+            &mut comparison,
+            &last_json(&mut command(args, &binary), "draft")?,
+        );
+    }
+    session.record.comparisons.push(comparison);
     Ok(())
 }
 
@@ -55,32 +63,29 @@ fn command(args: &DraftArgs, binary: &Path) -> Command {
     command
 }
 
-fn table(result: &Value) -> String {
-    let plain = result["decode_tokens_per_second"]
-        .as_f64()
-        .unwrap_or(f64::NAN);
-    let mut text = format!(
-        "{} without a draft: {plain:.1} tokens/s\n\n\
-         | draft tokens a pass | ms a pass | pays from | at 60% | at 80% | at 90% |\n|---|---|---|---|---|---|\n",
-        result["workload"].as_str().unwrap_or_default(),
-    );
+/// Adds the pass of each number of draft tokens. A draft that never pays off has no break-even rate.
+fn add(comparison: &mut Comparison, result: &Value) {
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let pass = |seconds| (Metric::new("pass", Unit::Milliseconds), seconds);
+    let plain = Sample {
+        version: result["peer"].as_str().map(str::to_owned),
+        values: vec![pass(1.0 / number(&result["decode_tokens_per_second"]))],
+    };
+    comparison.add("no draft", plain);
     for row in result["draft"].as_array().into_iter().flatten() {
-        let pays = match row["pays_from"].as_f64() {
-            Some(share) => format!("{:.0}%", 100.0 * share),
-            None => "never".to_owned(),
+        let mut values = vec![pass(number(&row["seconds_per_pass"]))];
+        let rate = 100.0 * number(&row["pays_from"]);
+        values.push((Metric::new("pays off from", Unit::Percent), rate));
+        for (at, rate) in ["60%", "80%", "90%"].into_iter().enumerate() {
+            let speedup = number(&row["speedups"][at]);
+            values.push((Metric::new(format!("at {rate}"), Unit::Ratio), speedup));
+        }
+        let sample = Sample {
+            version: None,
+            values,
         };
-        let speedup =
-            |at: usize| format!("{:.2} ×", row["speedups"][at].as_f64().unwrap_or(f64::NAN));
-        text += &format!(
-            "| {} | {:.1} | {pays} | {} | {} | {} |\n",
-            row["ahead"],
-            1e3 * row["seconds_per_pass"].as_f64().unwrap_or(f64::NAN),
-            speedup(0),
-            speedup(1),
-            speedup(2),
-        );
+        comparison.add(&format!("{} draft tokens", row["ahead"]), sample);
     }
-    text
 }
 
 #[cfg(test)]
@@ -90,15 +95,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_that_never_pays_is_reported() {
+    fn a_draft_that_never_pays_off_has_no_rate() {
         let row = |ahead: usize, pays: Option<f64>| json!({ "ahead": ahead, "seconds_per_pass": 0.0125, "pays_from": pays, "speedups": [0.5, 1.0, 1.5] });
-        let result = json!({ "workload": "small", "decode_tokens_per_second": 100.0,
-            "draft": [row(1, Some(0.25)), row(8, None)] });
-        assert_eq!(
-            table(&result),
-            "small without a draft: 100.0 tokens/s\n\n\
-             | draft tokens a pass | ms a pass | pays from | at 60% | at 80% | at 90% |\n|---|---|---|---|---|---|\n\
-             | 1 | 12.5 | 25% | 0.50 × | 1.00 × | 1.50 × |\n| 8 | 12.5 | never | 0.50 × | 1.00 × | 1.50 × |\n"
-        );
+        let result = json!({ "decode_tokens_per_second": 100.0, "draft": [row(1, Some(0.25)), row(8, None)] });
+        let mut comparison = Comparison::new("small", Ratio::OtherToFirst);
+        add(&mut comparison, &result);
+        let [plain, one, eight] = &comparison.programs[..] else {
+            panic!("{comparison:?}")
+        };
+        assert_eq!(plain.figure("pass, ms").unwrap().shown(), "10.000");
+        assert_eq!(one.figure("pays off from, %").unwrap().shown(), "25.0");
+        assert_eq!(one.figure("at 90%, ×").unwrap().shown(), "1.50");
+        assert_eq!(eight.program, "8 draft tokens");
+        assert!(eight.figure("pays off from, %").is_none());
     }
 }

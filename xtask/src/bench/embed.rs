@@ -1,8 +1,6 @@
 //! `cargo xtask bench embed`: embeddings of short and of long texts, interleaved with sentence-transformers and
 //! onnxruntime.
 
-mod report;
-
 use std::{
     fmt::Write as _,
     fs,
@@ -11,12 +9,11 @@ use std::{
     process::Command,
 };
 
-use cargo_metadata::Metadata;
+use emberlm_system::measure::{Ratio, Unit};
 
-use self::report::{EmbedReport, Run, Workload};
-use super::programs::{OursArgs, Program, PythonArgs, last_json};
-use super::report::Report;
-use crate::{error::Error, python::absolute, workspace};
+use super::programs::{Field, OursArgs, Program, PythonArgs, contender};
+use super::session::{Session, cores};
+use crate::{error::Error, python::absolute};
 
 /// Arguments of `cargo xtask bench embed`.
 #[derive(Debug, clap::Args)]
@@ -26,12 +23,6 @@ pub struct EmbedArgs {
     /// Threads of the Python programs [default: one per core].
     #[arg(long)]
     threads: Option<NonZero<usize>>,
-    /// Runs of each program; medians are printed.
-    #[arg(long, default_value = "3")]
-    rounds: NonZero<usize>,
-    /// Print one line of JSON instead of the tables.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     ours: OursArgs,
     #[command(flatten)]
@@ -40,6 +31,13 @@ pub struct EmbedArgs {
 
 /// The programs of `xtask/peers/embed.py`.
 const PEERS: [&str; 2] = ["sentence-transformers", "onnxruntime"];
+
+/// The speed, and the largest absolute difference of a vector's element from ours.
+const FIELDS: [Field; 3] = [
+    Field("texts_per_second", "", Unit::TextsPerSecond),
+    Field("peak_rss_mib", "peak", Unit::Bytes),
+    Field("difference", "difference", Unit::Relative),
+];
 
 /// Texts of similar length: `count` texts of `shortest` to `longest` words.
 #[derive(Debug, Clone, Copy)]
@@ -81,84 +79,55 @@ impl Texts {
     }
 }
 
-/// Builds, creates the Python environment if needed, measures and prints.
-pub fn run(args: &EmbedArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
-    let python = args.python.ready(&metadata)?;
-    let binary = args.ours.ready(Program::Bench, &metadata)?;
-    let folder = metadata.target_directory.join("bench-embed");
-    let folder = folder.as_std_path();
-    let measurement = Measurement {
+/// Builds, creates the Python environment if needed, and measures.
+pub fn run(args: &EmbedArgs, session: &mut Session) -> Result<(), Error> {
+    let programs = Programs {
         args,
-        metadata: &metadata,
-        binary,
-        python,
+        python: args.python.ready(&session.metadata)?,
+        binary: args.ours.ready(Program::Bench, &session.metadata)?,
+        script: session.root().join("xtask/peers/embed.py"),
         model: absolute(&args.model)?,
-        folder,
+        folder: session.folder("bench-embed")?,
     };
-    fs::create_dir_all(folder).map_err(|source| Error::Write {
-        path: folder.to_owned(),
-        source,
-    })?;
-    let words = documentation(&metadata)?;
+    let words = documentation(&session.root())?;
     let words: Vec<&str> = words.split_whitespace().collect();
-    let workloads = TEXTS.map(|texts| measurement.workload(texts, &texts.lines(&words)));
-    let report = EmbedReport {
-        rounds: args.rounds.get(),
-        workloads: workloads.into_iter().collect::<Result<_, _>>()?,
-    };
-    report.print(args.json);
+    for texts in TEXTS {
+        let file = programs.folder.join(format!("{}.txt", texts.name));
+        fs::write(&file, texts.lines(&words)).map_err(Error::write(&file))?;
+        let ours = contender("emberlm", &FIELDS, || programs.ours(&file));
+        let peers = PEERS.map(|peer| {
+            let (programs, file) = (&programs, &file);
+            contender(peer, &FIELDS, move || programs.peer(file, peer))
+        });
+        let contenders = std::iter::once(ours).chain(peers).collect();
+        let workload = format!("{} texts", texts.name);
+        let rounds = session.rounds(3);
+        session.compare(workload, Ratio::FirstToOther, rounds, contenders)?;
+    }
     Ok(())
 }
 
 /// The text of this project's explanations.
-fn documentation(metadata: &Metadata) -> Result<String, Error> {
+fn documentation(root: &Path) -> Result<String, Error> {
     let mut text = String::new();
     for page in ["training-step", "kernels", "performance", "numerics"] {
-        let path = metadata
-            .workspace_root
-            .join(format!("docs/explanations/{page}.md"));
-        text += &fs::read_to_string(&path).map_err(|source| Error::Read {
-            path: path.into(),
-            source,
-        })?;
+        let path = root.join(format!("docs/explanations/{page}.md"));
+        text += &fs::read_to_string(&path).map_err(Error::read(&path))?;
     }
     Ok(text)
 }
 
 /// The programs and their files.
-struct Measurement<'a> {
+struct Programs<'a> {
     args: &'a EmbedArgs,
-    metadata: &'a Metadata,
     binary: PathBuf,
     python: PathBuf,
+    script: PathBuf,
     model: PathBuf,
-    folder: &'a Path,
+    folder: PathBuf,
 }
 
-impl Measurement<'_> {
-    fn workload(&self, texts: Texts, lines: &str) -> Result<Workload, Error> {
-        let file = self.folder.join(format!("{}.txt", texts.name));
-        fs::write(&file, lines).map_err(|source| Error::Write {
-            path: file.clone(),
-            source,
-        })?;
-        let mut runs = [Vec::new(), Vec::new(), Vec::new()];
-        for round in 1..=self.args.rounds.get() {
-            eprintln!("{} texts, round {round}", texts.name);
-            runs[0].push(run_and_print(&mut self.ours(&file))?);
-            for (peer, runs) in PEERS.iter().zip(&mut runs[1..]) {
-                runs.push(run_and_print(&mut self.peer(&file, peer))?);
-            }
-        }
-        let [ours, peers @ ..] = runs.map(Run::median);
-        Ok(Workload {
-            name: texts.name,
-            ours,
-            peers: peers.into_iter().flatten().collect(),
-        })
-    }
-
+impl Programs<'_> {
     fn vectors(&self) -> PathBuf {
         self.folder.join("vectors.f32")
     }
@@ -172,23 +141,15 @@ impl Measurement<'_> {
     }
 
     fn peer(&self, texts: &Path, program: &str) -> Command {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.args.threads.map_or_else(cores, NonZero::get);
-        let script = self.metadata.workspace_root.join("xtask/peers/embed.py");
         let mut command = Command::new(&self.python);
-        command.arg(script).arg(program).arg(&self.model).arg(texts);
+        command.arg(&self.script).arg(program);
+        command.arg(&self.model).arg(texts);
         command.args(["--threads", &threads.to_string()]);
         command.arg("--onnx").arg(self.folder.join("model.onnx"));
         command.arg("--vectors").arg(self.vectors());
         command
     }
-}
-
-/// Runs a program and prints the completed run.
-fn run_and_print(command: &mut Command) -> Result<Run, Error> {
-    let run = Run::of(&last_json(command, "texts_per_second")?);
-    eprintln!("  {}: {:.1} texts/s", run.program, run.texts_per_second);
-    Ok(run)
 }
 
 #[cfg(test)]
@@ -208,14 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn peer_files_exist() {
-        let root = workspace::metadata().unwrap().workspace_root;
-        assert!(root.join("xtask/peers/embed.py").is_file());
-        assert!(
-            documentation(&workspace::metadata().unwrap())
-                .unwrap()
-                .len()
-                > 10_000
-        );
+    fn the_documentation_has_enough_words() {
+        let root = crate::workspace::metadata().unwrap().workspace_root;
+        assert!(documentation(root.as_std_path()).unwrap().len() > 10_000);
     }
 }

@@ -2,16 +2,37 @@
 //! interleaved with transformers, and compares both with the bounds of the machine's memory bandwidth and
 //! matrix products.
 
-mod report;
-
 use std::{num::NonZero, path::Path, process::Command};
 
-use cargo_metadata::Metadata;
+use emberlm_system::measure::{Ratio, Unit};
 
-use self::report::{GenerateReport, Generation, Pair};
-use super::programs::{OursArgs, Program, PythonArgs, last_json};
-use super::report::Report;
-use crate::{error::Error, workspace};
+use super::peers::chosen;
+use super::programs::{Field, OursArgs, Program, PythonArgs, contender};
+use super::session::Session;
+use crate::error::Error;
+
+/// The speeds with the bounds of this machine: reading all weights once per token, and the matrix products of the prompt.
+const FIELDS: [Field; 7] = [
+    Field(
+        "decode_tokens_per_second",
+        "decoding",
+        Unit::TokensPerSecond,
+    ),
+    Field("decode_bound", "bound of decoding", Unit::TokensPerSecond),
+    Field("prefill_tokens_per_second", "prompt", Unit::TokensPerSecond),
+    Field(
+        "prefill_bound",
+        "bound of the prompt",
+        Unit::TokensPerSecond,
+    ),
+    Field("peak_rss_mib", "peak", Unit::Bytes),
+    Field("bytes_per_token", "read per token", Unit::Bytes),
+    Field(
+        "read_bytes_per_second",
+        "memory reads",
+        Unit::BytesPerSecond,
+    ),
+];
 
 /// Arguments of `cargo xtask bench generate`.
 #[derive(Debug, clap::Args)]
@@ -28,12 +49,6 @@ pub struct GenerateArgs {
     /// The format of emberlm's weights, as in `emberlm-bench generate`; the peer's are f32.
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     weights: String,
-    /// Runs of each program; medians are printed.
-    #[arg(long, default_value = "3")]
-    rounds: NonZero<usize>,
-    /// Print one line of JSON instead of the tables.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     ours: OursArgs,
     #[command(flatten)]
@@ -60,63 +75,34 @@ impl Preset {
     }
 }
 
-/// Builds, creates the Python environment if needed, measures and prints.
-pub fn run(args: &GenerateArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
-    let presets = match &args.preset[..] {
-        [] => vec![Preset::Pocket, Preset::Gpt2Small],
-        some => some.to_vec(),
-    };
+/// Builds, creates the Python environment if needed, and measures.
+pub fn run(args: &GenerateArgs, session: &mut Session) -> Result<(), Error> {
+    let presets = chosen(&args.preset);
     let peered = presets.iter().any(|preset| preset.names().1.is_some());
-    let python = peered.then(|| args.python.ready(&metadata)).transpose()?;
-    let binary = args.ours.ready(Program::Bench, &metadata)?;
-    let pairs = presets
-        .into_iter()
-        .map(|preset| pair(args, &metadata, &binary, python.as_deref(), preset))
-        .collect::<Result<_, _>>()?;
-    let report = GenerateReport {
-        prompt: args.prompt.get(),
-        tokens: args.tokens.get(),
-        rounds: args.rounds.get(),
-        pairs,
-    };
-    report.print(args.json);
-    Ok(())
-}
-
-/// The median runs of both programs, interleaved.
-fn pair(
-    args: &GenerateArgs,
-    metadata: &Metadata,
-    binary: &Path,
-    python: Option<&Path>,
-    preset: Preset,
-) -> Result<Pair, Error> {
-    let (name, twin) = preset.names();
-    let rounds = args.rounds.get();
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 1..=rounds {
-        eprintln!("{name}, round {round} of {rounds}");
-        ours.push(run_and_print(&mut our_command(args, binary, name))?);
-        if let Some((python, twin)) = python.zip(twin) {
-            theirs.push(run_and_print(&mut peer_command(
-                args, metadata, python, twin,
-            ))?);
+    let python = peered.then(|| args.python.ready(&session.metadata));
+    let python = python.transpose()?;
+    let binary = args.ours.ready(Program::Bench, &session.metadata)?;
+    let script = session.root().join("xtask/peers/generate.py");
+    session.record.parameter("weights", &args.weights);
+    for preset in presets {
+        let (name, twin) = preset.names();
+        let ours = || our_command(args, &binary, name);
+        let mut contenders = vec![contender("emberlm", &FIELDS, ours)];
+        if let Some((python, twin)) = python.as_ref().zip(twin) {
+            contenders.push(contender("transformers", &FIELDS, {
+                let script = &script;
+                move || {
+                    let mut command = Command::new(python);
+                    command.arg(script).arg(twin).args(size(args));
+                    command
+                }
+            }));
         }
+        let workload = format!("{name}, {} tokens after {}", args.tokens, args.prompt);
+        let rounds = session.rounds(3);
+        session.compare(workload, Ratio::FirstToOther, rounds, contenders)?;
     }
-    Ok(Pair {
-        workload: name,
-        ours: Generation::median(ours),
-        peer: Generation::median(theirs),
-    })
-}
-
-/// Runs a program and prints the completed run.
-fn run_and_print(command: &mut Command) -> Result<Generation, Error> {
-    let run = Generation::of(&last_json(command, "decode_tokens_per_second")?);
-    let (name, decode, prefill) = (&run.program, run.decode, run.prefill);
-    eprintln!("  {name}: {decode:.1} tokens/s, prompt {prefill:.1} tokens/s");
-    Ok(run)
+    Ok(())
 }
 
 fn our_command(args: &GenerateArgs, binary: &Path, name: &str) -> Command {
@@ -125,13 +111,6 @@ fn our_command(args: &GenerateArgs, binary: &Path, name: &str) -> Command {
     command.args(["--backend", &args.ours.backend]);
     command.args(["--weights", &args.weights]);
     command.args(size(args)).arg("--json");
-    command
-}
-
-fn peer_command(args: &GenerateArgs, metadata: &Metadata, python: &Path, name: &str) -> Command {
-    let mut command = Command::new(python);
-    command.arg(metadata.workspace_root.join("xtask/peers/generate.py"));
-    command.arg(name).args(size(args));
     command
 }
 
@@ -146,6 +125,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::workspace;
 
     #[derive(Parser)]
     struct Wrapper {
@@ -154,28 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn both_programs_get_the_same_sizes() {
-        let typed = ["generate", "--prompt", "32"];
-        let args = Wrapper::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
-        let (args, metadata) = (&args.generate, workspace::metadata().unwrap());
-        let (name, twin) = Preset::Gpt2Small.names();
-        let ours = workspace::shown(&our_command(args, Path::new("emberlm"), name));
-        let python = Path::new("python3");
-        let peer = peer_command(args, &metadata, python, twin.unwrap());
+    fn sizes_reach_the_program() {
+        let args = Wrapper::try_parse_from(["generate", "--prompt", "32"]);
+        let args = args.ok().unwrap().generate;
+        let ours = our_command(&args, Path::new("emberlm-bench"), "gpt2-small");
         assert_eq!(
-            ours,
-            "emberlm bench-generate --preset gpt2-small --backend flex --weights f32 --prompt 32 --tokens 64 --json"
+            workspace::shown(&ours),
+            "emberlm-bench bench-generate --preset gpt2-small --backend flex --weights f32 --prompt 32 --tokens 64 --json"
         );
-        let peer = workspace::shown(&peer);
-        assert!(
-            peer.ends_with("generate.py gpt2-small --prompt 32 --tokens 64"),
-            "{peer}"
-        );
-    }
-
-    #[test]
-    fn peer_files_exist() {
-        let root = workspace::metadata().unwrap().workspace_root;
-        assert!(root.join("xtask/peers/generate.py").is_file());
     }
 }

@@ -3,16 +3,10 @@
 //! | module | contents |
 //! |---|---|
 //! | `checkout` | builds llama.cpp's programs for this machine |
-//! | `files` | the measured files, in several types |
-//! | `random_model` | models with random weights |
-//! | `speed` | one run of a program: tokens/s and peak memory |
-//! | `report` | medians and ratios |
+//! | `files` | the measured files, in several types, of given models and of models with random weights |
 
 mod checkout;
 mod files;
-mod random_model;
-mod report;
-mod speed;
 
 use std::{
     num::NonZero,
@@ -20,13 +14,14 @@ use std::{
     process::Command,
 };
 
+use emberlm_system::measure::{Contender, Metric, Ratio, Sample, Unit};
+use serde_json::Value;
+
 use self::checkout::LlamaCpp;
-use self::files::{ModelFile, ModelFiles, Type};
-use self::random_model::Size;
-use self::report::{Comparison, LlamaReport};
-use self::speed::Speed;
+use self::files::{ModelFile, ModelFiles, Size, TYPES};
+use super::peak_memory;
 use super::programs::{OursArgs, Program};
-use super::report::Report;
+use super::session::Session;
 use crate::{error::Error, python::absolute, workspace};
 
 /// Arguments of `cargo xtask bench llama`.
@@ -48,12 +43,12 @@ pub struct LlamaArgs {
     /// The types, separated by commas.
     #[arg(
         long = "type",
-        value_enum,
         value_name = "TYPE,…",
+        value_parser = TYPES,
         value_delimiter = ',',
         default_value = "f32,q8_0,q4_0,q4_k_m"
     )]
-    types: Vec<Type>,
+    types: Vec<String>,
     /// Tokens of the prompt.
     #[arg(long, default_value = "256")]
     prompt: NonZero<usize>,
@@ -63,66 +58,98 @@ pub struct LlamaArgs {
     /// Threads of both programs.
     #[arg(long, default_value = "2")]
     threads: NonZero<usize>,
-    /// Runs of each program; medians are printed.
-    #[arg(long, default_value = "5")]
-    rounds: NonZero<usize>,
-    /// Print one line of JSON instead of the table.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     ours: OursArgs,
 }
 
-/// Builds both programs, makes the files, measures and prints.
-pub fn run(args: &LlamaArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
-    let folder = metadata.target_directory.join("bench-llama");
+/// Builds both programs, makes the files and measures.
+pub fn run(args: &LlamaArgs, session: &mut Session) -> Result<(), Error> {
+    let folder = session.folder("bench-llama")?;
     let build = match &args.build {
         Some(build) => absolute(build)?,
-        None => folder.join("build").into(),
+        None => folder.join("build"),
     };
     let llama_cpp = LlamaCpp::build(&args.llama_cpp, &build)?;
-    let binary = args.ours.ready(Program::Emberlm, &metadata)?;
-    let files = ModelFiles::new(folder.join("models").into(), &llama_cpp)?;
+    let binary = args.ours.ready(Program::Emberlm, &session.metadata)?;
+    let files = ModelFiles::new(folder.join("models"), &llama_cpp, &binary)?;
     let given = args.gguf.iter().map(|path| files.unpacked(path));
     let random = args.sizes.iter().map(|&size| files.random(size));
     let sources = given.chain(random).collect::<Result<Vec<_>, _>>()?;
-    let mut comparisons = Vec::new();
+    for (name, value) in [
+        ("prompt", args.prompt),
+        ("decode", args.decode),
+        ("threads", args.threads),
+    ] {
+        session.record.parameter(name, value);
+    }
+    let rounds = session.rounds(5);
     for source in &sources {
-        for &kind in &args.types {
+        for kind in &args.types {
             let file = files.of_type(source, kind)?;
-            comparisons.push(compare(args, &binary, &llama_cpp, file)?);
+            let (ours, theirs) = (
+                || our_command(args, &binary, &file.path),
+                || their_command(args, &llama_cpp, &file.path),
+            );
+            let contenders = vec![
+                Contender::new("emberlm", || measured(&mut ours(), our_speed, &file)),
+                Contender::new("llama.cpp", || measured(&mut theirs(), their_speed, &file)),
+            ];
+            let workload = format!("{} {}", file.model, kind.to_uppercase());
+            session.compare(workload, Ratio::FirstToOther, rounds, contenders)?;
         }
     }
-    let report = LlamaReport {
-        prompt: args.prompt.get(),
-        decode: args.decode.get(),
-        threads: args.threads.get(),
-        rounds: args.rounds.get(),
-        comparisons,
-    };
-    report.print(args.json);
     Ok(())
 }
 
-/// Measures both programs on a file, interleaved.
-fn compare(
-    args: &LlamaArgs,
-    binary: &Path,
-    llama_cpp: &LlamaCpp,
-    file: ModelFile,
-) -> Result<Comparison, Error> {
-    let rounds = args.rounds.get();
-    let mut runs = Vec::new();
-    for round in 1..=rounds {
-        eprintln!("{} {}, round {round} of {rounds}", file.model, file.kind);
-        let ours = Speed::ours(&mut our_command(args, binary, &file.path))?;
-        eprintln!("  emberlm: {ours}");
-        let theirs = Speed::theirs(&mut their_command(args, llama_cpp, &file.path))?;
-        eprintln!("  llama.cpp: {theirs}");
-        runs.push((ours, theirs));
-    }
-    Ok(Comparison { file, runs })
+/// Runs a program, and reads the speeds of decoding and of the prompt from its output.
+fn measured(
+    command: &mut Command,
+    speeds: fn(&Value) -> Option<[f64; 2]>,
+    file: &ModelFile,
+) -> Result<Sample, Error> {
+    let (output, peak) = peak_memory::run(command)?;
+    let found = serde_json::from_str(&output).ok();
+    let Some([decode, prompt]) = found.as_ref().and_then(speeds) else {
+        return Err(Error::Measurement {
+            command: workspace::shown(command),
+            field: "tokens per second of both tests",
+            output: output.trim().to_owned(),
+        });
+    };
+    Ok(Sample {
+        version: None,
+        values: vec![
+            (Metric::new("decoding", Unit::TokensPerSecond), decode),
+            (Metric::new("prompt", Unit::TokensPerSecond), prompt),
+            (Metric::new("peak", Unit::Bytes), peak),
+            (Metric::new("file", Unit::Bytes), file.bytes as f64),
+        ],
+    })
+}
+
+/// The speeds of `emberlm bench --json`.
+fn our_speed(models: &Value) -> Option<[f64; 2]> {
+    let tests = models[0]["tests"].as_array()?;
+    let speed = |prefix: &str| {
+        let mut tests = tests.iter();
+        let is_test = |test: &&Value| {
+            test["test"]
+                .as_str()
+                .is_some_and(|it| it.starts_with(prefix))
+        };
+        tests.find(is_test)?["tokens_per_second"].as_f64()
+    };
+    Some([speed("tg")?, speed("pp")?])
+}
+
+/// The speeds of `llama-bench -o json`.
+fn their_speed(tests: &Value) -> Option<[f64; 2]> {
+    let speed = |kind: &str| {
+        let mut tests = tests.as_array()?.iter();
+        let test = tests.find(|test| test[kind].as_u64().is_some_and(|tokens| tokens > 0))?;
+        test["avg_ts"].as_f64()
+    };
+    Some([speed("n_gen")?, speed("n_prompt")?])
 }
 
 fn our_command(args: &LlamaArgs, binary: &Path, file: &Path) -> Command {
@@ -166,7 +193,7 @@ mod tests {
     fn both_programs_get_the_same_sizes() {
         let line = "llama --llama-cpp sources --gguf a.gguf --prompt 32 --threads 3";
         let args = parsed(line).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(args.types, [Type::F32, Type::Q8_0, Type::Q4_0, Type::Q4KM]);
+        assert_eq!(args.types, ["f32", "q8_0", "q4_0", "q4_k_m"]);
         let file = Path::new("a.gguf");
         let ours = our_command(&args, Path::new("emberlm"), file);
         assert_eq!(
@@ -183,11 +210,24 @@ mod tests {
     }
 
     #[test]
+    fn the_output_of_both_programs_is_read() {
+        let ours = serde_json::json!([{"model": "a.gguf", "tests": [{"test": "pp32", "tokens_per_second": 600.5},
+            {"test": "tg8", "tokens_per_second": 50.25}]}]);
+        assert_eq!(our_speed(&ours), Some([50.25, 600.5]));
+        // The fields of llama-bench's output that are read.
+        let theirs = serde_json::json!([{"n_prompt": 32, "n_gen": 0, "avg_ts": 226.26},
+            {"n_prompt": 0, "n_gen": 8, "avg_ts": 24.69}]);
+        assert_eq!(their_speed(&theirs), Some([24.69, 226.26]));
+        let none = serde_json::json!([]);
+        assert_eq!((our_speed(&none), their_speed(&none)), (None, None));
+    }
+
+    #[test]
     fn a_file_or_a_size_is_required() {
         assert!(parsed("llama --llama-cpp sources").is_err());
         assert!(parsed("llama --gguf a.gguf").is_err());
         let args = parsed("llama --llama-cpp sources --sizes 0.5b,1.1b --type q8_0").unwrap();
         assert_eq!(args.sizes.len(), 2);
-        assert_eq!(args.types, [Type::Q8_0]);
+        assert_eq!(args.types, ["q8_0"]);
     }
 }

@@ -2,8 +2,21 @@
 
 use std::process::Command;
 
-use super::programs::{Program, build};
+use emberlm_system::measure::{Ratio, Unit};
+
+use super::programs::{Field, Program, build, contender};
+use super::session::Session;
 use crate::{error::Error, workspace};
+
+/// The formats that the model is stored in.
+const FORMATS: [&str; 3] = ["f32", "bf16", "f16"];
+
+const FIELDS: [Field; 4] = [
+    Field("seconds", "", Unit::Seconds),
+    Field("weights_mib", "weights", Unit::Bytes),
+    Field("peak_rss_mib", "peak", Unit::Bytes),
+    Field("peak_of_weights", "peak / weights", Unit::Ratio),
+];
 
 /// Arguments of `cargo xtask bench load`.
 #[derive(Debug, clap::Args)]
@@ -17,35 +30,35 @@ pub struct LoadArgs {
 }
 
 /// Builds, writes the model as a Hugging Face directory in each data type, and loads each.
-pub fn run(args: &LoadArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
+pub fn run(args: &LoadArgs, session: &mut Session) -> Result<(), Error> {
     build(&args.backend)?;
-    let [emberlm, bench] = [Program::Emberlm, Program::Bench].map(|it| it.path(&metadata));
-    let folder = metadata.target_directory.join("bench-load");
+    let path = |program: Program| program.path(&session.metadata);
+    let (emberlm, bench) = (path(Program::Emberlm), path(Program::Bench));
+    let folder = session.folder("bench-load")?;
     let own = folder.join("own");
-    let new = [
-        "new",
-        "--preset",
-        &args.preset,
-        "--force",
-        "--out",
-        own.as_str(),
-    ];
-    workspace::success(Command::new(&emberlm).args(new))?;
-    for element in ["f32", "bf16", "f16"] {
-        let out = folder.join(element);
-        let export = [
-            "export",
-            own.as_str(),
-            "--force",
-            "--dtype",
-            element,
-            "--out",
-            out.as_str(),
-        ];
-        workspace::success(Command::new(&emberlm).args(export))?;
-        let load = ["bench-load", out.as_str(), "--backend", &args.backend];
-        workspace::success(Command::new(&bench).args(load))?;
+    let mut new = Command::new(&emberlm);
+    new.args(["new", "--preset", &args.preset, "--force", "--out"]);
+    workspace::success(new.arg(&own))?;
+    let mut contenders = Vec::new();
+    for format in FORMATS {
+        let out = folder.join(format);
+        let mut export = Command::new(&emberlm);
+        export.arg("export").arg(&own);
+        export.args(["--force", "--dtype", format, "--out"]);
+        workspace::success(export.arg(&out))?;
+        let bench = &bench;
+        contenders.push(contender(
+            &format!("stored in {format}"),
+            &FIELDS,
+            move || {
+                let mut command = Command::new(bench);
+                command.arg("bench-load").arg(&out);
+                command.args(["--backend", &args.backend]);
+                command
+            },
+        ));
     }
+    let rounds = session.rounds(1);
+    session.compare(&args.preset, Ratio::OtherToFirst, rounds, contenders)?;
     Ok(())
 }

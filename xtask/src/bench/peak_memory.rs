@@ -12,7 +12,7 @@ use crate::{error::Error, workspace};
 /// Interval of looking at a process's peak memory, which only grows: the last value is at most this old.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Runs a program. Returns its stdout and its peak memory in MiB.
+/// Runs a program. Returns its stdout and its peak memory in bytes.
 pub fn run(command: &mut Command) -> Result<(String, f64), Error> {
     command.stdout(Stdio::piped()).stderr(Stdio::inherit());
     let line = workspace::shown(command);
@@ -40,7 +40,7 @@ pub fn run(command: &mut Command) -> Result<(String, f64), Error> {
         });
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok((text, peak.map_or(f64::NAN, |kib| kib as f64 / 1024.0)))
+    Ok((text, peak.map_or(f64::NAN, |kib| kib as f64 * 1024.0)))
 }
 
 /// Peak resident memory of a process in KiB. `None` if it has ended, or the system does not report it.
@@ -50,4 +50,28 @@ fn peak_kib(process: u32) -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_of_a_process_is_measured() {
+        // `dd` holds one block of 64 MiB.
+        let mut command = Command::new("dd");
+        let block = ["if=/dev/zero", "of=/dev/null", "bs=64M", "count=40"];
+        command.args(block).arg("status=none");
+        let (output, peak) = run(&mut command).unwrap();
+        assert_eq!(output, "");
+        let mib = peak / f64::from(1 << 20);
+        assert!((64.0..100.0).contains(&mib), "{mib}");
+    }
+
+    #[test]
+    fn a_failure_has_the_command() {
+        let mut command = Command::new("cat");
+        let error = run(command.arg("/nowhere")).unwrap_err().to_string();
+        assert!(error.starts_with("`cat /nowhere` failed: "), "{error}");
+    }
 }

@@ -2,24 +2,37 @@
 //! tiktoken on the same number of threads.
 
 mod corpus;
-mod report;
-mod run;
 
 use std::{
-    fs,
     num::NonZero,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use cargo_metadata::Metadata;
+use emberlm_system::measure::{Comparison, Contender, Metric, Ratio, Record, Unit, median};
 
 use self::corpus::{Corpus, Form};
-use self::report::{PrepareReport, Round};
-use self::run::Run;
-use super::programs::{Program, build};
-use super::report::Report;
-use crate::{error::Error, workspace};
+use super::programs::{Field, Program, build, last_json, sample};
+use super::session::{Session, cores, remove};
+use crate::error::Error;
+
+/// The required speed per thread relative to tiktoken-rs on one thread.
+const TIKTOKEN_RS_GOAL: f64 = 0.9;
+
+/// The required speed relative to Python's tiktoken.
+const PYTHON_GOAL: f64 = 3.0;
+
+/// The limit of our process's memory in MiB, for a corpus of any length.
+const MEMORY_GOAL: f64 = 300.0;
+
+const TIKTOKEN_RS: &str = "tiktoken-rs";
+const PYTHON: &str = "Python's tiktoken";
+
+const FIELDS: [Field; 3] = [
+    Field("threads", "threads", Unit::Count),
+    Field("peak_rss_mib", "peak", Unit::Bytes),
+    Field("bytes", "text", Unit::Bytes),
+];
 
 /// Maximum size of the peers' text. Their speed does not depend on the size, but their run time does.
 const PEER_BYTES: u64 = 64 << 20;
@@ -32,8 +45,8 @@ pub struct PrepareArgs {
     #[arg(long, default_value = "2GiB", value_parser = size)]
     size: u64,
     /// The tokenizer.
-    #[arg(long, value_enum, default_value = "gpt2")]
-    tokenizer: Vocabulary,
+    #[arg(long, value_parser = ["gpt2", "p50k", "cl100k", "o200k"], default_value = "gpt2")]
+    tokenizer: String,
     /// Tokenizer threads of emberlm and Python [default: one per core].
     #[arg(long)]
     threads: Option<NonZero<usize>>,
@@ -43,36 +56,9 @@ pub struct PrepareArgs {
     /// A Python interpreter with tiktoken, whose runs are interleaved with ours.
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
-    /// Runs of each program; medians are printed.
-    #[arg(long, default_value = "3")]
-    rounds: NonZero<usize>,
     /// Keep the corpus and the dataset prepared from the single text.
     #[arg(long)]
     keep: bool,
-    /// Print one line of JSON instead of the table.
-    #[arg(long)]
-    json: bool,
-}
-
-/// The vocabularies that all programs support.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Vocabulary {
-    Gpt2,
-    P50k,
-    Cl100k,
-    O200k,
-}
-
-impl Vocabulary {
-    /// The name in all programs.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Gpt2 => "gpt2",
-            Self::P50k => "p50k",
-            Self::Cl100k => "cl100k",
-            Self::O200k => "o200k",
-        }
-    }
 }
 
 /// Parses a size such as `2GiB`.
@@ -87,85 +73,62 @@ fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "must be above 0".to_owned())
 }
 
-/// Creates the corpus, builds, measures and prints.
-pub fn run(args: &PrepareArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
+/// Creates the corpus, builds and measures.
+pub fn run(args: &PrepareArgs, session: &mut Session) -> Result<(), Error> {
     build("flex")?;
-    let folder = metadata.target_directory.join("bench-prepare");
-    let folder = folder.as_std_path();
-    let corpus = Corpus::make(args.text.as_deref(), args.size, &metadata, folder)?;
+    let folder = session.folder("bench-prepare")?;
+    let corpus = Corpus::make(args.text.as_deref(), args.size, &session.root(), &folder)?;
     let programs = Programs {
         args,
-        metadata: &metadata,
+        binary: Program::Bench.path(&session.metadata).into(),
+        script: session.root().join("xtask/peers/tiktoken_prepare.py"),
         corpus: &corpus,
-        folder,
-        threads: threads(args),
+        folder: &folder,
+        threads: args.threads.map_or_else(cores, NonZero::get),
     };
-    let report = programs.measure();
+    let measured = programs.measure(session);
     match args.keep {
         true => eprintln!("the corpus and the dataset are in {}", folder.display()),
-        false => remove(folder)?,
+        false => remove(&folder)?,
     }
-    let report = report?;
-    report.print(args.json);
-    Ok(())
-}
-
-fn remove(folder: &Path) -> Result<(), Error> {
-    fs::remove_dir_all(folder).map_err(|source| Error::Write {
-        path: folder.to_owned(),
-        source,
-    })
-}
-
-fn threads(args: &PrepareArgs) -> usize {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    args.threads.map_or_else(cores, NonZero::get)
+    measured
 }
 
 /// The command lines of all programs.
 struct Programs<'a> {
     args: &'a PrepareArgs,
-    metadata: &'a Metadata,
+    binary: PathBuf,
+    script: PathBuf,
     corpus: &'a Corpus,
     folder: &'a Path,
     threads: usize,
 }
 
 impl Programs<'_> {
-    fn measure(&self) -> Result<PrepareReport, Error> {
-        let rounds = self.args.rounds.get();
-        let round = |number| {
-            eprintln!("round {number} of {rounds}");
-            self.round()
-        };
-        let first = round(1)?;
-        let rest = (2..=rounds).map(round).collect::<Result<_, _>>()?;
-        Ok(PrepareReport::new(self.threads, first, rest))
-    }
-
-    fn round(&self) -> Result<Round, Error> {
-        let take = |command: &mut Command, form| -> Result<Run, Error> {
-            let run = Run::take(command, form)?;
-            let (name, form, speed) = (&run.program, form.name(), run.speed());
-            eprintln!("  {name}, {form}: {speed:.2} MB/s");
-            Ok(run)
-        };
-        let python = |python| take(&mut self.python(python)?, Form::Records);
-        Ok(Round {
-            ours: [
-                take(&mut self.ours(Form::Records), Form::Records)?,
-                take(&mut self.ours(Form::Text), Form::Text)?,
-            ],
-            single: take(&mut self.tiktoken_rs(), Form::Records)?,
-            python: self.args.peer.as_deref().map(python).transpose()?,
-        })
+    fn measure(&self, session: &mut Session) -> Result<(), Error> {
+        let python = self.args.peer.as_deref();
+        let vocabularies = python
+            .map(|_| crate::fixtures::vocabularies())
+            .transpose()?;
+        let mut contenders: Vec<Contender<'_, Error>> = [Form::Records, Form::Text]
+            .map(|form| contender(form.name(), move || self.ours(form)))
+            .into();
+        contenders.push(contender(TIKTOKEN_RS, || self.tiktoken_rs()));
+        if let Some((python, vocabularies)) = python.zip(vocabularies.as_ref()) {
+            let command = move || self.python(python, vocabularies.as_ref());
+            contenders.push(contender(PYTHON, command));
+        }
+        let rounds = session.rounds(3);
+        let workload = self.args.tokenizer.clone();
+        let made = session.compare(workload, Ratio::FirstToOther, rounds, contenders)?;
+        let made = made.clone();
+        conclude(&mut session.record, &made, self.threads);
+        Ok(())
     }
 
     fn binary(&self) -> Command {
-        let mut command = Command::new(Program::Bench.path(self.metadata));
-        let tokenizer = self.args.tokenizer.name();
-        command.args(["bench-prepare", "--tokenizer", tokenizer]);
+        let mut command = Command::new(&self.binary);
+        command.args(["bench-prepare", "--tokenizer", &self.args.tokenizer]);
         command
             .arg("--out")
             .arg(self.folder.join("out"))
@@ -188,22 +151,71 @@ impl Programs<'_> {
         command
     }
 
-    fn python(&self, python: &Path) -> Result<Command, Error> {
+    fn python(&self, python: &Path, vocabularies: &Path) -> Command {
         let mut command = Command::new(python);
-        let root = &self.metadata.workspace_root;
+        command.arg(&self.script).arg(vocabularies);
+        command.arg(self.corpus.path(Form::Records));
+        command.args(["--tokenizer", &self.args.tokenizer]);
+        command.args(["--threads", &self.threads.to_string()]);
+        command.args(["--limit", &PEER_BYTES.to_string()]);
         command
-            .arg(root.join("xtask/peers/tiktoken_prepare.py"))
-            .arg(crate::fixtures::vocabularies()?)
-            .arg(self.corpus.path(Form::Records))
-            .args(["--tokenizer", self.args.tokenizer.name()])
-            .args(["--threads", &self.threads.to_string()])
-            .args(["--limit", &PEER_BYTES.to_string()]);
-        Ok(command)
     }
+}
+
+/// A program, which prints the bytes and tokens of the text and the seconds.
+fn contender<'a>(name: &str, mut command: impl FnMut() -> Command + 'a) -> Contender<'a, Error> {
+    Contender::new(name, move || {
+        let output = last_json(&mut command(), "seconds")?;
+        let mut sample = sample(&output, &FIELDS);
+        let per_second = |key| {
+            let amount: Option<f64> = serde_json::Value::as_f64(&output[key]);
+            amount.unwrap_or(f64::NAN) / output["seconds"].as_f64().unwrap_or(f64::NAN)
+        };
+        let text = Metric::new("", Unit::TextBytesPerSecond);
+        let tokens = Metric::new("", Unit::TokensPerSecond);
+        let speeds = [(text, per_second("bytes")), (tokens, per_second("tokens"))];
+        sample.values.splice(0..0, speeds);
+        Ok(sample)
+    })
+}
+
+/// Adds the goals of speed and of memory to the record.
+fn conclude(record: &mut Record, made: &Comparison, threads: usize) {
+    for form in [Form::Records.name(), Form::Text.name()] {
+        if let Some(ratio) = ratio(made, form, TIKTOKEN_RS) {
+            let what = format!("{form}, speed per thread relative to {TIKTOKEN_RS}");
+            record.goal(&what, ratio / threads as f64, TIKTOKEN_RS_GOAL);
+        }
+        if let Some(ratio) = ratio(made, form, PYTHON) {
+            let what = format!("{form}, speed relative to {PYTHON}");
+            record.goal(&what, ratio, PYTHON_GOAL);
+        }
+    }
+    let ours = made.programs.iter().take(2);
+    let peaks = ours.filter_map(|it| it.figure("peak, MiB"));
+    let peak = peaks.flat_map(|it| it.values.iter().copied());
+    let peak = peak.fold(0.0, f64::max);
+    let verdict = match peak < MEMORY_GOAL * f64::from(1 << 20) {
+        true => "below",
+        false => "NOT BELOW",
+    };
+    let shown = Unit::Bytes.shown(peak);
+    record.notes.push(format!(
+        "highest peak of prepare: {shown}, {verdict} the limit of {MEMORY_GOAL} MiB"
+    ));
+}
+
+/// The median of the rounds' ratios of two programs' speeds.
+fn ratio(made: &Comparison, above: &str, below: &str) -> Option<f64> {
+    let speeds = |name| Some(&made.program(name)?.figure("MB/s")?.values);
+    let rounds = speeds(above)?.iter().zip(speeds(below)?);
+    Some(median(rounds.map(|(above, below)| above / below).collect()))
 }
 
 #[cfg(test)]
 mod tests {
+    use emberlm_system::measure::Sample;
+
     use super::*;
 
     #[test]
@@ -216,8 +228,31 @@ mod tests {
     }
 
     #[test]
-    fn peer_files_exist() {
-        let root = workspace::metadata().unwrap().workspace_root;
-        assert!(root.join("xtask/peers/tiktoken_prepare.py").is_file());
+    fn goals_compare_runs_of_the_same_round() {
+        let mut made = Comparison::new("gpt2", Ratio::FirstToOther);
+        // The machine is slow in the second round.
+        for (speed, ours) in [(1.0, 120e6), (0.5, 120e6), (0.5, 600e6), (1.0, 120e6)] {
+            let mut add = |name, bytes| {
+                let text = (Metric::new("", Unit::TextBytesPerSecond), speed * bytes);
+                let peak = (Metric::new("peak", Unit::Bytes), 5.0 * f64::from(1 << 20));
+                let values = vec![text, peak];
+                let version = None;
+                made.add(name, Sample { version, values });
+            };
+            add(Form::Records.name(), ours);
+            add(Form::Text.name(), ours / 2.0);
+            add(TIKTOKEN_RS, 30e6);
+            add(PYTHON, 40e6);
+        }
+        let mut record = Record::new("bench prepare", "abc");
+        conclude(&mut record, &made, 2);
+        let expected = [
+            "prepare, JSON lines, speed per thread relative to tiktoken-rs: 2.00, at least the goal of 0.9",
+            "prepare, JSON lines, speed relative to Python's tiktoken: 3.00, at least the goal of 3",
+            "prepare, one text, speed per thread relative to tiktoken-rs: 1.00, at least the goal of 0.9",
+            "prepare, one text, speed relative to Python's tiktoken: 1.50, BELOW the goal of 3",
+            "highest peak of prepare: 5.0 MiB, below the limit of 300 MiB",
+        ];
+        assert_eq!(record.notes, expected);
     }
 }

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::Command};
 
 use cargo_metadata::{Metadata, camino::Utf8PathBuf};
+use emberlm_system::measure::{Contender, Metric, Sample, Unit};
 use serde_json::Value;
 
 use crate::{
@@ -104,6 +105,43 @@ impl PythonArgs {
     }
 }
 
+/// A field of a program's output: its key, and the name and the unit of its metric. Sizes with the suffix `_mib` and
+/// fractions are converted to the unit.
+pub struct Field(pub &'static str, pub &'static str, pub Unit);
+
+impl Field {
+    fn of(&self, output: &Value) -> Option<(Metric, f64)> {
+        let Self(key, name, unit) = *self;
+        let scale = match unit {
+            Unit::Bytes if key.ends_with("_mib") => f64::from(1 << 20),
+            Unit::Percent => 100.0,
+            _ => 1.0,
+        };
+        Some((Metric::new(name, unit), scale * output[key].as_f64()?))
+    }
+}
+
+/// The fields that a program's output has, and the program's name for itself.
+pub fn sample(output: &Value, fields: &[Field]) -> Sample {
+    let version = output["peer"].as_str().or(output["program"].as_str());
+    Sample {
+        version: version.map(str::to_owned),
+        values: fields.iter().filter_map(|field| field.of(output)).collect(),
+    }
+}
+
+/// A program that prints its figures as a line of JSON, which must have the first of the fields.
+pub fn contender<'a>(
+    name: &str,
+    fields: &'a [Field],
+    mut command: impl FnMut() -> Command + 'a,
+) -> Contender<'a, Error> {
+    let required = fields.first().map_or("", |field| field.0);
+    Contender::new(name, move || {
+        Ok(sample(&last_json(&mut command(), required)?, fields))
+    })
+}
+
 /// Runs a program whose last output line is a JSON object with `field`.
 pub fn last_json(command: &mut Command, field: &'static str) -> Result<Value, Error> {
     let output = workspace::stdout(command)?;
@@ -137,9 +175,33 @@ mod tests {
     }
 
     #[test]
-    fn requirements_exist() {
+    fn fields_become_metrics_in_base_units() {
+        let output = serde_json::json!({"peer": "torch 2", "speed": 30.5, "peak_rss_mib": 2, "share": 0.5, "none": null});
+        let fields = [
+            Field("speed", "", Unit::TokensPerSecond),
+            Field("peak_rss_mib", "peak", Unit::Bytes),
+            Field("share", "used", Unit::Percent),
+            Field("none", "", Unit::Seconds),
+        ];
+        let sample = sample(&output, &fields);
+        assert_eq!(sample.version.as_deref(), Some("torch 2"));
+        let shown = |(metric, value): &(Metric, f64)| metric.unit.shown(*value);
+        let shown: Vec<String> = sample.values.iter().map(shown).collect();
+        assert_eq!(shown, ["30.5 tokens/s", "2.0 MiB", "50.0 %"]);
+    }
+
+    #[test]
+    fn the_files_of_the_peers_exist() {
         let root = workspace::metadata().unwrap().workspace_root;
-        for file in PEERS.requirements {
+        let scripts = [
+            "crates/cli/peers/train.py",
+            "xtask/peers/embed.py",
+            "xtask/peers/finetune.py",
+            "xtask/peers/generate.py",
+            "xtask/peers/nanogpt_loss.py",
+            "xtask/peers/tiktoken_prepare.py",
+        ];
+        for file in PEERS.requirements.iter().chain(&scripts) {
             assert!(root.join(file).is_file(), "{file}");
         }
     }

@@ -1,10 +1,11 @@
 //! `cargo xtask bench ranks`: training on two ranks compared with one process on the same cores, and the cost of the
 //! exchange between ranks.
 //!
-//! Needs Open MPI, two cores and Linux's `taskset`. `cost` is the model of the cost, and `report` prints.
+//! Needs Open MPI, two cores and Linux's `taskset`. `cost` is the model of the cost, and `predictions` compares it with
+//! measurements.
 
 mod cost;
-mod report;
+mod predictions;
 
 use std::{
     num::NonZero,
@@ -12,16 +13,17 @@ use std::{
     process::{Command, Stdio},
 };
 
+use emberlm_system::measure::{Comparison, Contender, Metric, Ratio, Sample, Unit};
 use serde_json::Value;
 
 use self::{
     cost::{CostModel, Exchange},
-    report::{Exchanges, RanksReport, Scaling},
+    predictions::Step,
 };
 use super::{
-    measurement::Measurement,
-    programs::{self, Program},
-    report::{Report, median},
+    programs::{self, Program, last_json},
+    session::Session,
+    training::Training,
 };
 use crate::{error::Error, python::absolute, workspace};
 
@@ -37,161 +39,151 @@ const FITTED: [usize; 3] = [16, 64, 256];
 /// The sizes that it predicts.
 const PREDICTED: [usize; 2] = [32, 128];
 
-/// A training workload: the preset, the sequences of a step on all ranks, and tokens per sequence.
-#[derive(Debug, Clone, Copy)]
-struct Workload {
-    preset: &'static str,
-    batch: usize,
-    seq: usize,
-}
+/// The presets, the sequences of a step on all ranks, and tokens per sequence.
+const WORKLOADS: [(&str, usize, usize); 2] = [("pocket", 12, 256), ("gpt2-small", 4, 128)];
 
-const WORKLOADS: [Workload; 2] = [
-    Workload {
-        preset: "pocket",
-        batch: 12,
-        seq: 256,
-    },
-    Workload {
-        preset: "gpt2-small",
-        batch: 4,
-        seq: 128,
-    },
-];
+/// Names of the compared programs.
+const ONE: &str = "one process";
+const TWO: &str = "2 ranks";
+const LINKED: &str = "2 ranks over a link";
+const APART: &str = "without exchange";
 
 /// Arguments of `cargo xtask bench ranks`.
 #[derive(Debug, clap::Args)]
 pub struct RanksArgs {
-    /// Rounds, in which all programs run once; medians are printed.
-    #[arg(long, default_value = "3")]
-    rounds: NonZero<usize>,
     /// Measured steps of each run, after three warm-up steps.
     #[arg(long, default_value = "3")]
     steps: NonZero<usize>,
     /// Measure this `emberlm-bench`, built with the features flex and mpi, instead of building one.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Print one line of JSON instead of the Markdown tables.
-    #[arg(long)]
-    json: bool,
 }
 
-/// Builds, measures and prints.
-pub fn run(args: &RanksArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
+/// Exchanges over one of Open MPI's transports, and the cost model that is fitted to some of them.
+struct Transport {
+    name: &'static str,
+    model: CostModel,
+    /// The exchanges that the model predicts.
+    predicted: Vec<Exchange>,
+}
+
+/// Builds and measures.
+pub fn run(args: &RanksArgs, session: &mut Session) -> Result<(), Error> {
     let binary = match &args.binary {
         Some(binary) => absolute(binary)?,
         None => {
             programs::build("flex,mpi")?;
-            Program::Bench.path(&metadata).into()
+            Program::Bench.path(&session.metadata).into()
         }
     };
-    let exchanges = [
-        exchanges(&binary, "shared memory", &[])?,
-        exchanges(
-            &binary,
-            "TCP loopback",
-            &[
-                "--mca",
-                "btl",
-                "self,tcp",
-                "--mca",
-                "btl_tcp_if_include",
-                "lo",
-            ],
-        )?,
-    ];
-    let scaling = WORKLOADS.map(|workload| scaling(args, &binary, workload));
-    let scaling = scaling.into_iter().collect::<Result<Vec<_>, _>>()?;
-    RanksReport {
-        ranks: RANKS,
-        link: LINK,
-        scaling,
-        exchanges: exchanges.into(),
+    let loopback = ["btl", "self,tcp", "btl_tcp_if_include", "lo"];
+    let [btl, tcp, interface, lo] = loopback;
+    let tcp = ["--mca", btl, tcp, "--mca", interface, lo];
+    let mut transports = Vec::new();
+    let mut exchanges = Vec::new();
+    // Open MPI uses shared memory by default.
+    for (name, options) in [("shared memory", &[][..]), ("TCP loopback", &tcp)] {
+        let (transport, measured) = exchange(&binary, name, options)?;
+        exchanges.push((name, measured));
+        transports.push(transport);
     }
-    .print(args.json);
+    let steps = WORKLOADS.map(|workload| scaling(args, &binary, workload, session));
+    let steps = steps.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let comparisons = &mut session.record.comparisons;
+    comparisons.extend(exchange_sizes(&exchanges));
+    predictions::add(&mut session.record, &transports, &steps);
     Ok(())
 }
 
 /// Measures one process, two ranks, and two processes that do not exchange, in turn.
-fn scaling(args: &RanksArgs, binary: &Path, workload: Workload) -> Result<Scaling, Error> {
-    let [mut one, mut ranks, mut linked, mut apart] = [(); 4].map(|()| Vec::new());
-    let mut parameters = 0;
-    for round in 1..=args.rounds.get() {
-        let single = Measurement::take(&mut single(args, binary, workload))?;
-        let on_ranks = Measurement::take(&mut on_ranks(args, binary, workload))?;
-        let over_link = Measurement::take(&mut over_link(args, binary, workload))?;
-        let each = two_apart(args, binary, workload)?;
-        let Workload { preset, batch, seq } = workload;
-        eprintln!(
-            "round {round}, {preset}, {batch} × {seq}: one process {:.3} s, {RANKS} ranks {:.3} s, over a link {:.3} s, without exchange {each:.3} s",
-            single.seconds_per_step, on_ranks.seconds_per_step, over_link.seconds_per_step
-        );
-        parameters = single.parameters;
-        one.push(single.seconds_per_step);
-        ranks.push(on_ranks.seconds_per_step);
-        linked.push(over_link.seconds_per_step);
-        apart.push(each);
-    }
-    Ok(Scaling {
-        preset: workload.preset,
-        batch: workload.batch,
-        seq: workload.seq,
-        parameters,
-        one: median(one),
-        ranks: median(ranks),
-        linked: median(linked),
-        apart: median(apart),
+fn scaling(
+    args: &RanksArgs,
+    binary: &Path,
+    (preset, batch, seq): (&'static str, usize, usize),
+    session: &mut Session,
+) -> Result<Step, Error> {
+    let training = |batch| Training::new(preset, [args.steps.get(), batch, seq]);
+    let (whole, half) = (training(batch), training(batch / RANKS));
+    let parameters = std::cell::Cell::new(f64::NAN);
+    let tokens = (batch * seq) as f64;
+    let sample = |output: Value| {
+        parameters.set(output["parameters"].as_f64().unwrap_or(f64::NAN));
+        let seconds = output["seconds_per_step"].as_f64().unwrap_or(f64::NAN);
+        Sample {
+            version: None,
+            values: vec![
+                (Metric::new("", Unit::TokensPerSecond), tokens / seconds),
+                (Metric::new("step", Unit::Seconds), seconds),
+            ],
+        }
+    };
+    let last = |mut command: Command| last_json(&mut command, "seconds_per_step");
+    let contenders = vec![
+        Contender::new(ONE, || last(single(binary, &whole)).map(sample)),
+        Contender::new(TWO, || last(on_ranks(binary, &half)).map(sample)),
+        Contender::new(LINKED, || last(over_link(binary, &half)).map(sample)),
+        Contender::new(APART, || two_apart(binary, &half).map(sample)),
+    ];
+    let rounds = session.rounds(3);
+    let made = session.compare(whole.title(), Ratio::OtherToFirst, rounds, contenders)?;
+    let seconds = |name| {
+        let step = made.program(name).and_then(|it| it.figure("step, s"));
+        step.map_or(f64::NAN, |figure| figure.median())
+    };
+    Ok(Step {
+        name: whole.title(),
+        bytes: 4.0 * parameters.get(),
+        ranks: seconds(TWO),
+        linked: seconds(LINKED),
+        apart: seconds(APART),
     })
 }
 
 /// One process with a thread on each core.
-fn single(args: &RanksArgs, binary: &Path, workload: Workload) -> Command {
+fn single(binary: &Path, training: &Training) -> Command {
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", "0,1"]).arg(binary);
     command.env("RAYON_NUM_THREADS", RANKS.to_string());
-    train(&mut command, args, workload, workload.batch);
+    training.ours(&mut command, "flex");
     command
 }
 
 /// A rank on each core.
-fn on_ranks(args: &RanksArgs, binary: &Path, workload: Workload) -> Command {
+fn on_ranks(binary: &Path, training: &Training) -> Command {
     let mut command = mpirun();
     command.arg(binary);
-    train(&mut command, args, workload, workload.batch / RANKS);
+    training.ours(&mut command, "flex");
     command
 }
 
 /// A rank on each core, with the bandwidth of a link between two hosts.
-fn over_link(args: &RanksArgs, binary: &Path, workload: Workload) -> Command {
-    let mut command = on_ranks(args, binary, workload);
+fn over_link(binary: &Path, training: &Training) -> Command {
+    let mut command = on_ranks(binary, training);
     command.args(["--link", &LINK.to_string()]);
     command
 }
 
-/// The greater step time of a process on each core, which do not exchange, each with the batch of a rank.
-fn two_apart(args: &RanksArgs, binary: &Path, workload: Workload) -> Result<f64, Error> {
+/// A process on each core, which do not exchange, each with the batch of a rank. Returns the output of the first.
+fn two_apart(binary: &Path, training: &Training) -> Result<Value, Error> {
     let on_core = |core: usize| {
         let mut command = Command::new("taskset");
         command.args(["--cpu-list", &core.to_string()]).arg(binary);
         command.env("RAYON_NUM_THREADS", "1");
-        train(&mut command, args, workload, workload.batch / RANKS);
+        training.ours(&mut command, "flex");
         command
     };
     let mut second = on_core(1);
     second.stdout(Stdio::null());
-    let mut other = second.spawn().map_err(|source| Error::Start {
-        command: workspace::shown(&second),
+    let failed = |source| Error::Start {
+        command: workspace::shown(&on_core(1)),
         source,
-    })?;
-    let found = Measurement::take(&mut on_core(0));
+    };
+    let mut other = second.spawn().map_err(failed)?;
+    let found = last_json(&mut on_core(0), "seconds_per_step");
     // The first may have measured its last step without the other; both have the same work.
-    let ended = other.wait();
-    let status = ended.map_err(|source| Error::Start {
-        command: workspace::shown(&second),
-        source,
-    })?;
+    let status = other.wait().map_err(failed)?;
     match status.success() {
-        true => Ok(found?.seconds_per_step),
+        true => found,
         false => Err(Error::Failed {
             command: workspace::shown(&second),
             status,
@@ -208,24 +200,18 @@ fn mpirun() -> Command {
     command
 }
 
-fn train(command: &mut Command, args: &RanksArgs, workload: Workload, batch: usize) {
-    command.args(["train", "--preset", workload.preset, "--backend", "flex"]);
-    command.args(["--batch", &batch.to_string()]);
-    command.args(["--steps", &args.steps.to_string()]);
-    command.args(["--set", &format!("train.seq_len={}", workload.seq)]);
-}
-
-/// Measures exchanges over one of Open MPI's transports, which uses shared memory by default, and fits the cost model to some of them.
-fn exchanges(binary: &Path, name: &'static str, options: &[&str]) -> Result<Exchanges, Error> {
+/// Measures exchanges of several sizes, and fits the cost model to some of them.
+fn exchange(
+    binary: &Path,
+    name: &'static str,
+    options: &[&str],
+) -> Result<(Transport, Vec<Exchange>), Error> {
     let mut command = mpirun();
     command.args(options).arg(binary);
-    let sizes: Vec<String> = FITTED
-        .iter()
-        .chain(&PREDICTED)
-        .map(usize::to_string)
-        .collect();
+    let sizes = FITTED.iter().chain(&PREDICTED);
+    let sizes: Vec<String> = sizes.map(usize::to_string).collect();
     command.args(["exchange", "--rounds", "7", "--mib", &sizes.join(",")]);
-    let found = programs::last_json(&mut command, "exchanges")?;
+    let found = last_json(&mut command, "exchanges")?;
     let bucket = found["bucket"].as_u64().unwrap_or(1);
     let exchange = |value: &Value| {
         Some(Exchange {
@@ -237,49 +223,71 @@ fn exchanges(binary: &Path, name: &'static str, options: &[&str]) -> Result<Exch
     };
     let all = found["exchanges"].as_array().into_iter().flatten();
     let all: Option<Vec<Exchange>> = all.map(exchange).collect();
-    let mut fitted = all.ok_or_else(|| Error::Measurement {
+    let all = all.ok_or_else(|| Error::Measurement {
         command: workspace::shown(&command),
         field: "exchanges",
         output: found.to_string(),
     })?;
-    let predicted = fitted.split_off(FITTED.len().min(fitted.len()));
-    let model = CostModel::fit(bucket as f64, &fitted);
-    Ok(Exchanges {
+    let (fitted, predicted) = all.split_at(FITTED.len().min(all.len()));
+    let transport = Transport {
         name,
-        model,
-        fitted,
-        predicted,
-    })
+        model: CostModel::fit(bucket as f64, fitted),
+        predicted: predicted.to_vec(),
+    };
+    Ok((transport, all))
+}
+
+/// The transports on each size of gradients.
+fn exchange_sizes(exchanges: &[(&str, Vec<Exchange>)]) -> Vec<Comparison> {
+    let mut made: Vec<Comparison> = Vec::new();
+    for (name, measured) in exchanges {
+        for it in measured {
+            let workload = format!("exchange of {}", Unit::Bytes.shown(it.bytes));
+            let known = made.iter().position(|known| known.workload == workload);
+            let at = known.unwrap_or_else(|| {
+                made.push(Comparison::new(workload, Ratio::OtherToFirst));
+                made.len() - 1
+            });
+            let values = vec![
+                (Metric::new("", Unit::Milliseconds), it.seconds),
+                (Metric::new("transport", Unit::Milliseconds), it.transfer),
+            ];
+            let version = None;
+            made[at].add(name, Sample { version, values });
+        }
+    }
+    made
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Wrapper {
-        #[command(flatten)]
-        ranks: RanksArgs,
-    }
 
     #[test]
     fn both_have_the_same_sequences_per_step_on_the_same_cores() {
-        let parsed = Wrapper::try_parse_from(["ranks", "--steps", "4"]);
-        let args = parsed.unwrap_or_else(|error| panic!("{error}")).ranks;
         let binary = Path::new("emberlm-bench");
-        let one = workspace::shown(&single(&args, binary, WORKLOADS[0]));
-        assert!(
-            one.starts_with("taskset --cpu-list 0,1 emberlm-bench train --preset pocket"),
-            "{one}"
-        );
-        assert!(one.contains("--batch 12 --steps 4"), "{one}");
-        let two = workspace::shown(&on_ranks(&args, binary, WORKLOADS[0]));
-        assert!(
-            two.contains("-n 2 --map-by core --bind-to core emberlm-bench train"),
-            "{two}"
-        );
-        assert!(two.contains("--batch 6 --steps 4"), "{two}");
+        let one = workspace::shown(&single(binary, &Training::new("pocket", [4, 12, 256])));
+        let two = workspace::shown(&on_ranks(binary, &Training::new("pocket", [4, 6, 256])));
+        let starts = "taskset --cpu-list 0,1 emberlm-bench bench-train --preset pocket";
+        assert!(one.starts_with(starts), "{one}");
+        assert!(one.contains("--steps 4 --batch 12"), "{one}");
+        let cores = "-n 2 --map-by core --bind-to core emberlm-bench bench-train";
+        assert!(two.contains(cores), "{two}");
+        assert!(two.contains("--steps 4 --batch 6"), "{two}");
+    }
+
+    #[test]
+    fn transports_are_compared_by_size() {
+        let exchange = |mib: f64| Exchange {
+            ranks: 2,
+            bytes: mib * f64::from(1 << 20),
+            seconds: 1e-3,
+            transfer: 5e-4,
+        };
+        let both = [16.0, 32.0].map(exchange).to_vec();
+        let made = exchange_sizes(&[("a", both.clone()), ("b", both)]);
+        assert_eq!(made.len(), 2);
+        assert_eq!(made[1].workload, "exchange of 32.0 MiB");
+        assert_eq!(made[1].programs.len(), 2);
     }
 }

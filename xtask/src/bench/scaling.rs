@@ -4,21 +4,17 @@
 //! from [`BASE`] while the others are fixed.
 
 mod plot;
-mod report;
 
-use std::{
-    num::NonZero,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{num::NonZero, path::PathBuf, process::Command};
 
-use self::report::{Measured, ScalingReport};
+use emberlm_system::measure::Ratio;
+
 use super::{
-    measurement::Measurement,
-    programs::{OursArgs, Program},
-    report::Report,
+    programs::{OursArgs, Program, contender},
+    session::Session,
+    training::{FIELDS, Training},
 };
-use crate::{error::Error, python::absolute, workspace};
+use crate::{error::Error, python::absolute};
 
 /// Layers of every model.
 const LAYERS: usize = 4;
@@ -43,12 +39,9 @@ pub struct ScalingArgs {
     /// Measured steps per size, after three warm-up steps.
     #[arg(long, default_value = "5")]
     steps: NonZero<usize>,
-    /// The plot [default: bench-scaling.svg in the target folder].
+    /// The plot [default: bench-scaling/scaling.svg in the target folder].
     #[arg(long, value_name = "FILE.svg")]
     out: Option<PathBuf>,
-    /// Print one line of JSON instead of the Markdown table.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     ours: OursArgs,
 }
@@ -136,44 +129,51 @@ fn points(at_most: Option<usize>) -> Vec<Point> {
     points
 }
 
-/// Builds, measures, prints the table and writes the plot.
-pub fn run(args: &ScalingArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
-    let binary = args.ours.ready(Program::Bench, &metadata)?;
+/// A measured point: tokens per second, and peak memory in MiB.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    point: Point,
+    speed: f64,
+    peak: f64,
+}
+
+/// Builds, measures and writes the plot.
+pub fn run(args: &ScalingArgs, session: &mut Session) -> Result<(), Error> {
+    let binary = args.ours.ready(Program::Bench, &session.metadata)?;
     let out = match &args.out {
         Some(out) => absolute(out)?,
-        None => metadata.target_directory.join("bench-scaling.svg").into(),
+        None => session.folder("bench-scaling")?.join("scaling.svg"),
     };
-    let measured = points(args.at_most)
-        .into_iter()
-        .map(|point| measure(args, &binary, point))
-        .collect::<Result<_, _>>()?;
-    let report = ScalingReport { measured };
-    std::fs::write(&out, plot::svg(&report)).map_err(|source| Error::Write {
-        path: out.clone(),
-        source,
-    })?;
-    report.print(args.json);
+    let rounds = session.rounds(1);
+    let mut measured = Vec::new();
+    for point in points(args.at_most) {
+        let training = training(point, args.steps.get());
+        let ours = contender("emberlm", &FIELDS, || {
+            let mut command = Command::new(&binary);
+            training.ours(&mut command, &args.ours.backend);
+            command
+        });
+        let workload = format!("width {}, {} × {}", point.width, point.batch, point.seq);
+        let made = session.compare(workload, Ratio::FirstToOther, rounds, vec![ours])?;
+        let median = |heading| {
+            let mut programs = made.programs.iter();
+            let figure = programs.find_map(|it| it.figure(heading));
+            figure.map_or(f64::NAN, |figure| figure.median())
+        };
+        measured.push(Measured {
+            point,
+            speed: median("tokens/s"),
+            peak: median("peak, MiB") / f64::from(1 << 20),
+        });
+    }
+    std::fs::write(&out, plot::svg(&measured)).map_err(Error::write(&out))?;
     eprintln!("plot: {}", out.display());
     Ok(())
 }
 
-fn measure(args: &ScalingArgs, binary: &Path, point: Point) -> Result<Measured, Error> {
-    let run = Measurement::take(&mut command(args, binary, point))?;
-    let Point { width, seq, batch } = point;
-    let (speed, peak) = (run.tokens_per_second, run.peak_rss_mib);
-    eprintln!("width {width}, {batch} × {seq}: {speed:.1} tokens/s, {peak} MiB");
-    Ok(Measured { point, run })
-}
-
-fn command(args: &ScalingArgs, binary: &Path, point: Point) -> Command {
-    let mut command = Command::new(binary);
-    command.args(["bench-train", "--preset", "pocket", "--json"]);
-    command.args(["--backend", &args.ours.backend]);
-    command.args(["--steps", &args.steps.to_string()]);
-    command.args(["--batch", &point.batch.to_string()]);
+fn training(point: Point, steps: usize) -> Training {
     let heads = point.width / HEAD;
-    for (key, value) in [
+    let sizes = [
         ("vocab_size", VOCABULARY),
         ("n_layers", LAYERS),
         ("d_model", point.width),
@@ -181,23 +181,17 @@ fn command(args: &ScalingArgs, binary: &Path, point: Point) -> Command {
         ("heads", heads),
         ("kv_heads", heads / 2),
         ("feed_forward.width", 4 * point.width),
-    ] {
-        command.args(["--set", &format!("model.{key}={value}")]);
+    ];
+    let setting = |(key, value)| format!("model.{key}={value}");
+    Training {
+        overrides: sizes.map(setting).into(),
+        ..Training::new("pocket", [steps, point.batch, point.seq])
     }
-    command
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Wrapper {
-        #[command(flatten)]
-        scaling: ScalingArgs,
-    }
 
     #[test]
     fn the_base_is_measured_once_and_is_in_every_dimension() {
@@ -217,16 +211,11 @@ mod tests {
 
     #[test]
     fn a_model_has_heads_of_64() {
-        let parsed = Wrapper::try_parse_from(["scaling"]);
-        let args = parsed.unwrap_or_else(|error| panic!("{error}")).scaling;
-        let shown = |point| workspace::shown(&command(&args, Path::new("emberlm"), point));
-        let narrow = shown(Dimension::Width.at(128));
-        assert!(
-            narrow.contains("model.heads=2 --set model.kv_heads=1"),
-            "{narrow}"
-        );
-        let long = shown(Dimension::Sequence.at(4096));
-        assert!(long.contains("--batch 1 "), "{long}");
-        assert!(long.contains("model.seq_len=4096"), "{long}");
+        let narrow = training(Dimension::Width.at(128), 5).overrides.join(" ");
+        let heads = "model.heads=2 model.kv_heads=1";
+        assert!(narrow.contains(heads), "{narrow}");
+        let long = training(Dimension::Sequence.at(4096), 5);
+        assert_eq!((long.batch, long.seq), (1, 4096));
+        assert!(long.overrides.contains(&"model.seq_len=4096".to_owned()));
     }
 }

@@ -1,7 +1,6 @@
 //! `cargo xtask bench serve`: the server's throughput and latency with one client and with many.
 
 mod load;
-mod report;
 
 use std::{
     num::NonZero,
@@ -9,18 +8,15 @@ use std::{
     time::Duration,
 };
 
-use cargo_metadata::Metadata;
+use emberlm_system::measure::{Contender, Metric, Ratio, Sample, Unit};
 
-use self::{
-    load::{Level, Load},
-    report::ServeReport,
-};
+use self::load::{Level, Load};
 use super::programs::{OursArgs, Program};
-use super::report::Report;
+use super::session::Session;
 use crate::{
     error::Error,
     python::absolute,
-    served::{process::Server, small_model},
+    served::{percentile::percentile, process::Server, small_model},
 };
 
 /// The time in which all slots must become free after a level.
@@ -68,28 +64,19 @@ pub struct ServeArgs {
     /// The seed of the prompts.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print one line of JSON instead of the table.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     ours: OursArgs,
 }
 
-/// Builds, creates the model, measures and prints.
-pub fn run(args: &ServeArgs) -> Result<(), Error> {
-    let metadata = crate::workspace::metadata()?;
-    let binary = args.ours.ready(Program::Emberlm, &metadata)?;
-    let model = model(args, &metadata, &binary)?;
-    measure(args, &binary, &model)
-}
-
-fn model(args: &ServeArgs, metadata: &Metadata, binary: &Path) -> Result<PathBuf, Error> {
-    let folder = metadata.target_directory.join("bench-serve");
-    let folder = folder.as_std_path();
-    match &args.model {
-        Some(model) => absolute(model),
-        None => small_model::of_preset(binary, folder, &args.preset),
-    }
+/// Builds, creates the model and measures.
+pub fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Error> {
+    let binary = args.ours.ready(Program::Emberlm, &session.metadata)?;
+    let folder = session.folder("bench-serve")?;
+    let model = match &args.model {
+        Some(model) => absolute(model)?,
+        None => small_model::of_preset(&binary, &folder, &args.preset)?,
+    };
+    measure(args, &binary, &model, session)
 }
 
 /// The further options of the server.
@@ -104,7 +91,12 @@ fn options(args: &ServeArgs) -> Vec<String> {
         .collect()
 }
 
-fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
+fn measure(
+    args: &ServeArgs,
+    binary: &Path,
+    model: &Path,
+    session: &mut Session,
+) -> Result<(), Error> {
     let slots = args.slots.map_or(most(args), NonZero::get);
     let mut options = options(args);
     let numbers = [
@@ -137,32 +129,58 @@ fn measure(args: &ServeArgs, binary: &Path, model: &Path) -> Result<(), Error> {
     // Excludes one-time work at the first request.
     load.warm_up()?;
     let numbers = std::iter::once(1).chain(args.clients.iter().map(|clients| clients.get()));
-    let mut levels: Vec<Level> = Vec::new();
-    for clients in numbers {
-        let level = load.measure(clients)?;
-        eprintln!(
-            "{clients} at once: {:.1} tokens/s",
-            level.tokens_per_second()
-        );
-        levels.push(level);
-        if let Err(stuck) = server.quiet(slots, QUIET_WITHIN)? {
-            return Err(Error::Checks { names: stuck });
+    let contenders = numbers.map(|clients| {
+        let (load, server) = (&load, &server);
+        Contender::new(name(clients), move || {
+            let level = load.measure(clients)?;
+            if let Err(stuck) = server.quiet(slots, QUIET_WITHIN)? {
+                return Err(Error::Checks { names: stuck });
+            }
+            Ok(sample(&level))
+        })
+    });
+    let (model, weights, backend) = (&server.model, &args.weights, &args.ours.backend);
+    let workload = format!("{model}, {} tokens after {}", args.tokens, args.prompt);
+    let (contenders, rounds) = (contenders.collect(), session.rounds(1));
+    session.compare(workload, Ratio::OtherToFirst, rounds, contenders)?;
+    session.record.parameter("backend", backend);
+    session.record.parameter("weights", weights);
+    session.record.parameter("slots", slots);
+    session.record.parameter("temperature", args.temperature);
+    if let Some(resident) = server.resident() {
+        let mib = Unit::Bytes.shown(resident as f64);
+        let note = format!("resident memory of the server at the end: {mib}");
+        session.record.notes.push(note);
+    }
+    server.stop()
+}
+
+fn name(clients: usize) -> String {
+    match clients {
+        1 => "1 client".to_owned(),
+        _ => format!("{clients} clients"),
+    }
+}
+
+/// The throughput and the latency of a level.
+fn sample(level: &Level) -> Sample {
+    let mut values = vec![
+        (
+            Metric::new("", Unit::TokensPerSecond),
+            level.tokens as f64 / level.seconds,
+        ),
+        (Metric::new("requests", Unit::Count), level.requests as f64),
+    ];
+    for (what, seconds) in [("first token", &level.first), ("each next", &level.next)] {
+        for (name, part) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+            let metric = Metric::new(format!("{what}: {name}"), Unit::Milliseconds);
+            values.push((metric, percentile(seconds, part)));
         }
     }
-    let report = ServeReport {
-        model: server.model.clone(),
-        backend: args.ours.backend.clone(),
-        weights: args.weights.clone(),
-        slots,
-        prompt: load.prompt,
-        tokens: load.tokens,
-        temperature: load.temperature,
-        resident_mib: server.resident().map(|bytes| bytes >> 20),
-        levels,
-    };
-    server.stop()?;
-    report.print(args.json);
-    Ok(())
+    Sample {
+        version: None,
+        values,
+    }
 }
 
 fn most(args: &ServeArgs) -> usize {
@@ -194,6 +212,27 @@ mod tests {
     fn default_slots_fit_the_largest_level() {
         assert_eq!(most(&parsed("").unwrap()), 64);
         assert_eq!(most(&parsed("--clients 4,2").unwrap()), 4);
+    }
+
+    #[test]
+    fn a_level_has_throughput_and_percentiles() {
+        let level = Level {
+            requests: 2,
+            tokens: 350,
+            seconds: 2.0,
+            first: vec![0.25, 0.5],
+            next: vec![0.125],
+        };
+        let values = sample(&level).values;
+        let shown = values
+            .iter()
+            .map(|(metric, value)| metric.unit.number(*value));
+        let shown: Vec<String> = shown.collect();
+        let latencies = [
+            "250.000", "500.000", "500.000", "125.000", "125.000", "125.000",
+        ];
+        assert_eq!(shown[..2], ["175.0", "2"]);
+        assert_eq!(shown[2..], latencies);
     }
 
     #[test]

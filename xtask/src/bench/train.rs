@@ -1,24 +1,17 @@
 //! `cargo xtask bench train`: training steps on a fixed workload, interleaved with PyTorch.
 
-mod report;
+use std::{num::NonZero, path::PathBuf, process::Command};
 
-use std::{
-    num::NonZero,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use emberlm_system::measure::{Contender, Ratio};
 
-use cargo_metadata::Metadata;
-
-use self::report::TrainReport;
 use super::{
-    measurement::{Measurement, median},
-    programs::{self, Program},
-    report::Report,
+    programs::{self, Program, contender},
+    session::Session,
+    training::{FIELDS, Training},
 };
-use crate::{error::Error, workspace};
+use crate::error::Error;
 
-/// A workload: forward pass, mean cross-entropy, backward pass and AdamW in f32 on random token ids.
+/// A workload in f32 by default.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Preset {
     /// nanoGPT's CPU model for Shakespeare: 4 layers of width 128, sequences of 64.
@@ -30,30 +23,14 @@ enum Preset {
 }
 
 impl Preset {
-    /// The name in our binary, and in the PyTorch twin.
-    fn names(self) -> (&'static str, &'static str) {
+    fn training(self) -> Training {
         match self {
-            Self::CharNano => ("char-nano", "char"),
-            Self::Pocket => ("pocket", "pocket"),
-            Self::Gpt2Small => ("gpt2-small", "gpt2-small"),
-        }
-    }
-
-    /// The defaults of measured steps and sequences per step.
-    fn defaults(self) -> (usize, usize) {
-        match self {
-            Self::CharNano => (100, 12),
-            Self::Pocket => (6, 4),
-            Self::Gpt2Small => (20, 12),
-        }
-    }
-
-    /// Tokens per sequence.
-    fn seq_len(self) -> usize {
-        match self {
-            Self::CharNano => 64,
-            Self::Pocket => 256,
-            Self::Gpt2Small => 1024,
+            Self::CharNano => Training {
+                twin: "char",
+                ..Training::new("char-nano", [100, 12, 64])
+            },
+            Self::Pocket => Training::new("pocket", [6, 4, 256]),
+            Self::Gpt2Small => Training::new("gpt2-small", [20, 12, 1024]),
         }
     }
 }
@@ -86,117 +63,58 @@ pub struct TrainArgs {
     /// A Python interpreter with torch, which runs the PyTorch twin interleaved with ours.
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
-    /// Runs of each program; medians are printed [default: 3 with a peer, otherwise 1].
-    #[arg(long)]
-    rounds: Option<NonZero<usize>>,
-    /// Print one line of JSON instead of the table.
-    #[arg(long)]
-    json: bool,
 }
 
-/// Builds, measures and prints.
-pub fn run(args: &TrainArgs) -> Result<(), Error> {
-    let metadata = workspace::metadata()?;
+impl TrainArgs {
+    fn training(&self) -> Training {
+        let preset = self.preset.training();
+        let or = |size: Option<NonZero<usize>>, default| size.map_or(default, NonZero::get);
+        Training {
+            steps: or(self.steps, preset.steps),
+            batch: or(self.batch, preset.batch),
+            seq: or(self.seq_len, preset.seq),
+            precision: self.precision.clone(),
+            ..preset
+        }
+    }
+
+    /// The options of the PyTorch twin for the backend's device.
+    fn device(&self) -> &'static [&'static str] {
+        match &self.backend[..] {
+            "flex" | "ndarray" => &[],
+            // PyTorch's usual configuration on GPUs: flash attention and fused kernels.
+            _ => &["--device", "cuda", "--compile"],
+        }
+    }
+}
+
+/// Builds and measures.
+pub fn run(args: &TrainArgs, session: &mut Session) -> Result<(), Error> {
     programs::build(&args.backend)?;
-    let report = measure(args, &metadata)?;
-    report.print(args.json);
+    let (training, root) = (args.training(), session.root());
+    let binary = Program::Bench.path(&session.metadata);
+    let ours = |recompute: &'static [&'static str]| {
+        let mut command = Command::new(&binary);
+        training.ours(&mut command, &args.backend);
+        command.arg("--utilization").args(recompute);
+        command
+    };
+    let mut contenders: Vec<Contender<'_, Error>> =
+        vec![contender("emberlm", &FIELDS, || ours(&[]))];
+    if args.recompute {
+        let again = || ours(&["--recompute"]);
+        contenders.push(contender("emberlm, recomputing", &FIELDS, again));
+    }
+    if let Some(python) = &args.peer {
+        contenders.push(contender("PyTorch", &FIELDS, || {
+            let mut command = training.twin(python, &root);
+            command.args(args.device());
+            command
+        }));
+    }
+    let rounds = session.rounds(if args.peer.is_some() { 3 } else { 1 });
+    session.compare(training.title(), Ratio::FirstToOther, rounds, contenders)?;
     Ok(())
-}
-
-/// Interleaves our runs and the peer's, so that changes of the machine's load affect both.
-fn measure(args: &TrainArgs, metadata: &Metadata) -> Result<TrainReport, Error> {
-    let rounds = args
-        .rounds
-        .map_or(if args.peer.is_some() { 3 } else { 1 }, NonZero::get);
-    let first = round(args, metadata)?;
-    let (mut ours, mut again, mut peers) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 1..rounds {
-        let round = round(args, metadata)?;
-        ours.push(round.ours);
-        again.extend(round.recomputing);
-        peers.extend(round.peer);
-    }
-    Ok(TrainReport {
-        rounds,
-        ours: median(first.ours, ours),
-        recomputing: first.recomputing.map(|first| median(first, again)),
-        peer: first.peer.map(|first| median(first, peers)),
-    })
-}
-
-/// One run of each program.
-struct Round {
-    ours: Measurement,
-    recomputing: Option<Measurement>,
-    peer: Option<Measurement>,
-}
-
-fn round(args: &TrainArgs, metadata: &Metadata) -> Result<Round, Error> {
-    let ours = Measurement::take(&mut our_command(args, metadata, false))?;
-    let recomputing = args
-        .recompute
-        .then(|| Measurement::take(&mut our_command(args, metadata, true)))
-        .transpose()?;
-    let python = args.peer.as_deref();
-    let peer = python
-        .map(|python| Measurement::take(&mut peer_command(args, metadata, python)))
-        .transpose()?;
-    Ok(Round {
-        ours,
-        recomputing,
-        peer,
-    })
-}
-
-fn our_command(args: &TrainArgs, metadata: &Metadata, recompute: bool) -> Command {
-    let mut command = Command::new(Program::Bench.path(metadata));
-    command.args([
-        "bench-train",
-        "--preset",
-        args.preset.names().0,
-        "--backend",
-        &args.backend,
-    ]);
-    command.args(workload(args)).arg("--json");
-    command.arg("--utilization");
-    command.args(["--set", &format!("train.seq_len={}", seq_len(args))]);
-    if recompute {
-        command.arg("--recompute");
-    }
-    command
-}
-
-fn peer_command(args: &TrainArgs, metadata: &Metadata, python: &Path) -> Command {
-    let mut command = Command::new(python);
-    command.arg(metadata.workspace_root.join("crates/cli/peers/train.py"));
-    command.arg(args.preset.names().1).args(workload(args));
-    command.args(["--seq", &seq_len(args).to_string()]);
-    if !["flex", "ndarray"].contains(&args.backend.as_str()) {
-        // PyTorch's usual configuration on GPUs: flash attention and fused kernels.
-        command.args(["--device", "cuda", "--compile"]);
-    }
-    command
-}
-
-fn seq_len(args: &TrainArgs) -> usize {
-    args.seq_len.map_or(args.preset.seq_len(), NonZero::get)
-}
-
-/// Passes all sizes explicitly to both programs, so that their defaults do not matter.
-fn workload(args: &TrainArgs) -> [String; 6] {
-    let (steps, batch) = args.preset.defaults();
-    let (steps, batch) = (
-        args.steps.map_or(steps, NonZero::get),
-        args.batch.map_or(batch, NonZero::get),
-    );
-    [
-        "--steps".to_owned(),
-        steps.to_string(),
-        "--batch".to_owned(),
-        batch.to_string(),
-        "--precision".to_owned(),
-        args.precision.clone(),
-    ]
 }
 
 #[cfg(test)]
@@ -212,43 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn both_programs_get_the_same_workload() {
-        let typed = ["train", "--preset", "char-nano", "--steps", "7"];
-        let args = Wrapper::try_parse_from(typed)
-            .unwrap_or_else(|error| panic!("{error}"))
-            .train;
-        let metadata = workspace::metadata().unwrap();
-        let ours = workspace::shown(&our_command(&args, &metadata, false));
-        let again = workspace::shown(&our_command(&args, &metadata, true));
-        let peer = workspace::shown(&peer_command(&args, &metadata, Path::new("python3")));
-        assert!(
-            ours.ends_with(
-                "bench-train --preset char-nano --backend flex --steps 7 --batch 12 --precision f32 --json \
-                 --utilization --set train.seq_len=64"
-            ),
-            "{ours}"
-        );
-        assert_eq!(again, format!("{ours} --recompute"));
-        assert!(
-            peer.ends_with("train.py char --steps 7 --batch 12 --precision f32 --seq 64"),
-            "{peer}"
-        );
-    }
-
-    #[test]
-    fn on_a_gpu_the_peer_uses_cuda() {
-        let typed = "train --preset gpt2-small --backend cuda --precision bf16";
-        let args =
-            Wrapper::try_parse_from(typed.split(' ')).unwrap_or_else(|error| panic!("{error}"));
-        let metadata = workspace::metadata().unwrap();
-        let peer = workspace::shown(&peer_command(&args.train, &metadata, Path::new("python3")));
-        let expected = "train.py gpt2-small --steps 20 --batch 12 --precision bf16 --seq 1024 --device cuda --compile";
-        assert!(peer.ends_with(expected), "{peer}");
-    }
-
-    #[test]
-    fn peer_files_exist() {
-        let root = workspace::metadata().unwrap().workspace_root;
-        assert!(root.join("crates/cli/peers/train.py").is_file());
+    fn sizes_and_the_device_follow_the_options() {
+        let parsed = |line: &str| Wrapper::try_parse_from(line.split(' ')).ok().unwrap().train;
+        let args = parsed("train --preset char-nano --steps 7");
+        assert_eq!(args.training().title(), "char-nano, 12 × 64, f32");
+        assert_eq!((args.training().steps, args.device().len()), (7, 0));
+        let args = parsed("train --preset gpt2-small --backend cuda --precision bf16");
+        assert_eq!(args.training().title(), "gpt2-small, 12 × 1024, bf16");
+        assert_eq!(args.device(), ["--device", "cuda", "--compile"]);
     }
 }

@@ -153,7 +153,11 @@ mod tests {
             (run, "match f { Family::Pocket => 1 }", family(1)),
             (run, "use crate::families::pocket;", family(1)),
             (run, allowed, None),
-            ("crates/model/src/transformer/count.rs", tests_inside, family(5)),
+            (
+                "crates/model/src/transformer/count.rs",
+                tests_inside,
+                family(5),
+            ),
             ("crates/model/src/lib.rs", tests_apart, family(3)),
             // Presets, tokenizers and tests may use the names.
             ("crates/tokenizer/src/kind.rs", "\"gpt2\"", None),

@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cargo_metadata::Metadata;
 use serde_json::json;
 
 use crate::error::Error;
@@ -24,8 +23,8 @@ impl Form {
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Records => "JSON lines",
-            Self::Text => "one text",
+            Self::Records => "prepare, JSON lines",
+            Self::Text => "prepare, one text",
         }
     }
 }
@@ -50,7 +49,7 @@ impl Corpus {
     pub fn make(
         text: Option<&Path>,
         bytes: u64,
-        metadata: &Metadata,
+        root: &Path,
         folder: &Path,
     ) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(|source| Error::Write {
@@ -59,7 +58,7 @@ impl Corpus {
         })?;
         let text = match text {
             Some(path) => read(path)?,
-            None => own_text(metadata.workspace_root.as_std_path())?,
+            None => own_text(root)?,
         };
         let this = Self {
             records: folder.join("records.jsonl"),

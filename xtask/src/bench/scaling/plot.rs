@@ -3,8 +3,7 @@
 //! It is written as text, because xtask is built before every task and six small panels do not justify a
 //! plotting crate.
 
-use super::Dimension;
-use super::report::{Measured, ScalingReport};
+use super::{Dimension, Measured};
 
 /// The size of a panel with its margins.
 const WIDTH: f64 = 380.0;
@@ -28,17 +27,17 @@ const QUANTITIES: [Quantity; 2] = [
     Quantity {
         name: "tokens/s",
         color: "#1f6fb4",
-        of: |measured| measured.run.tokens_per_second,
+        of: |measured| measured.speed,
     },
     Quantity {
         name: "peak MiB",
         color: "#c2571a",
-        of: |measured| measured.run.peak_rss_mib as f64,
+        of: |measured| measured.peak,
     },
 ];
 
 /// The complete plot as SVG.
-pub fn svg(report: &ScalingReport) -> String {
+pub fn svg(measured: &[Measured]) -> String {
     let (columns, rows) = (Dimension::ALL.len(), QUANTITIES.len());
     let (width, height) = (WIDTH * columns as f64, HEIGHT * rows as f64);
     let mut text = format!(
@@ -50,7 +49,7 @@ pub fn svg(report: &ScalingReport) -> String {
         for (row, quantity) in QUANTITIES.into_iter().enumerate() {
             let (x, y) = (WIDTH * column as f64, HEIGHT * row as f64);
             text.push_str(&format!("<g transform=\"translate({x} {y})\">\n"));
-            text.push_str(&panel(report, dimension, quantity));
+            text.push_str(&panel(measured, dimension, quantity));
             text.push_str("</g>\n");
         }
     }
@@ -58,8 +57,10 @@ pub fn svg(report: &ScalingReport) -> String {
 }
 
 /// One curve with its axes.
-fn panel(report: &ScalingReport, dimension: Dimension, quantity: Quantity) -> String {
-    let measured = report.along(dimension);
+fn panel(measured: &[Measured], dimension: Dimension, quantity: Quantity) -> String {
+    let points = dimension.points();
+    let of = |point: &super::Point| measured.iter().find(|it| it.point == *point);
+    let measured: Vec<&Measured> = points.iter().filter_map(of).collect();
     let values: Vec<f64> = measured.iter().map(|&m| (quantity.of)(m)).collect();
     let ticks = ticks(&values);
     let sizes: Vec<f64> = measured
@@ -163,7 +164,7 @@ fn ticks(values: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::report::tests::report, *};
+    use super::{super::points, *};
 
     #[test]
     fn the_ticks_are_around_the_values() {
@@ -181,7 +182,13 @@ mod tests {
 
     #[test]
     fn every_size_is_a_point_in_two_panels() {
-        let picture = svg(&report());
+        let measured = |point: super::super::Point| Measured {
+            point,
+            speed: 1e9 / (point.width * point.seq * point.batch) as f64,
+            peak: 90.0,
+        };
+        let measured: Vec<_> = points(None).into_iter().map(measured).collect();
+        let picture = svg(&measured);
         assert_eq!(picture.matches("<polyline").count(), 6);
         assert_eq!(picture.matches("<circle").count(), 2 * (4 + 6 + 5));
         assert!(

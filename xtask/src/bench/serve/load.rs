@@ -47,8 +47,6 @@ pub struct Load<'a> {
 /// The result for one number of clients.
 #[derive(Clone, Debug, Default)]
 pub struct Level {
-    /// Concurrent clients.
-    pub clients: usize,
     /// Completed requests.
     pub requests: usize,
     /// Received tokens.
@@ -93,10 +91,7 @@ impl Load<'_> {
             });
             joined.collect()
         });
-        let mut level = Level {
-            clients,
-            ..Level::default()
-        };
+        let mut level = Level::default();
         let mut end = start;
         for result in results {
             let (of_client, last) = result.map_err(|error| Error::Answer {
@@ -178,13 +173,6 @@ impl Load<'_> {
             "stream": true,
             "return_token_ids": true,
         })
-    }
-}
-
-impl Level {
-    /// Received tokens divided by the elapsed time.
-    pub fn tokens_per_second(&self) -> f64 {
-        self.tokens as f64 / self.seconds
     }
 }
 

@@ -4,11 +4,11 @@ use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::{DecoderConfig, count};
+use emberlm_system::measure::{Figure, Metric, Unit};
 use emberlm_trainer::bench::{self, WARM_UP};
 use emberlm_trainer::config::PrecisionConfig;
 use emberlm_trainer::fit::predict;
 use emberlm_trainer::{TrainConfig, memory, memory_report, peak, presets};
-use serde::{Deserialize, Serialize};
 
 use super::full::Size;
 use crate::backend::{BackendArg, Job};
@@ -88,45 +88,8 @@ impl Workload {
     }
 }
 
-/// Speed and memory of training.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct TrainingSpeed {
-    /// Tokens per second of the median step.
-    pub tokens_per_second: f64,
-    /// Model FLOP/s relative to those of a large matrix product in the same precision.
-    pub utilization: f64,
-    /// FLOP/s of that matrix product.
-    pub product_flops: f64,
-    /// Bytes of device memory in use, on a device with its own memory.
-    pub device_bytes: Option<u64>,
-    /// Peak resident memory of the process in bytes.
-    pub peak_bytes: Option<u64>,
-}
-
-/// Speed of generation.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct GenerationSpeed {
-    /// Prompt processing speed in tokens per second.
-    pub prompt: f64,
-    /// Generation speed in tokens per second.
-    pub tokens: f64,
-    /// Size of the weights in bytes. Each generated token reads all of them.
-    pub weights: f64,
-    /// Peak memory bandwidth in bytes per second, for a device with its own memory.
-    pub bandwidth: Option<f64>,
-}
-
-/// The command's output.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Measured {
-    Training(TrainingSpeed),
-    Generation(GenerationSpeed),
-    /// Bytes by component: measured on a device with its own memory, otherwise predicted.
-    Memory(Vec<(String, u64)>),
-    /// The device does not support the precision.
-    NotSupported,
-}
+/// The command's output: the figures of a subject, or `None` if the device does not support the precision.
+pub type Measured = Option<Vec<Figure>>;
 
 /// Runs the command.
 ///
@@ -171,36 +134,44 @@ impl Job for Measurement {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         if !B::multiplies_in(self.train.precision.products, &device) {
-            return Ok(Measured::NotSupported);
+            return Ok(None);
         }
-        Ok(match self.subject {
-            Subject::Training => Measured::Training(self.training::<B>(&device)?),
-            Subject::Generation => Measured::Generation(self.generation::<B>(&device)?),
-            Subject::Memory => Measured::Memory(self.memory::<B>(&device)?),
-        })
+        let figures = match self.subject {
+            Subject::Training => self.training::<B>(&device)?,
+            Subject::Generation => self.generation::<B>(&device)?,
+            Subject::Memory => self.memory::<B>(&device)?,
+        };
+        Ok(Some(figures))
     }
 }
 
 impl Measurement {
-    fn training<B: TrainingBackend>(&self, device: &Device<B>) -> Result<TrainingSpeed, CliError> {
+    fn training<B: TrainingBackend>(&self, device: &Device<B>) -> Result<Vec<Figure>, CliError> {
         let steps = self.workload.steps;
         let measured = bench::measure::<B>(&self.model, &self.train, WARM_UP, steps, device)?;
         let products = self.train.precision.products;
-        let product_flops = peak::matrix_product::<B::InnerBackend>(products, device);
-        Ok(TrainingSpeed {
-            tokens_per_second: measured.tokens_per_second,
-            utilization: measured.utilization(product_flops),
-            product_flops,
-            device_bytes: measured.device_bytes,
-            peak_bytes: measured.peak_bytes,
-        })
+        let flops = peak::matrix_product::<B::InnerBackend>(products, device);
+        let utilization = 100.0 * measured.utilization(flops);
+        let mut figures = vec![
+            figure(TRAINING, Unit::TokensPerSecond, measured.tokens_per_second),
+            figure("utilization", Unit::Percent, utilization),
+            figure("matrix product", Unit::Flops, flops),
+        ];
+        let memory = [
+            ("device memory taken", measured.device_bytes),
+            ("peak of resident memory", measured.peak_bytes),
+        ];
+        let memory = memory.into_iter().filter_map(|(name, bytes)| {
+            let bytes = bytes? as f64;
+            Some(figure(name, Unit::Bytes, bytes))
+        });
+        figures.extend(memory);
+        Ok(figures)
     }
 
-    /// Measures the second of two generations. The first one compiles and tunes kernels.
-    fn generation<B: TrainingBackend>(
-        &self,
-        device: &Device<B>,
-    ) -> Result<GenerationSpeed, CliError> {
+    /// Measures the second of two generations. The first one compiles and tunes kernels. Each generated token reads all
+    /// weights.
+    fn generation<B: TrainingBackend>(&self, device: &Device<B>) -> Result<Vec<Figure>, CliError> {
         let decoder = self.model.init::<B::InnerBackend>(1, device);
         let vocab_size = self.model.vocab_size();
         let prompt: Vec<u32> = (0..self.workload.prompt)
@@ -208,18 +179,24 @@ impl Measurement {
             .collect();
         time_one(&decoder, &prompt, self.workload.tokens)?;
         let speed = time_one(&decoder, &prompt, self.workload.tokens)?;
-        Ok(GenerationSpeed {
-            prompt: speed.prompt_per_second().unwrap_or(f64::NAN),
-            tokens: speed.tokens_per_second().unwrap_or(f64::NAN),
-            weights: count::memory(&self.model).weights as f64,
-            bandwidth: peak::memory_bandwidth::<B::InnerBackend>(device),
-        })
+        let prompt = speed.prompt_per_second().unwrap_or(f64::NAN);
+        let tokens = speed.tokens_per_second().unwrap_or(f64::NAN);
+        let read = count::memory(&self.model).weights as f64 * tokens;
+        let mut figures = vec![
+            figure("prompt", Unit::TokensPerSecond, prompt),
+            figure("generation", Unit::TokensPerSecond, tokens),
+            figure("weights read", Unit::BytesPerSecond, read),
+        ];
+        if let Some(bandwidth) = peak::memory_bandwidth::<B::InnerBackend>(device) {
+            let share = 100.0 * read / bandwidth;
+            figures.push(figure("memory bandwidth", Unit::BytesPerSecond, bandwidth));
+            figures.push(figure("utilization of the bandwidth", Unit::Percent, share));
+        }
+        Ok(figures)
     }
 
-    fn memory<B: TrainingBackend>(
-        &self,
-        device: &Device<B>,
-    ) -> Result<Vec<(String, u64)>, CliError> {
+    /// Bytes by component: measured on a device with its own memory, otherwise predicted.
+    fn memory<B: TrainingBackend>(&self, device: &Device<B>) -> Result<Vec<Figure>, CliError> {
         let measured = memory_report::measure::<B>(&self.model, &self.train, device)?;
         let rows = match measured {
             Some(report) => vec![
@@ -239,9 +216,19 @@ impl Measurement {
                 parts.into_iter().chain([total]).collect()
             }
         };
-        let named = rows
+        let figures = rows
             .into_iter()
-            .map(|(name, bytes)| (name.to_owned(), bytes));
-        Ok(named.collect())
+            .map(|(name, bytes)| figure(name, Unit::Bytes, bytes as f64));
+        Ok(figures.collect())
+    }
+}
+
+/// The name of the training speed.
+pub const TRAINING: &str = "training";
+
+fn figure(name: &str, unit: Unit, value: f64) -> Figure {
+    Figure {
+        metric: Metric::new(name, unit),
+        values: vec![value],
     }
 }

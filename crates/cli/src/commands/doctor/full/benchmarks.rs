@@ -6,10 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use emberlm_kernels::Precision;
+use emberlm_system::measure::{Figure, Unit};
 use serde::Deserialize;
 
-use super::super::measure::{Measured, Workload};
-use super::finding::{Finding, Findings, Outcome, Unit};
+use super::super::measure::{Measured, TRAINING, Workload};
+use super::finding::{Finding, Findings, Outcome};
 use super::session::Session;
 use crate::backend::BackendName;
 
@@ -28,34 +29,17 @@ pub fn training(session: &mut Session) -> Result<Findings, Outcome> {
     for precision in Precision::ALL {
         let name = precision.name();
         match measure(session, &format!("training --precision {name}")) {
-            Ok(Measured::Training(speed)) => {
-                session.set_training_speed(precision, speed.tokens_per_second);
-                let speed_name = format!("{name}: training");
-                rows.push(Finding::figure(
-                    speed_name,
-                    speed.tokens_per_second,
-                    Unit::TokensPerSecond,
-                ));
-                let used = format!("{name}: utilization");
-                rows.push(Finding::figure(
-                    used,
-                    100.0 * speed.utilization,
-                    Unit::Percent,
-                ));
-                let product = format!("{name}: matrix product");
-                rows.push(Finding::figure(product, speed.product_flops, Unit::Flops));
-                let memory = [
-                    ("device memory taken", speed.device_bytes),
-                    ("peak of resident memory", speed.peak_bytes),
-                ];
-                for (memory, bytes) in memory {
-                    if let Some(bytes) = bytes {
-                        let memory = format!("{name}: {memory}");
-                        rows.push(Finding::figure(memory, bytes as f64, Unit::Bytes));
-                    }
+            Ok(figures) => {
+                let mut speeds = figures.iter().filter(|it| it.metric.name == TRAINING);
+                if let Some(speed) = speeds.next() {
+                    session.set_training_speed(precision, speed.median());
                 }
+                rows.extend(figures.iter().map(|it| row(&format!("{name}: "), it)));
             }
-            other => rows.push(unmeasured(format!("{name}: training"), other)),
+            Err(outcome) => {
+                let name = format!("{name}: {TRAINING}");
+                rows.push(Finding::without_value(name, Unit::TokensPerSecond, outcome));
+            }
         }
     }
     Ok(Findings::of_rows(rows))
@@ -66,30 +50,10 @@ pub fn training(session: &mut Session) -> Result<Findings, Outcome> {
 /// # Errors
 /// Returns an error if the measurement fails.
 pub fn generation(session: &Session) -> Result<Findings, Outcome> {
-    let speed = match measure(session, "generation")? {
-        Measured::Generation(speed) => speed,
-        other => return Err(unmeasured("generation".to_owned(), Ok(other)).outcome),
-    };
-    let mut rows = vec![
-        Finding::figure("prompt", speed.prompt, Unit::TokensPerSecond),
-        Finding::figure("generation", speed.tokens, Unit::TokensPerSecond),
-    ];
-    let read = speed.weights * speed.tokens;
-    rows.push(Finding::figure("weights read", read, Unit::BytesPerSecond));
-    if let Some(bandwidth) = speed.bandwidth {
-        let share = 100.0 * read / bandwidth;
-        rows.push(Finding::figure(
-            "memory bandwidth",
-            bandwidth,
-            Unit::BytesPerSecond,
-        ));
-        rows.push(Finding::figure(
-            "utilization of the bandwidth",
-            share,
-            Unit::Percent,
-        ));
-    }
-    Ok(Findings::of_rows(rows))
+    let figures = measure(session, "generation")?;
+    Ok(Findings::of_rows(
+        figures.iter().map(|it| row("", it)).collect(),
+    ))
 }
 
 /// Measures the memory of a training step.
@@ -97,33 +61,29 @@ pub fn generation(session: &Session) -> Result<Findings, Outcome> {
 /// # Errors
 /// Returns an error if the measurement fails.
 pub fn memory(session: &Session) -> Result<Findings, Outcome> {
-    match measure(session, "memory")? {
-        Measured::Memory(rows) => {
-            let figure = |(name, bytes)| Finding::figure(name, bytes as f64, Unit::Bytes);
-            Ok(Findings::of_rows(rows.into_iter().map(figure).collect()))
-        }
-        other => Err(unmeasured("memory".to_owned(), Ok(other)).outcome),
-    }
+    let figures = measure(session, "memory")?;
+    Ok(Findings::of_rows(
+        figures.iter().map(|it| row("", it)).collect(),
+    ))
 }
 
 /// Runs `emberlm measure` for a subject and parses its output.
-fn measure(session: &Session, subject: &str) -> Result<Measured, Outcome> {
+fn measure(session: &Session, subject: &str) -> Result<Vec<Figure>, Outcome> {
     let line = format!("measure {subject} --size {}", session.size.name());
     let log = subject.split(' ').next_back().unwrap_or(subject);
     let finished = session.emberlm(log, &line, session.placement, MEASUREMENT)?;
-    let printed = finished.succeeded()?;
-    serde_json::from_str(&printed)
-        .map_err(|error| Outcome::failed(format!("its output cannot be parsed: {error}")))
+    let measured: Measured = serde_json::from_str(&finished.succeeded()?)
+        .map_err(|error| Outcome::failed(format!("its output cannot be parsed: {error}")))?;
+    measured.ok_or_else(|| Outcome::skipped("the device does not multiply in it"))
 }
 
-/// A row for a measurement without a value.
-fn unmeasured(name: String, measured: Result<Measured, Outcome>) -> Finding {
-    let outcome = match measured {
-        Ok(Measured::NotSupported) => Outcome::skipped("the device does not multiply in it"),
-        Ok(_) => Outcome::failed("another subject was measured"),
-        Err(outcome) => outcome,
-    };
-    Finding::without_value(name, Unit::TokensPerSecond, outcome)
+fn row(prefix: &str, figure: &Figure) -> Finding {
+    let metric = &figure.metric;
+    Finding::figure(
+        format!("{prefix}{}", metric.name),
+        figure.median(),
+        metric.unit,
+    )
 }
 
 /// The output of `peers/train.py`.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use emberlm_system::measure::Unit;
 use serde::Deserialize;
 
 use super::super::comparison::Comparison;
 use super::super::models;
-use super::finding::{Finding, Findings, Outcome, Unit};
+use super::finding::{Finding, Findings, Outcome};
 use super::session::Session;
 
 /// Time limit for all operations.

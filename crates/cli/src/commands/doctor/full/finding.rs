@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use emberlm_system::measure::Unit;
 use serde::Serialize;
 
 /// Outcome of a check or of one of its rows.
@@ -53,47 +54,6 @@ pub struct Finding {
     pub allowed: Option<f64>,
     #[serde(flatten)]
     pub outcome: Outcome,
-}
-
-/// The unit of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Unit {
-    /// Relative error.
-    #[serde(rename = "relative")]
-    Relative,
-    /// Tokens per second.
-    #[serde(rename = "tokens/s")]
-    TokensPerSecond,
-    /// Percent.
-    #[serde(rename = "%")]
-    Percent,
-    /// Bytes.
-    #[serde(rename = "B")]
-    Bytes,
-    /// Bytes per second.
-    #[serde(rename = "B/s")]
-    BytesPerSecond,
-    /// Floating-point operations per second.
-    #[serde(rename = "FLOP/s")]
-    Flops,
-    /// A ratio of two speeds.
-    #[serde(rename = "ratio")]
-    Ratio,
-}
-
-impl Unit {
-    /// Formats a value for the report.
-    pub fn shown(self, value: f64) -> String {
-        match self {
-            Self::Relative => format!("{value:.1e}"),
-            Self::TokensPerSecond => format!("{value:.1} tokens/s"),
-            Self::Percent => format!("{value:.1} %"),
-            Self::Bytes => format!("{:.1} MiB", value / f64::from(1 << 20)),
-            Self::BytesPerSecond => format!("{:.2} GB/s", value / 1e9),
-            Self::Flops => format!("{:.1} GFLOP/s", value / 1e9),
-            Self::Ratio => format!("{value:.2} ×"),
-        }
-    }
 }
 
 impl Finding {
