@@ -14,7 +14,6 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::io::stdout;
 use std::panic;
 use std::path::PathBuf;
@@ -24,11 +23,6 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use burn::train::metric::{MetricDefinition, MetricId};
-use burn::train::renderer::{
-    EvaluationName, EvaluationProgress, MetricState, MetricsRenderer, MetricsRendererEvaluation,
-    MetricsRendererTraining, ProgressType, TrainingProgress,
-};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
@@ -38,7 +32,7 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 
-use crate::metrics::renderers::NOW;
+use crate::metrics::{Figures, Metric, Phase, ProgressDisplay, ShownMetrics};
 use crate::stop::StopSignal;
 use quit::{Choice, QuitDialog};
 use screen::Screen;
@@ -60,34 +54,32 @@ pub(crate) struct DashboardRun {
     pub(crate) stop: StopSignal,
 }
 
-/// Burn's renderer for a terminal.
+/// The display of a run in a terminal.
 pub(crate) struct Dashboard {
-    names: HashMap<MetricId, String>,
+    training: ShownMetrics,
+    validation: ShownMetrics,
     updates: Sender<Update>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A message to the drawing thread.
 enum Update {
-    /// The newest value of a metric, as text and as a number.
-    Value {
-        name: String,
-        text: String,
-        number: Option<f64>,
-        validation: bool,
-    },
-    /// The values of a step are complete.
+    /// The figures of a step or of an evaluation.
     Step {
         step: usize,
         validation: bool,
+        /// The state of the run as text, which an evaluation leaves as it is.
+        summary: Option<String>,
+        /// The values by tab.
+        points: Vec<(String, f64)>,
     },
     Close,
 }
 
 impl Dashboard {
     /// Takes over the terminal. [`Drop`] restores it; [`restore_terminal`] does so for a program that ends in another
-    /// way.
-    pub(crate) fn start(run: DashboardRun) -> std::io::Result<Self> {
+    /// way. `added` are the metrics that are not built in.
+    pub(crate) fn start(run: DashboardRun, added: &[Metric]) -> std::io::Result<Self> {
         restore_before_panics();
         enable_raw_mode()?;
         TAKEN.store(true, Ordering::SeqCst);
@@ -98,41 +90,29 @@ impl Dashboard {
             screen: Screen::of(&run),
             run,
             updates: receiver,
-            newest: HashMap::new(),
         };
-        let thread = thread::Builder::new()
-            .name("dashboard".to_owned())
-            .spawn(move || painter.run(terminal))?;
-        Ok(Self {
-            names: HashMap::new(),
+        let mut dashboard = Self::new(updates, added);
+        dashboard.thread = Some(
+            thread::Builder::new()
+                .name("dashboard".to_owned())
+                .spawn(move || painter.run(terminal))?,
+        );
+        Ok(dashboard)
+    }
+
+    /// A dashboard without a thread that draws.
+    fn new(updates: Sender<Update>, added: &[Metric]) -> Self {
+        Self {
+            training: ShownMetrics::new(added, Phase::Training),
+            validation: ShownMetrics::new(added, Phase::Validation),
             updates,
-            thread: Some(thread),
-        })
+            thread: None,
+        }
     }
 
     fn send(&self, update: Update) {
         // The thread ends when the terminal is closed.
         let _ = self.updates.send(update);
-    }
-
-    fn value(&self, state: MetricState, validation: bool) {
-        let numeric = matches!(state, MetricState::Numeric(..));
-        let (MetricState::Generic(entry) | MetricState::Numeric(entry, _)) = state;
-        let Some(name) = self.names.get(&entry.metric_id) else {
-            return;
-        };
-        let number = entry.serialized_entry.serialized.parse().ok();
-        self.send(Update::Value {
-            name: name.clone(),
-            text: entry.serialized_entry.formatted,
-            number: number.filter(|_| numeric),
-            validation,
-        });
-    }
-
-    fn step(&self, progress: &TrainingProgress, validation: bool) {
-        let step = progress.iteration.unwrap_or(0);
-        self.send(Update::Step { step, validation });
     }
 }
 
@@ -146,35 +126,25 @@ impl Drop for Dashboard {
     }
 }
 
-impl MetricsRendererTraining for Dashboard {
-    fn update_train(&mut self, state: MetricState) {
-        self.value(state, false);
+impl ProgressDisplay for Dashboard {
+    fn show_step(&mut self, step: usize, figures: &Figures) {
+        self.training.update(&figures.readings);
+        self.send(Update::Step {
+            step,
+            validation: false,
+            summary: Some(figures.summary()),
+            points: self.training.points(),
+        });
     }
 
-    fn update_valid(&mut self, state: MetricState) {
-        self.value(state, true);
-    }
-
-    fn render_train(&mut self, progress: TrainingProgress, _indicators: Vec<ProgressType>) {
-        self.step(&progress, false);
-    }
-
-    fn render_valid(&mut self, progress: TrainingProgress, _indicators: Vec<ProgressType>) {
-        self.step(&progress, true);
-    }
-}
-
-impl MetricsRendererEvaluation for Dashboard {
-    fn update_test(&mut self, _name: EvaluationName, _state: MetricState) {}
-
-    fn render_test(&mut self, _progress: EvaluationProgress, _indicators: Vec<ProgressType>) {}
-}
-
-impl MetricsRenderer for Dashboard {
-    fn manual_close(&mut self) {}
-
-    fn register_metric(&mut self, definition: MetricDefinition) {
-        self.names.insert(definition.metric_id, definition.name);
+    fn show_evaluation(&mut self, step: usize, figures: &Figures) {
+        self.validation.update(&figures.readings);
+        self.send(Update::Step {
+            step,
+            validation: true,
+            summary: None,
+            points: self.validation.points(),
+        });
     }
 }
 
@@ -251,8 +221,6 @@ struct Painter {
     run: DashboardRun,
     screen: Screen,
     updates: Receiver<Update>,
-    /// The newest numbers by metric and phase (true for evaluation), until their step is complete.
-    newest: HashMap<(String, bool), f64>,
 }
 
 impl Painter {
@@ -297,38 +265,26 @@ impl Painter {
     }
 
     fn take(&mut self, update: Update) {
-        match update {
-            Update::Value {
-                name,
-                text,
-                number,
-                validation,
-            } => match number {
-                Some(number) => {
-                    // In the order of the metrics, regardless of which was evaluated first.
-                    self.screen.plots.of(&name);
-                    self.newest.insert((name, validation), number);
-                }
-                None if name == NOW => self.screen.now = text,
-                None => {}
-            },
-            Update::Step { step, validation } => {
-                self.screen.step = self.screen.step.max(step);
-                let newest = std::mem::take(&mut self.newest);
-                for ((name, of_validation), number) in newest {
-                    if of_validation != validation {
-                        self.newest.insert((name, of_validation), number);
-                        continue;
-                    }
-                    let curves = self.screen.plots.of(&name);
-                    let points = match validation {
-                        true => &mut curves.valid,
-                        false => &mut curves.train,
-                    };
-                    points.push((step as f64, number));
-                }
-            }
-            Update::Close => {}
+        let Update::Step {
+            step,
+            validation,
+            summary,
+            points,
+        } = update
+        else {
+            return;
+        };
+        self.screen.step = self.screen.step.max(step);
+        if let Some(summary) = summary {
+            self.screen.now = summary;
+        }
+        for (tab, number) in points {
+            let curves = self.screen.plots.of(&tab);
+            let points = match validation {
+                true => &mut curves.valid,
+                false => &mut curves.train,
+            };
+            points.push((step as f64, number));
         }
     }
 

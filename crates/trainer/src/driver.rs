@@ -2,7 +2,7 @@
 //! actions that are due after each step.
 //!
 //! ```text
-//! every log_interval               figures ─► events.jsonl, renderer        ┐
+//! every log_interval               figures ─► events.jsonl, display         ┐
 //! every evaluation.interval        validation loss (all ranks) and a sample │ rank 0
 //! every checkpoints.interval       a checkpoint, also at the end of the     │
 //!                                  run and on interruption                  ┘
@@ -11,7 +11,7 @@
 //! Every rank has a driver, and computes its share of evaluations. Only the driver of rank 0 has a [`RankZero`], which logs,
 //! samples and saves.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use emberlm_data::{DataError, Floor};
 use emberlm_kernels::TrainingBackend;
@@ -20,11 +20,8 @@ use crate::checkpoint::State;
 use crate::engine::{StepBatches, StepEngine, StepOutcome, StepReport};
 use crate::error::TrainError;
 use crate::file_check::FileCheck;
-use crate::loader::Failure;
-use crate::metrics::Metric;
 use crate::objective::Rollouts;
 use crate::stop::StopSignal;
-use crate::strategy::Processor;
 use crate::training_model::{TokenBatch, TrainingModel};
 use crate::validation::Validation;
 
@@ -59,13 +56,8 @@ pub struct RunResult {
     pub chats: bool,
 }
 
-/// Errors in the data that other threads find during training.
-pub(crate) struct DataErrors {
-    /// The place for the loader's error.
-    pub(crate) failure: Failure,
-    /// The check of files without block hashes.
-    pub(crate) file_check: FileCheck,
-}
+/// The micro-batches of this rank, in the order of the run.
+type Batches<'a, B> = dyn Iterator<Item = Result<TokenBatch<B>, DataError>> + 'a;
 
 /// The loop over a run's steps, on one rank.
 pub(crate) struct Driver<B: TrainingBackend> {
@@ -74,7 +66,8 @@ pub(crate) struct Driver<B: TrainingBackend> {
     /// The position of the run, except for the engine's part.
     state: State,
     floor: Option<Floor>,
-    data: DataErrors,
+    /// The check of files without block hashes.
+    file_check: FileCheck,
     /// Samples the sequences of steps, if the objective learns from rewards.
     rollouts: Option<Rollouts<B::InnerBackend>>,
     validation: Validation,
@@ -83,7 +76,6 @@ pub(crate) struct Driver<B: TrainingBackend> {
     saves_first: bool,
     stop: StopSignal,
     interrupted: bool,
-    result: Option<Result<RunResult, TrainError>>,
 }
 
 impl<B: TrainingBackend> Driver<B> {
@@ -93,7 +85,7 @@ impl<B: TrainingBackend> Driver<B> {
         engine: StepEngine<B>,
         state: State,
         floor: Option<Floor>,
-        data: DataErrors,
+        file_check: FileCheck,
         validation: Validation,
         rank_zero: Option<RankZero<B>>,
     ) -> Self {
@@ -102,14 +94,13 @@ impl<B: TrainingBackend> Driver<B> {
             engine,
             state,
             floor,
-            data,
+            file_check,
             rollouts: None,
             validation,
             rank_zero,
             saves_first: false,
             stop: StopSignal::default(),
             interrupted: false,
-            result: None,
         }
     }
 
@@ -133,60 +124,22 @@ impl<B: TrainingBackend> Driver<B> {
         self
     }
 
-    /// The run's directory.
-    pub(crate) fn path(&self) -> &Path {
-        &self.run
-    }
-
-    /// The metrics that the run's hooks declare.
-    pub(crate) fn hook_metrics(&self) -> &[Metric] {
-        let rank_zero = self.rank_zero.as_ref();
-        rank_zero.map_or(&[], |rank_zero| rank_zero.recorder.hooks.metrics())
-    }
-
-    /// The notes on the run before its first step.
-    pub(crate) fn notes(&self) -> String {
-        let rank_zero = self.rank_zero.as_ref();
-        rank_zero.map_or_else(String::new, |rank_zero| rank_zero.recorder.messages.first())
-    }
-
-    /// The steps of the whole run.
-    pub(crate) fn steps_in_all(&self) -> usize {
-        self.engine.config().steps
-    }
-
-    /// Steps between evaluations.
-    pub(crate) fn evaluation_interval(&self) -> usize {
-        self.engine.config().evaluation.interval
-    }
-
-    /// True if the loss has a perplexity.
-    pub(crate) fn has_perplexity(&self) -> bool {
-        self.engine.config().objective.has_perplexity()
-    }
-
-    /// Takes the result of [`Driver::run`]; `None` if it has not ended.
-    pub(crate) fn take_result(&mut self) -> Option<Result<RunResult, TrainError>> {
-        self.result.take()
-    }
-
-    /// Trains to the last step, or until an interruption or an error. Returns the model; the result is taken later.
+    /// Trains to the last step, or until an interruption or an error. Returns the model and the result.
     pub(crate) fn run(
-        &mut self,
+        mut self,
         mut model: TrainingModel<B>,
-        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
-        processor: &mut Processor<B>,
-    ) -> TrainingModel<B> {
+        batches: &mut Batches<'_, B>,
+    ) -> (TrainingModel<B>, Result<RunResult, TrainError>) {
         let begun_at = self.step();
         if let Some(rank_zero) = &mut self.rank_zero {
-            rank_zero.begin(&self.engine, &self.state, self.floor.as_ref(), processor);
+            rank_zero.begin(&self.engine, &self.state, self.floor.as_ref());
         }
         let mut result = self.save_first(&model);
         if result.is_ok() {
-            result = self.evaluate_due(&model, processor);
+            result = self.evaluate_due(&model);
         }
         if result.is_ok() {
-            (model, result) = self.steps(model, batches, processor);
+            (model, result) = self.steps(model, batches);
         }
         let is_new = self.step() != begun_at;
         match &mut self.rank_zero {
@@ -198,8 +151,8 @@ impl<B: TrainingBackend> Driver<B> {
             None if result.is_ok() && is_new => result = self.save_as_peer(),
             None => {}
         }
-        self.result = Some(result.map(|()| self.run_result()));
-        model
+        let result = result.map(|()| self.run_result());
+        (model, result)
     }
 
     fn run_result(&self) -> RunResult {
@@ -224,8 +177,7 @@ impl<B: TrainingBackend> Driver<B> {
     fn steps(
         &mut self,
         mut model: TrainingModel<B>,
-        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
-        processor: &mut Processor<B>,
+        batches: &mut Batches<'_, B>,
     ) -> (TrainingModel<B>, Result<(), TrainError>) {
         let begun_at = self.step();
         let damaged = |source| TrainError::DamagedData { source, begun_at };
@@ -244,7 +196,7 @@ impl<B: TrainingBackend> Driver<B> {
             }
             made = self.poll_file_check().map_err(damaged);
             if made.is_ok() {
-                (model, made) = self.next(model, batches, processor);
+                (model, made) = self.next(model, batches);
             }
         }
         if made.is_ok() && !self.interrupted {
@@ -262,11 +214,7 @@ impl<B: TrainingBackend> Driver<B> {
     }
 
     /// Repeats the evaluation that was interrupted when the run was stopped.
-    fn evaluate_due(
-        &mut self,
-        model: &TrainingModel<B>,
-        processor: &mut Processor<B>,
-    ) -> Result<(), TrainError> {
+    fn evaluate_due(&mut self, model: &TrainingModel<B>) -> Result<(), TrainError> {
         if !self.state.evaluation_due {
             return Ok(());
         }
@@ -274,7 +222,7 @@ impl<B: TrainingBackend> Driver<B> {
             Some(rank_zero) => {
                 let evaluation = Evaluator::new(&self.validation, &self.engine, &self.stop);
                 rank_zero
-                    .validate(evaluation, model, &mut self.state, processor)
+                    .validate(evaluation, model, &mut self.state)
                     .map(drop)
             }
             None => self.evaluate_as_peer(model),
@@ -294,8 +242,7 @@ impl<B: TrainingBackend> Driver<B> {
     fn next(
         &mut self,
         mut model: TrainingModel<B>,
-        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
-        processor: &mut Processor<B>,
+        batches: &mut Batches<'_, B>,
     ) -> (TrainingModel<B>, Result<(), TrainError>) {
         let batches = match self.next_batches(&model, batches) {
             Ok(Some(batches)) => batches,
@@ -307,7 +254,7 @@ impl<B: TrainingBackend> Driver<B> {
         let report;
         (model, report) = self.engine.step(model, batches, due);
         let after = match report {
-            Ok(report) => self.after_step(&model, &report, processor),
+            Ok(report) => self.after_step(&model, &report),
             Err(error) => Err(error.into()),
         };
         (model, after)
@@ -317,7 +264,7 @@ impl<B: TrainingBackend> Driver<B> {
     fn next_batches(
         &mut self,
         model: &TrainingModel<B>,
-        batches: &mut dyn Iterator<Item = TokenBatch<B>>,
+        batches: &mut Batches<'_, B>,
     ) -> Result<Option<StepBatches<B>>, TrainError> {
         if let Some(again) = self.engine.batches_to_recompute() {
             return Ok(Some(again));
@@ -334,18 +281,14 @@ impl<B: TrainingBackend> Driver<B> {
             .engine
             .config()
             .rank_micro_batches(self.engine.rank())?;
-        let found: Vec<_> = batches.take(wanted).collect();
-        match self.data.failure.take() {
-            Some(error) => Err(error.into()),
-            None => Ok(Some(StepBatches::new(found))),
-        }
+        let found: Result<Vec<_>, _> = batches.take(wanted).collect();
+        Ok(Some(StepBatches::new(found?)))
     }
 
     fn after_step(
         &mut self,
         model: &TrainingModel<B>,
         report: &StepReport,
-        processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
         self.report(report)?;
         if let Some(rollouts) = &self.rollouts {
@@ -356,7 +299,7 @@ impl<B: TrainingBackend> Driver<B> {
         match &mut self.rank_zero {
             Some(rank_zero) => {
                 let evaluator = Evaluator::new(&self.validation, &self.engine, &self.stop);
-                rank_zero.after_step(evaluator, model, &mut self.state, report, processor)
+                rank_zero.after_step(evaluator, model, &mut self.state, report)
             }
             None if report.is_judged() && due.any() => {
                 if due.evaluate {
@@ -389,7 +332,7 @@ impl<B: TrainingBackend> Driver<B> {
 
     /// Reports the end of the check of files without block hashes.
     fn poll_file_check(&mut self) -> Result<(), DataError> {
-        if let Some(line) = self.data.file_check.poll()? {
+        if let Some(line) = self.file_check.poll()? {
             self.note(line);
         }
         Ok(())
@@ -398,13 +341,13 @@ impl<B: TrainingBackend> Driver<B> {
     /// Waits for the check of files without block hashes, unless the run is interrupted.
     fn finish_file_check(&mut self) -> Result<(), DataError> {
         self.poll_file_check()?;
-        let left = self.data.file_check.left();
+        let left = self.file_check.left();
         if left > 0 {
             self.note(format!(
                 "waiting until the last {left} bytes of the data are verified"
             ));
         }
-        if let Some(line) = self.data.file_check.wait(|| self.stop.is_requested())? {
+        if let Some(line) = self.file_check.wait(|| self.stop.is_requested())? {
             self.note(line);
         }
         Ok(())

@@ -15,7 +15,7 @@
 //! | `training_model`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its data, as Burn's learner expects them |
 //! | [`divergence`] | detects diverged runs |
 //! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | the files of a run |
-//! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | metrics of a run and their renderers |
+//! | [`metrics`], [`dashboard`], `plain`, `pace`, [`peak`] | metrics of a run and their renderers |
 //! | [`hooks`] | custom code at steps, evaluations and checkpoints |
 //! | `validation`, [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
 //! | [`fit`], [`memory`], [`memory_report`], [`mod@bench`] | predicts and measures the memory and the speed of a run |
@@ -93,7 +93,7 @@ pub mod optimizer;
 mod pace;
 pub mod peak;
 pub mod peers;
-pub mod plain;
+mod plain;
 pub mod presets;
 pub mod read;
 mod recorder;

@@ -1,6 +1,6 @@
-//! Data loaders for Burn's learner: batches as tensors.
+//! The batches of a run in the form that Burn's learner expects: a loader of tensors.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::tensor::Device;
@@ -16,28 +16,10 @@ pub fn to_tensors<B: Backend>(batch: &Batch, device: &Device<B>) -> TokenBatch<B
     HostBatch::from(batch.clone()).to_tensors(device)
 }
 
-/// The first error of a loader. Burn's loaders cannot return errors, so they end early and store the error
-/// here.
-#[derive(Clone, Default)]
-pub struct Failure(Arc<Mutex<Option<DataError>>>);
-
-impl Failure {
-    fn set(&self, error: DataError) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.get_or_insert(error);
-    }
-
-    /// Takes the error, if one occurred.
-    pub fn take(&self) -> Option<DataError> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.take()
-    }
-}
-
 /// An endless loader of one rank's micro-batches, starting at a given sequence of the run. Worker threads
-/// read windows ahead of use.
+/// read windows ahead of use. `D` is the device.
 #[derive(Clone)]
-pub(crate) struct TrainLoader<B: Backend> {
+pub(crate) struct TrainLoader<D> {
     pub(crate) source: TrainSource,
     /// The first sequence, counted over all ranks.
     pub(crate) first_window: u64,
@@ -48,50 +30,45 @@ pub(crate) struct TrainLoader<B: Backend> {
     pub(crate) workers: usize,
     /// Sequences of the whole run.
     pub(crate) windows: u64,
-    pub(crate) device: Device<B>,
-    pub(crate) failure: Failure,
+    pub(crate) device: D,
 }
 
 struct TrainIterator<'a, B: Backend> {
-    loader: &'a TrainLoader<B>,
     made: HostBatches<'a>,
-    /// Sequences consumed by all ranks.
+    device: &'a Device<B>,
+    /// Sequences consumed by all ranks, those of each of their micro-batches, and those of the whole run.
     window: u64,
+    stride: u64,
+    windows: u64,
 }
 
 impl<B: Backend> Iterator for TrainIterator<'_, B> {
-    type Item = TokenBatch<B>;
+    type Item = Result<TokenBatch<B>, DataError>;
 
-    fn next(&mut self) -> Option<TokenBatch<B>> {
-        let loader = self.loader;
-        match self.made.next()? {
-            Ok(batch) => {
-                self.window += loader.micro_batch as u64 * loader.rank.world_size() as u64;
-                Some(batch.to_tensors(&loader.device))
-            }
-            Err(error) => {
-                loader.failure.set(error);
-                None
-            }
-        }
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.made.next()?;
+        self.window += self.stride;
+        Some(batch.map(|batch| batch.to_tensors(self.device)))
     }
 }
 
-impl<B: Backend> DataLoaderIterator<TokenBatch<B>> for TrainIterator<'_, B> {
+impl<B: Backend> DataLoaderIterator<Result<TokenBatch<B>, DataError>> for TrainIterator<'_, B> {
     fn progress(&self) -> Progress {
-        Progress::new(self.window as usize, self.loader.windows as usize)
+        Progress::new(self.window as usize, self.windows as usize)
     }
 }
 
-impl<B: Backend> DataLoader<B, TokenBatch<B>> for TrainLoader<B> {
-    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<TokenBatch<B>> + 'a> {
+impl<B: Backend> DataLoader<B, Result<TokenBatch<B>, DataError>> for TrainLoader<Device<B>> {
+    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<Result<TokenBatch<B>, DataError>> + 'a> {
         let (rank, count) = (self.rank, self.micro_batch);
         let own = self.first_window + rank.micro_batch(0) * count as u64;
         let stride = count * rank.world_size();
-        Box::new(TrainIterator {
-            loader: self,
+        Box::new(TrainIterator::<B> {
             made: self.source.batches(own, count, stride, self.workers),
+            device: &self.device,
             window: self.first_window,
+            stride: stride as u64,
+            windows: self.windows,
         })
     }
 
@@ -99,55 +76,25 @@ impl<B: Backend> DataLoader<B, TokenBatch<B>> for TrainLoader<B> {
         self.windows as usize
     }
 
-    fn to_device(&self, device: &Device<B>) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {
-        let mut loader = self.clone();
-        loader.device = device.clone();
-        Arc::new(loader)
+    fn to_device(
+        &self,
+        device: &Device<B>,
+    ) -> Arc<dyn DataLoader<B, Result<TokenBatch<B>, DataError>>> {
+        Arc::new(Self {
+            device: device.clone(),
+            ..self.clone()
+        })
     }
 
-    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {
-        let mut loader = self.clone();
-        loader.first_window += start as u64;
-        loader.windows = (end - start) as u64;
-        Arc::new(loader)
-    }
-}
-
-/// A loader without batches. Burn's learner wants one of validation batches, which the driver evaluates on itself.
-#[derive(Clone, Copy)]
-pub(crate) struct NoBatches;
-
-impl<B: Backend> Iterator for NoBatchesOf<B> {
-    type Item = TokenBatch<B>;
-
-    fn next(&mut self) -> Option<TokenBatch<B>> {
-        None
-    }
-}
-
-/// The iterator of [`NoBatches`].
-struct NoBatchesOf<B: Backend>(std::marker::PhantomData<B>);
-
-impl<B: Backend> DataLoaderIterator<TokenBatch<B>> for NoBatchesOf<B> {
-    fn progress(&self) -> Progress {
-        Progress::new(0, 0)
-    }
-}
-
-impl<B: Backend> DataLoader<B, TokenBatch<B>> for NoBatches {
-    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<TokenBatch<B>> + 'a> {
-        Box::new(NoBatchesOf(std::marker::PhantomData))
-    }
-
-    fn num_items(&self) -> usize {
-        0
-    }
-
-    fn to_device(&self, _device: &Device<B>) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {
-        Arc::new(*self)
-    }
-
-    fn slice(&self, _start: usize, _end: usize) -> Arc<dyn DataLoader<B, TokenBatch<B>>> {
-        Arc::new(*self)
+    fn slice(
+        &self,
+        start: usize,
+        end: usize,
+    ) -> Arc<dyn DataLoader<B, Result<TokenBatch<B>, DataError>>> {
+        Arc::new(Self {
+            first_window: self.first_window + start as u64,
+            windows: (end - start) as u64,
+            ..self.clone()
+        })
     }
 }

@@ -1,8 +1,8 @@
 //! Metrics: each is declared once, and then is in the log, the dashboard, the plain lines, TensorBoard's files, `emberlm
 //! watch` and `emberlm plot`.
 //!
-//! Map: `table` declares the metrics of every run, `values` are readings by name, `renderers` shows them by Burn's
-//! renderers. A [`Hook`](crate::hooks::Hook) declares and records further metrics.
+//! Map: `table` declares the metrics of every run, `values` are readings by name, `figures` the readings of a log
+//! line, `shown` the newest values on a display. A [`Hook`](crate::hooks::Hook) declares and records further metrics.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod figures;
-pub(crate) mod renderers;
+mod shown;
 mod table;
 mod values;
 
-pub(crate) use figures::Figures;
+pub(crate) use figures::{Figures, ProgressDisplay};
+pub(crate) use shown::ShownMetrics;
 pub use table::built_in;
 pub(crate) use table::{StepReading, computed};
 pub use values::{Accumulator, MetricValues};

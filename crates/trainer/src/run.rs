@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use burn::train::Interrupter;
+use burn::train::{Interrupter, Learner};
 use emberlm_checkpoint::{AdapterDescription, BaseModel, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
@@ -13,28 +13,30 @@ use serde_json::json;
 use crate::checkpoint::shards::ShardWriter;
 use crate::checkpoint::{About, AboutModel, Description};
 use crate::config::RunConfig;
-use crate::driver::{DataErrors, Driver, RankZero};
+use crate::dashboard::{Dashboard, DashboardRun};
+use crate::driver::{Driver, RankZero};
 use crate::engine::{EngineOptions, StepEngine, StepPosition};
 use crate::error::TrainError;
 use crate::events::{self, now};
 use crate::exportable::export_warning;
 use crate::hooks::{Hook, HookList};
 use crate::initial_state::InitialState;
-use crate::loader::Failure;
 use crate::messages::Messages;
+use crate::metrics::ProgressDisplay;
 use crate::pace::Pace;
 use crate::peers::devices::RankDevices;
 use crate::peers::{Peers, SingleProcess, agreement};
+use crate::plain::PlainLines;
 use crate::recorder::Recorder;
 use crate::run_config;
 use crate::schedule::LearningRateSchedule;
 use crate::stop::StopSignal;
+use crate::strategy;
 use crate::tensorboard::TensorBoard;
 
 mod duration;
 mod fork;
 mod inputs;
-mod launch;
 mod model;
 mod references;
 mod rollouts;
@@ -168,7 +170,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let rank = peers.rank();
     let mut initial = InitialState::<B>::new(&start, weights, &config, &inputs, rank, &device)?;
     let is_fork = start.fork().is_some();
-    let (say, stop) = (options.say, StopSignal::new(options.interrupter.clone()));
+    let stop = StopSignal::new(options.interrupter.clone());
     let references =
         references::of_run(&inputs, &start, &initial, &config.train, &stop, options.say)?;
     if let Some(references) = &references {
@@ -185,12 +187,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
     let rollouts = rollouts::of_run(&inputs, &initial, &config.train, references.as_ref(), &stop)?;
     let run = start.path().to_owned();
-    let failure = Failure::default();
-    let loaders = inputs.loaders(&config.train, &initial.state, rank, &failure, &device);
-    let renderer = match rank.is_zero() {
-        true => options.renderer,
-        false => Renderer::Plain,
-    };
+    let loader = inputs.loader::<B>(&config.train, &initial.state, rank, &device);
+    let renderer = options.renderer;
     let mut rank_zero = match rank.is_zero() {
         true => Some(rank_zero(
             &config, start, &inputs, &initial, options, &device,
@@ -228,15 +226,15 @@ pub(crate) fn train_with<B: TrainingBackend>(
         StepPosition::of(&initial.state),
     )
     .with_shard_writer(shard_writer);
+    if let (Renderer::Dashboard, Some(rank_zero)) = (renderer, &mut rank_zero) {
+        rank_zero.display = dashboard(&config, rank_zero, &stop)?;
+    }
     let driver = Driver::new(
-        run,
+        run.clone(),
         engine,
         initial.state,
         inputs.floor.clone(),
-        DataErrors {
-            failure,
-            file_check,
-        },
+        file_check,
         inputs.validation.clone(),
         rank_zero,
     )
@@ -244,8 +242,28 @@ pub(crate) fn train_with<B: TrainingBackend>(
     .saving_first(is_fork)
     .stopped_by(stop.clone());
     let model = initial.model.with_precision(products);
-    let learner = launch::Learner::new(model, optimizer, schedule);
-    launch::launch(driver, learner, loaders, renderer, say, stop)
+    let learner = Learner::new(model, optimizer, schedule);
+    strategy::launch(driver, learner, loader, &run, &stop)
+}
+
+/// Starts the dashboard, after the notes that it shows first.
+fn dashboard<B: TrainingBackend>(
+    config: &RunConfig,
+    rank_zero: &RankZero<B>,
+    stop: &StopSignal,
+) -> Result<Box<dyn ProgressDisplay>, TrainError> {
+    let recorder = &rank_zero.recorder;
+    let run = DashboardRun {
+        path: rank_zero.run.clone(),
+        notes: recorder.messages.first(),
+        steps: config.train.steps,
+        interval: config.train.evaluation.interval,
+        stop: stop.clone(),
+    };
+    match Dashboard::start(run, recorder.hooks.metrics()) {
+        Ok(dashboard) => Ok(Box::new(dashboard)),
+        Err(error) => Err(TrainError::Terminal(error)),
+    }
 }
 
 /// Creates or continues the run's directory with its configuration and log. Returns the state of rank 0 without the
@@ -304,7 +322,9 @@ fn rank_zero<B: TrainingBackend>(
     let metrics = inputs.validation.metrics();
     let hooks = HookList::new(options.hooks, metrics, options.interrupter)?;
     let flops = inputs.model.config().flops_per_token();
+    let (steps, say) = (config.train.steps, options.say);
     Ok(RankZero {
+        display: Box::new(PlainLines::new(steps, say, hooks.metrics())),
         run,
         about: Arc::new(about),
         tokenizer: inputs.tokenizer.clone(),

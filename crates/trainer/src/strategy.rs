@@ -3,18 +3,25 @@
 //! Burn's own strategy validates, saves and resumes by epochs, and sums accumulated gradients instead of
 //! averaging them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::Arc;
 
+use burn::tensor::Device;
+use burn::train::renderer::CliMetricsRenderer;
 use burn::train::{
-    Learner, LearningComponentsMarker, SupervisedLearningStrategy,
-    SupervisedTrainingEventProcessor, TrainLoader, TrainingComponents, ValidLoader,
+    Learner, LearningComponentsMarker, SupervisedLearningStrategy, SupervisedTraining,
+    SupervisedTrainingEventProcessor, TrainLoader as BurnLoader, TrainingComponents,
+    TrainingStrategy, ValidLoader,
 };
 use emberlm_kernels::TrainingBackend;
 
 use crate::driver::{Driver, RunResult};
 use crate::error::TrainError;
+use crate::loader::TrainLoader;
 use crate::optimizer::Optimizer;
 use crate::schedule::LearningRateSchedule;
+use crate::stop::StopSignal;
 use crate::training_model::TrainingModel;
 
 /// The component types of the learner: model, optimizer and learning rate schedule.
@@ -25,35 +32,34 @@ pub(crate) type Components<B> = LearningComponentsMarker<
     Optimizer<<B as burn::tensor::backend::AutodiffBackend>::InnerBackend>,
 >;
 
-pub(crate) type Processor<B> = SupervisedTrainingEventProcessor<Components<B>>;
-
-/// Trains the learner's model with a [`Driver`].
-pub(crate) struct StepStrategy<B: TrainingBackend> {
-    /// `fit` takes `&self`, but training mutates the driver, which also carries the result out of Burn's
-    /// learner.
-    driver: Mutex<Driver<B>>,
+/// Trains the learner's model with a [`Driver`]. `fit` has no exclusive reference to the strategy and returns only the
+/// model, so it takes the driver from its cell and leaves the result in the other one.
+struct StepStrategy<B: TrainingBackend> {
+    driver: Cell<Option<Driver<B>>>,
+    result: Cell<Option<Result<RunResult, TrainError>>>,
 }
 
-impl<B: TrainingBackend> StepStrategy<B> {
-    pub(crate) fn new(driver: Driver<B>) -> Self {
-        Self {
-            driver: Mutex::new(driver),
-        }
-    }
-
-    /// Takes the result of the training.
-    ///
-    /// # Errors
-    /// The run failed or ended without a result.
-    pub(crate) fn take_result(&self) -> Result<RunResult, TrainError> {
-        let result = self.lock().take_result();
-        result.unwrap_or(Err(TrainError::NoResult))
-    }
-
-    /// Locks the driver, even if another thread panicked while it held the lock.
-    fn lock(&self) -> MutexGuard<'_, Driver<B>> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Launches Burn's learner in the directory of the run, and waits for its end. The driver evaluates and displays metrics
+/// by itself: the learner has no metrics, its renderer prints nothing, and its second loader is not read.
+pub(crate) fn launch<B: TrainingBackend>(
+    driver: Driver<B>,
+    learner: Learner<Components<B>>,
+    loader: TrainLoader<Device<B>>,
+    run: &Path,
+    stop: &StopSignal,
+) -> Result<RunResult, TrainError> {
+    let strategy = Arc::new(StepStrategy {
+        driver: Cell::new(Some(driver)),
+        result: Cell::new(None),
+    });
+    let loader = Arc::new(loader);
+    SupervisedTraining::new(run, loader.clone(), loader)
+        .with_application_logger(None)
+        .with_interrupter(stop.interrupter())
+        .renderer(CliMetricsRenderer::new())
+        .with_training_strategy(TrainingStrategy::Custom(strategy.clone()))
+        .launch(learner);
+    strategy.result.take().unwrap_or(Err(TrainError::NoResult))
 }
 
 impl<B: TrainingBackend> SupervisedLearningStrategy<Components<B>> for StepStrategy<B> {
@@ -61,16 +67,22 @@ impl<B: TrainingBackend> SupervisedLearningStrategy<Components<B>> for StepStrat
         &self,
         components: TrainingComponents<Components<B>>,
         learner: Learner<Components<B>>,
-        train: TrainLoader<Components<B>>,
+        train: BurnLoader<Components<B>>,
         _validation: ValidLoader<Components<B>>,
         _starting_epoch: usize,
-    ) -> (TrainingModel<B>, Processor<B>) {
-        let model = learner.model();
+    ) -> (
+        TrainingModel<B>,
+        SupervisedTrainingEventProcessor<Components<B>>,
+    ) {
+        let mut model = learner.model();
         // The driver's engine has its own optimizer and schedule. The learner would keep a second handle on
         // every parameter and so prevent in-place updates.
         drop(learner);
-        let mut processor = components.event_processor;
-        let model = self.lock().run(model, &mut train.iter(), &mut processor);
-        (model, processor)
+        if let Some(driver) = self.driver.take() {
+            let result;
+            (model, result) = driver.run(model, &mut train.iter());
+            self.result.set(Some(result));
+        }
+        (model, components.event_processor)
     }
 }

@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Bool, Device, Int, Tensor};
-use burn::train::{InferenceStep, TrainOutput, TrainStep};
+use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
+use emberlm_data::DataError;
 
 use emberlm_kernels::{Backend, HeadLossOptions, Precision, TrainingBackend};
 use emberlm_model::encoder::EncoderInput;
@@ -13,9 +14,7 @@ use emberlm_model::{
 };
 
 use crate::gradients::GradientSums;
-use crate::metrics::Figures;
 use crate::objective::{CompletionBatch, CompletionScores};
-use crate::read::host_number;
 
 /// Input tokens and their targets.
 ///
@@ -196,9 +195,9 @@ fn head_loss<B: Backend>(
 }
 
 /// The results of a training pass over a batch, without its gradients.
-pub struct BatchPass<B: TrainingBackend> {
+pub struct BatchPass<B: BurnBackend> {
     /// The loss divided by the step's targets, `[1]`.
-    pub loss: Tensor<B::InnerBackend, 1>,
+    pub loss: Tensor<B, 1>,
     /// The tokens of each expert.
     pub expert_load: ExpertLoad,
     /// The scores of the batch's completions.
@@ -232,7 +231,7 @@ impl<B: TrainingBackend> TrainingModel<B> {
         pass: TrainingPass,
         scale: Option<f64>,
         sink: &GradientSink<B>,
-    ) -> BatchPass<B> {
+    ) -> BatchPass<B::InnerBackend> {
         let mut scores = None;
         let mut unscaled = None;
         let mut scaled = |sum: Tensor<B, 1>| {
@@ -299,27 +298,61 @@ impl<B: TrainingBackend> TrainingModel<B> {
     }
 }
 
-/// A step for Burn's own strategies, with the cross-entropy as the loss. This crate's strategy uses
-/// [`TrainingModel::loss_and_gradients`] instead, which accumulates and leaves the loss on the device.
-impl<B: TrainingBackend> TrainStep for TrainingModel<B> {
-    type Input = TokenBatch<B>;
-    type Output = Figures;
-
-    fn step(&self, batch: TokenBatch<B>) -> TrainOutput<Figures> {
-        let count = batch.learnt.max(1);
-        let (options, pass) = (HeadLossOptions::default(), TrainingPass::default());
-        let (loss, grads, _) = self.loss_and_gradients(batch, count, options, pass, None);
-        let item = Figures::of_loss(host_number(loss));
-        TrainOutput { grads, item }
+impl<B: BurnBackend> BatchPass<B> {
+    /// A pass without completions.
+    fn of_loss(loss: Tensor<B, 1>) -> Self {
+        Self {
+            loss,
+            expert_load: ExpertLoad::default(),
+            completions: CompletionScores::default(),
+        }
     }
 }
 
-impl<B: Backend> InferenceStep for TrainingModel<B> {
-    type Input = TokenBatch<B>;
-    type Output = Figures;
+/// Burn's learner hands it over with the loss still on the device.
+impl<B: BurnBackend> ItemLazy for BatchPass<B> {
+    type ItemSync = Self;
 
-    fn step(&self, batch: TokenBatch<B>) -> Figures {
-        let count = batch.learnt.max(1);
-        Figures::of_loss(host_number(self.loss_sum(batch)) / count as f64)
+    fn sync(self) -> Self {
+        self
+    }
+}
+
+/// A step for Burn's own strategies, with the cross-entropy as the loss; NaN without gradients for data that cannot be
+/// read. This crate's strategy uses [`TrainingModel::streamed_gradients`] instead.
+impl<B: TrainingBackend> TrainStep for TrainingModel<B> {
+    type Input = Result<TokenBatch<B>, DataError>;
+    type Output = BatchPass<B::InnerBackend>;
+
+    fn step(&self, batch: Self::Input) -> TrainOutput<Self::Output> {
+        let sums = GradientSums::default();
+        let item = match batch {
+            Ok(batch) => {
+                let count = batch.learnt.max(1);
+                let (options, pass) = (HeadLossOptions::default(), TrainingPass::default());
+                self.streamed_gradients(batch, count, options, pass, None, &sums.sink())
+            }
+            Err(_) => BatchPass::of_loss(Tensor::full([1], f32::NAN, &self.device())),
+        };
+        TrainOutput {
+            grads: sums.into_gradients(),
+            item,
+        }
+    }
+}
+
+/// The mean loss of a batch; NaN for data that cannot be read.
+impl<B: Backend> InferenceStep for TrainingModel<B> {
+    type Input = Result<TokenBatch<B>, DataError>;
+    type Output = BatchPass<B>;
+
+    fn step(&self, batch: Self::Input) -> BatchPass<B> {
+        BatchPass::of_loss(match batch {
+            Ok(batch) => {
+                let count = batch.learnt.max(1);
+                self.loss_sum(batch) / count as f64
+            }
+            Err(_) => Tensor::full([1], f32::NAN, &self.device()),
+        })
     }
 }

@@ -15,14 +15,16 @@ use crate::engine::{SkippedStep, StepEngine, StepOutcome, StepReport};
 use crate::error::TrainError;
 use crate::events::{Ending, Event, now};
 use crate::hooks::{RunBegin, RunEnd, StepEnd, StepResult};
+use crate::metrics::ProgressDisplay;
 use crate::objective::TrainSource;
 use crate::pace::Pace;
 use crate::recorder::Recorder;
-use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
 
 /// The state of rank 0 other than the engine.
 pub(crate) struct RankZero<B: TrainingBackend> {
+    /// Shows the run's progress. A dashboard restores the terminal when it is dropped.
+    pub(crate) display: Box<dyn ProgressDisplay>,
     /// The run's directory.
     pub(crate) run: PathBuf,
     /// The model and its tokenizer, for checkpoints.
@@ -44,15 +46,9 @@ pub(crate) struct RankZero<B: TrainingBackend> {
 
 impl<B: TrainingBackend> RankZero<B> {
     /// Shows the earlier events of a resumed run, and records the beginning.
-    pub(super) fn begin(
-        &mut self,
-        engine: &StepEngine<B>,
-        state: &State,
-        floor: Option<&Floor>,
-        processor: &mut Processor<B>,
-    ) {
+    pub(super) fn begin(&mut self, engine: &StepEngine<B>, state: &State, floor: Option<&Floor>) {
         let config = engine.config();
-        self.replay(config, processor);
+        self.replay();
         self.recorder.record(&Event::Begun {
             time: now(),
             step: engine.position().step,
@@ -109,7 +105,6 @@ impl<B: TrainingBackend> RankZero<B> {
         model: &TrainingModel<B>,
         state: &mut State,
         report: &StepReport,
-        processor: &mut Processor<B>,
     ) -> Result<(), TrainError> {
         let engine = evaluator.engine();
         self.recorder.poll();
@@ -139,11 +134,11 @@ impl<B: TrainingBackend> RankZero<B> {
             });
         }
         if let Some(metrics) = metrics.filter(|_| log) {
-            self.log(engine, metrics, state, processor);
+            self.log(engine, metrics, state);
         }
         let mut save = save || (self.recorder.retry_due && log);
         if evaluate {
-            let better = self.validate(evaluator, model, state, processor)?;
+            let better = self.validate(evaluator, model, state)?;
             save |= better && config.checkpoints.keep_best;
             if B::is_asynchronous() {
                 // Evaluation and training use device memory differently.

@@ -1,29 +1,24 @@
-//! The lines of the log, and the figures for Burn's renderers.
+//! The lines of the log, and the figures for the display.
 
-use burn::data::dataloader::Progress;
-use burn::train::{EventProcessorTraining, LearnerEvent, TrainingItem};
 use emberlm_kernels::TrainingBackend;
 
 use super::RankZero;
-use super::validate::show_evaluation;
 use crate::checkpoint::State;
 use crate::config::TrainConfig;
 use crate::engine::{StepEngine, StepMetrics};
 use crate::events::{Event, now};
 use crate::metrics::{Figures, StepReading, computed};
-use crate::strategy::Processor;
 
 impl<B: TrainingBackend> RankZero<B> {
     /// Shows the events of a resumed run before it was stopped.
-    pub(super) fn replay(&self, config: &TrainConfig, processor: &mut Processor<B>) {
+    pub(super) fn replay(&mut self) {
         for event in &self.past {
             match event {
-                Event::Step { step, .. } => {
-                    let item =
-                        LearnerEvent::ProcessedItem(item(config, Figures::of([event]), *step));
-                    processor.process_train(item);
+                Event::Step { step, .. } => self.display.show_step(*step, &Figures::of([event])),
+                Event::Evaluation { step, .. } => {
+                    let figures = evaluation_figures(event);
+                    self.display.show_evaluation(*step, &figures);
                 }
-                Event::Evaluation { .. } => show_evaluation::<B>(config, processor, event),
                 _ => {}
             }
         }
@@ -40,13 +35,7 @@ impl<B: TrainingBackend> RankZero<B> {
     }
 
     /// Logs a step.
-    pub(super) fn log(
-        &mut self,
-        engine: &StepEngine<B>,
-        metrics: StepMetrics,
-        state: &State,
-        processor: &mut Processor<B>,
-    ) {
+    pub(super) fn log(&mut self, engine: &StepEngine<B>, metrics: StepMetrics, state: &State) {
         let config = engine.config();
         let step = engine.position().step;
         let mut readings = computed(&StepReading {
@@ -86,26 +75,25 @@ impl<B: TrainingBackend> RankZero<B> {
         let figures = Figures {
             seconds_left: pace.seconds_left,
             validation: state.validation_loss,
-            note: self.recorder.messages.shown().into(),
-            sample: self.sample.as_deref().unwrap_or_default().into(),
+            note: self.recorder.messages.shown().to_owned(),
+            sample: self.sample.clone().unwrap_or_default(),
             ..Figures::of([&logged, &paced])
         };
-        let item = item(config, figures, step);
-        processor.process_train(LearnerEvent::ProcessedItem(item));
+        self.display.show_step(step, &figures);
     }
 }
 
-/// A step's figures for Burn's renderers, with evaluation intervals as epochs.
-pub(super) fn item(config: &TrainConfig, figures: Figures, step: usize) -> TrainingItem<Figures> {
-    let interval = config.evaluation.interval.min(config.steps);
-    let round = step.div_ceil(interval);
-    let within = step - (round - 1) * interval;
-    let rate = figures.reading("learning_rate");
-    TrainingItem::new(
-        figures,
-        Progress::new(within, interval),
-        Progress::new(round, config.steps.div_ceil(interval)),
-        Some(step),
-        Some(rate),
-    )
+/// The figures of an evaluation.
+pub(super) fn evaluation_figures(event: &Event) -> Figures {
+    let datasets = match event {
+        Event::Evaluation { datasets, .. } => datasets.as_slice(),
+        _ => &[],
+    };
+    let own = datasets
+        .iter()
+        .map(|of| format!("  {} {:.4}", of.dataset, of.loss));
+    Figures {
+        datasets: own.collect(),
+        ..Figures::of([event])
+    }
 }

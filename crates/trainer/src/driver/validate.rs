@@ -2,23 +2,19 @@
 
 use std::ops::ControlFlow;
 
-use burn::train::{EventProcessorTraining, LearnerEvent};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::Decoder;
 
 use super::RankZero;
-use super::show::item;
+use super::show::evaluation_figures;
 use crate::checkpoint::{Best, State};
-use crate::config::TrainConfig;
 use crate::engine::StepEngine;
 use crate::error::TrainError;
 use crate::events::Event;
 use crate::folder::SAMPLES;
 use crate::hooks::EvaluationEnd;
-use crate::metrics::Figures;
 use crate::sample::{SamplePrompt, sample, sample_answer};
 use crate::stop::StopSignal;
-use crate::strategy::Processor;
 use crate::training_model::TrainingModel;
 use crate::validation::{Limits, Validated, Validation};
 
@@ -79,7 +75,6 @@ impl<B: TrainingBackend> RankZero<B> {
         evaluator: Evaluator<'_, B>,
         model: &TrainingModel<B>,
         state: &mut State,
-        processor: &mut Processor<B>,
     ) -> Result<bool, TrainError> {
         let engine = evaluator.engine();
         let config = engine.config();
@@ -133,7 +128,8 @@ impl<B: TrainingBackend> RankZero<B> {
                 datasets: found.datasets,
                 metrics,
             };
-            show_evaluation::<B>(config, processor, &event);
+            self.display
+                .show_evaluation(step, &evaluation_figures(&event));
             self.recorder.record(&event);
         }
         if let Some(text) = text {
@@ -174,26 +170,4 @@ impl<B: TrainingBackend> RankZero<B> {
         });
         self.sample = Some(text);
     }
-}
-
-/// Shows an evaluation.
-pub(super) fn show_evaluation<B: TrainingBackend>(
-    config: &TrainConfig,
-    processor: &mut Processor<B>,
-    event: &Event,
-) {
-    let Event::Evaluation { step, datasets, .. } = event else {
-        return;
-    };
-    let own = datasets
-        .iter()
-        .map(|of| format!("  {} {:.4}", of.dataset, of.loss));
-    let figures = Figures {
-        datasets: own.collect::<String>().into(),
-        ..Figures::of([event])
-    };
-    let item = item(config, figures, *step);
-    processor.process_valid(LearnerEvent::ProcessedItem(item));
-    let round = step.div_ceil(config.evaluation.interval);
-    processor.process_valid(LearnerEvent::EndEpoch(round));
 }
