@@ -12,17 +12,17 @@ use emberlm_model::DecoderConfig;
 
 use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::data::TrainingData;
-use crate::engine::{EngineOptions, ReadPolicy, StepBatches, StepEngine, StepPosition};
 use crate::error::TrainError;
 use crate::fit::SequenceSizes;
-use crate::loader::{TrainLoader, to_tensors};
 use crate::memory;
+use crate::objective::loader::{TrainLoader, to_tensors};
+use crate::objective::training_model::{TokenBatch, TrainingModel};
+use crate::objective::{AnyConfig, adapted};
 use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;
 use crate::peers::{Peers, Rank, SimulatedPeers, SingleProcess};
 use crate::read::host_read;
-use crate::run::{AnyConfig, adapted};
-use crate::training_model::{TokenBatch, TrainingModel};
+use crate::step::engine::{EngineOptions, ReadPolicy, StepBatches, StepEngine, StepPosition};
 
 /// Warm-up steps for caches, the allocator and kernels.
 pub const WARM_UP: usize = 3;

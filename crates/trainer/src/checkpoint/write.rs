@@ -16,8 +16,8 @@ use emberlm_model::{encoder, encoder_decoder, weights};
 use serde_json::{Map, Value};
 
 use super::State;
+use crate::objective::training_model::TrainingModel;
 use crate::optimizer::Snapshot;
-use crate::training_model::TrainingModel;
 
 /// The description of a run's model, shared by all its checkpoints.
 #[derive(Debug)]

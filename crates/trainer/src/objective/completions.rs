@@ -6,7 +6,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::Decoder;
 
 use super::{PolicyBatch, PolicyScores, PreferenceBatch, PreferenceScores};
-use crate::metrics::MetricValues;
+use crate::report::metrics::MetricValues;
 
 /// The completions of a batch.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,17 +20,22 @@
 mod completions;
 mod conversations;
 mod encode_records;
+pub(crate) mod gradient_sums;
 pub(crate) mod grpo;
 mod host_batch;
+pub(crate) mod loader;
 pub(crate) mod masked_lm;
 mod mean;
+mod model_config;
 pub(crate) mod preference;
 mod record_source;
 mod record_splits;
 mod records;
+pub(crate) mod sample;
 mod scores;
 mod source;
 pub(crate) mod span_corruption;
+pub(crate) mod training_model;
 
 pub use completions::{CompletionBatch, CompletionScores};
 pub(crate) use conversations::ConversationSource;
@@ -41,6 +46,8 @@ pub(crate) use grpo::{
 };
 pub(crate) use host_batch::HostBatch;
 pub(crate) use masked_lm::MaskedLm;
+pub(crate) use model_config::adapted;
+pub use model_config::{AnyConfig, CheckedModel};
 pub(crate) use preference::PreferenceScores;
 pub(crate) use preference::REFERENCE_FILE;
 pub(crate) use preference::{PairSet, PairSource, References};

@@ -8,8 +8,8 @@ use emberlm_data::{FieldRecord, RecordField, SequenceEncoder, Tokenizer, read_fi
 use super::record_splits::RecordSplits;
 use super::records::{Record, RecordSet};
 use crate::config::{ClassifyConfig, DataConfig, Seq2SeqConfig};
+use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use crate::identity::DataIdentity;
 
 /// The records of a run that have been read but not tokenized yet.
 pub(crate) struct RecordSource(RecordSplits<FieldRecord>);
@@ -337,7 +337,7 @@ mod tests {
             error.contains("label `c`, but the model has a, b"),
             "{error}"
         );
-        let mut config: RunConfig = crate::presets::run("bert-nano").unwrap();
+        let mut config: RunConfig = crate::config::presets::run("bert-nano").unwrap();
         config.data.mix = vec![crate::MixedDataset {
             dataset: "a".into(),
             weight: 1.0,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use emberlm_data::{EncodedSequence, IGNORED, Shuffle};
 
 use super::HostBatch;
-use crate::identity::SplitIdentity;
+use crate::data::identity::SplitIdentity;
 
 /// The tokenized records of a split.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use emberlm_data::IGNORED;
 
-use crate::metrics::{Direction, Metric, MetricValues, Phase};
+use crate::report::metrics::{Direction, Metric, MetricValues, Phase};
 
 /// Counts of predictions by label.
 #[derive(Clone, Debug)]

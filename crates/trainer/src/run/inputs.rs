@@ -12,16 +12,16 @@ use super::{CheckedModel, RunStart};
 use crate::checkpoint::State;
 use crate::config::{DataConfig, ObjectiveConfig, RunConfig, RunModel, TrainConfig};
 use crate::data::TrainingData;
+use crate::data::file_check::FileCheck;
+use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use crate::file_check::FileCheck;
-use crate::identity::DataIdentity;
-use crate::loader::TrainLoader;
+use crate::evaluate::validation::Validation;
+use crate::objective::loader::TrainLoader;
 use crate::objective::{
     PairSet, PreferenceLoss, PromptSet, RecordSet, References, RewardTask, TrainSource, WindowTask,
 };
 use crate::peers::Rank;
-use crate::resume;
-use crate::validation::Validation;
+use crate::run::resume;
 
 mod decoder;
 mod encoder;

@@ -10,9 +10,9 @@ use emberlm_model::{ConfigError, EncoderConfig};
 use super::{Circumstances, RunInputs, truncation_note, vocabulary};
 use crate::config::{ClassifyConfig, DataConfig, MlmConfig, TrainConfig};
 use crate::error::TrainError;
+use crate::evaluate::validation::Validation;
+use crate::objective::CheckedModel;
 use crate::objective::{Labels, MaskedLm, RecordSource, TrainSource, WindowTask, masked_lm};
-use crate::run::CheckedModel;
-use crate::validation::Validation;
 
 /// Masked tokens of datasets.
 pub(super) fn masked(
