@@ -19,7 +19,7 @@ const NAMES_OF_OTHER_THINGS: [&str; 4] = [
     "crates/bench/",
 ];
 /// The table of training presets, by name.
-const PRESETS: &str = "crates/trainer/src/presets.rs";
+const PRESETS: &str = "crates/trainer/src/config/presets.rs";
 /// The tables of the architectures of GGUF files, by name.
 const ARCHITECTURES: &str = "crates/model/src/gguf/";
 
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn presets_tokenizers_and_tests_may_use_the_names() {
         assert!(rules("crates/tokenizer/src/kind.rs", "\"gpt2\"").is_empty());
-        assert!(rules("crates/trainer/src/presets.rs", "Family::Pocket").is_empty());
+        assert!(rules("crates/trainer/src/config/presets.rs", "Family::Pocket").is_empty());
         assert!(rules("crates/model/src/families/gpt2.rs", "\"gpt2\"").is_empty());
         assert!(rules("crates/model/tests/parity.rs", "\"gpt2\"").is_empty());
         let inline = "#[cfg(test)]\nmod tests {\n fn a() { \"gpt2\" }\n}\n\"pocket\"";

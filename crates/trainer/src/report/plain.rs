@@ -2,6 +2,15 @@
 
 use crate::report::metrics::{Figures, Metric, Phase, ProgressDisplay, ShownMetrics};
 
+/// The metrics that have a place in a line.
+const NAMED: [&str; 5] = [
+    "loss",
+    "perplexity",
+    "learning_rate",
+    "gradient_norm",
+    "tokens_per_second",
+];
+
 /// The display of a run without a terminal.
 pub(crate) struct PlainLines {
     steps: usize,
@@ -39,10 +48,10 @@ fn perplexity(values: &ShownMetrics) -> String {
     value.map_or_else(String::new, |value| format!("  perplexity {value}"))
 }
 
-/// Formats the metrics that are not built in.
-fn added(values: &ShownMetrics) -> String {
-    let added = values.added().into_iter();
-    added
+/// Formats the metrics that have no place of their own in a line.
+fn others(values: &ShownMetrics) -> String {
+    let others = values.others(&NAMED).into_iter();
+    others
         .map(|(tab, value)| format!("  {} {value}", tab.to_lowercase()))
         .collect()
 }
@@ -60,7 +69,7 @@ impl ProgressDisplay for PlainLines {
                 value(values, "learning_rate"),
                 value(values, "gradient_norm"),
                 value(values, "tokens_per_second"),
-                added(values),
+                others(values),
                 figures.time_left(),
             ),
         );
@@ -75,7 +84,7 @@ impl ProgressDisplay for PlainLines {
                 "validation loss {}{}{}{}",
                 value(values, "loss"),
                 perplexity(values),
-                added(values),
+                others(values),
                 figures.datasets,
             ),
         );

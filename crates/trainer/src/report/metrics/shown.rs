@@ -30,9 +30,12 @@ impl ShownMetrics {
         Some(find(name)?.display(self.values.get(name)?))
     }
 
-    /// The tab and the value, as text, of each metric that is not built in; `-` without a value. Ordered by tab.
-    pub(crate) fn added(&self) -> Vec<(&str, String)> {
-        let shown = tabs(&self.added, self.phase).map(|(tab, metric)| {
+    /// The tab and the value, as text, of each metric that has a tab and is not one of `named`; `-` without a value.
+    /// Ordered by tab.
+    pub(crate) fn others(&self, named: &[&str]) -> Vec<(&str, String)> {
+        let all = tabs(built_in().iter().chain(&self.added), self.phase);
+        let others = all.filter(|(_, metric)| !named.contains(&metric.name.as_ref()));
+        let shown = others.map(|(tab, metric)| {
             let value = self.values.get(&metric.name);
             (tab, value.map_or("-".to_owned(), |x| metric.display(x)))
         });
