@@ -1,4 +1,4 @@
-//! What a run reports: its metrics and events, and their displays.
+//! The reports of a run: metrics, events, and their displays.
 //!
 //! | module | purpose |
 //! |---|---|

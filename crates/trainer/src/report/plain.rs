@@ -48,7 +48,7 @@ fn perplexity(values: &ShownMetrics) -> String {
     value.map_or_else(String::new, |value| format!("  perplexity {value}"))
 }
 
-/// Formats the metrics that have no place of their own in a line.
+/// Formats the metrics that are not in [`NAMED`].
 fn others(values: &ShownMetrics) -> String {
     let others = values.others(&NAMED).into_iter();
     others
