@@ -16,7 +16,7 @@ use crate::error::TrainError;
 use crate::fit::SequenceSizes;
 use crate::memory;
 use crate::objective::loader::{TrainLoader, to_tensors};
-use crate::objective::training_model::{TokenBatch, TrainingModel};
+use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::objective::{AnyConfig, adapted};
 use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;

@@ -88,7 +88,7 @@ pub use evaluate::{
     evaluate_positions_among, evaluated_windows, tasks,
 };
 pub use hooks::Hook;
-pub use objective::training_model::{BatchPass, TokenBatch, TrainingModel};
+pub use objective::model::{BatchPass, TokenBatch, TrainingModel};
 pub use objective::{
     CompletionBatch, CompletionScores, PolicyBatch, PolicyLoss, PolicySequence, PreferenceBatch,
     PreferenceLoss, PreferenceSequence, advantages,

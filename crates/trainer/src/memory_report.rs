@@ -12,7 +12,7 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::objective::adapted;
 use crate::objective::loader::to_tensors;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
 use crate::step::ema::Average;
 

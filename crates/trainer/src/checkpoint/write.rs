@@ -16,7 +16,7 @@ use emberlm_model::{encoder, encoder_decoder, weights};
 use serde_json::{Map, Value};
 
 use super::State;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::Snapshot;
 
 /// The description of a run's model, shared by all its checkpoints.

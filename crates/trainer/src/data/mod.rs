@@ -1,4 +1,5 @@
-//! The datasets of a run: a weighted mix of training batches.
+//! The datasets of a run: a weighted mix of training batches. [`identity`] compares them with those of a checkpoint,
+//! [`file_check`] verifies files during training, and `divided` divides batches among ranks.
 
 use emberlm_data::{ChatTemplateSpec, Dataset, Floor, Packing, Split, TrainBatches};
 

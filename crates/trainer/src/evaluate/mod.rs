@@ -1,4 +1,5 @@
-//! Evaluation: the loss over a split, in total and by position in the window.
+//! Evaluation: the loss over a split, in total and by position in the window. `validation` evaluates during training,
+//! [`tasks`] are published evaluation tasks.
 
 pub mod tasks;
 pub(crate) mod validation;
@@ -13,7 +14,7 @@ use emberlm_model::Decoder;
 use crate::data::divided::{exchange, for_each_batch, interleaved};
 use crate::error::TrainError;
 use crate::objective::loader::to_tensors;
-use crate::objective::training_model::TokenBatch;
+use crate::objective::model::TokenBatch;
 use crate::peers::{Peers, SingleProcess};
 use crate::read::host_read;
 

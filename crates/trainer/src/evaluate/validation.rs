@@ -12,8 +12,8 @@ use crate::data::TrainingData;
 use crate::data::divided::for_each_batch;
 use crate::error::TrainError;
 use crate::evaluate::{Evaluation, evaluated_windows, mean_loss};
+use crate::objective::model::TrainingModel;
 use crate::objective::sample::SamplePrompt;
-use crate::objective::training_model::TrainingModel;
 use crate::objective::{
     ClassScores, HostBatch, PairSet, PolicyScores, PreferenceScores, RecordSet, RewardValidation,
     WindowTask,

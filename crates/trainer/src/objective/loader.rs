@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use burn::tensor::backend::Backend;
 use emberlm_data::{Batch, DataError};
 
-use crate::objective::training_model::TokenBatch;
+use crate::objective::model::TokenBatch;
 use crate::objective::{HostBatch, HostBatches, TrainSource};
 use crate::peers::Rank;
 

@@ -3,7 +3,8 @@
 //!
 //! Map: `groups` assigns parameters to groups, `rule` selects the update rule of a parameter, `adamw`, `muon` and
 //! `lion` are the update rules, `sharded` updates one rank's shard, `state` reads the state of a checkpoint, `snapshot` writes it,
-//! `burn_optimizer` implements Burn's `Optimizer`.
+//! `burn_optimizer` implements Burn's `Optimizer`. Beside them are the learning rate ([`schedule`]) and the decisions on an update:
+//! `guard` on the device, [`skip`] on the host, and [`loss_scale`].
 
 mod adamw;
 mod burn_optimizer;

@@ -21,7 +21,7 @@ use crate::data::file_check::FileCheck;
 use crate::error::TrainError;
 use crate::evaluate::validation::Validation;
 use crate::objective::Rollouts;
-use crate::objective::training_model::{TokenBatch, TrainingModel};
+use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::step::engine::{StepBatches, StepEngine, StepOutcome, StepReport};
 use crate::stop::StopSignal;
 

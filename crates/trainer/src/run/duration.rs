@@ -21,7 +21,7 @@ use crate::bench::random_batch;
 use crate::config::TrainConfig;
 use crate::objective::TrainSource;
 use crate::objective::loader::to_tensors;
-use crate::objective::training_model::{TokenBatch, TrainingModel};
+use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::optimizer::Optimizer;
 use crate::peers::Rank;
 use crate::step::clip::global_norm;

@@ -13,7 +13,7 @@ use crate::checkpoint::State;
 use crate::config::run_config;
 use crate::config::{RunConfig, TrainConfig};
 use crate::error::TrainError;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
 use crate::peers::Rank;
 use crate::run::{RunInputs, RunStart, RunWeights};

@@ -1,4 +1,12 @@
 //! A run from its configuration to its result.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `start`, `fork`, [`resume`], [`ancestry`] | the places that a run starts from |
+//! | `inputs`, `model`, `initial_state`, `references`, `rollouts`, `agreement` | the state before the first step |
+//! | `strategy`, `driver` | Burn's learner, and the loop over steps that it runs |
+//! | `recorder`, [`folder`], [`formats`] | the files of a run |
+//! | `duration`, `exportable`, `summary`, [`divergence`] | notes on a run at its start and end |
 
 use std::sync::Arc;
 

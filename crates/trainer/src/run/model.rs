@@ -10,7 +10,7 @@ use emberlm_model::{AdapterError, Decoder, DecoderConfig, LoraConfig, WeightsErr
 
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::objective::{CheckedModel, adapted};
 
 /// The weights that a run begins with.

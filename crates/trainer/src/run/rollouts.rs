@@ -10,7 +10,7 @@ use emberlm_kernels::TrainingBackend;
 use super::{RunInputs, RunWeights};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::objective::{ReferenceModel, References, Rollouts};
 use crate::run::initial_state::InitialState;
 use crate::stop::StopSignal;

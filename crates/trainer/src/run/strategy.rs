@@ -18,7 +18,7 @@ use emberlm_kernels::TrainingBackend;
 
 use crate::error::TrainError;
 use crate::objective::loader::TrainLoader;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
 use crate::optimizer::schedule::LearningRateSchedule;
 use crate::run::driver::{Driver, RunResult};

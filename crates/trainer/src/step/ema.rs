@@ -10,7 +10,7 @@ use burn::tensor::{Tensor, TensorPrimitive};
 use emberlm_kernels::Backend;
 use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
 
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::guard::Guard;
 
 /// A model whose weights are an exponential moving average (EMA) of another model's weights:

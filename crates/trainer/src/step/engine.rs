@@ -27,7 +27,7 @@ use crate::checkpoint::State;
 use crate::checkpoint::shards::ShardWriter;
 use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
 use crate::objective::CompletionScores;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
 use crate::optimizer::guard::Guard;
 use crate::optimizer::loss_scale::LossScale;

@@ -6,7 +6,7 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::weights::{ParamMapper, map_params, whole_path};
 
 use crate::error::TrainError;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 
 /// Freezes the parameters that `names` select: a name is a path or the beginning of one, such as `tokens` or
 /// `blocks.0.attention`, and `*` stands for any component.

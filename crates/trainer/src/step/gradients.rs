@@ -15,8 +15,8 @@ use emberlm_model::{ExpertLoad, GradientSink, TrainingPass};
 
 use crate::config::TrainConfig;
 use crate::objective::CompletionScores;
-use crate::objective::gradient_sums::GradientSums;
-use crate::objective::training_model::{TokenBatch, TrainingModel};
+use crate::objective::model::gradient_sums::GradientSums;
+use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::peers::Rank;
 use crate::peers::exchange::ShardGradients;
 use crate::read::host_read;

@@ -21,7 +21,7 @@ use super::prompts::{Prompt, PromptSet};
 use super::task::{Completions, Failure, RewardTask, sample_seed};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::objective::training_model::{TokenBatch, TrainingModel};
+use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::objective::{CompletionBatch, HostBatch};
 use crate::peers::{Peers, Rank};
 use crate::stop::StopSignal;

@@ -15,7 +15,7 @@ use super::sampling::{SampleRequest, SampleSettings, Sampled, sample};
 use crate::config::GrpoConfig;
 use crate::data::divided::exchange_values;
 use crate::error::TrainError;
-use crate::objective::mean::Mean;
+use crate::objective::completions::mean::Mean;
 use crate::peers::Peers;
 use crate::report::metrics::MetricValues;
 use crate::stop::StopSignal;

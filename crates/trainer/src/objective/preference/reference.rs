@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::pairs::PairSet;
 use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::stop::StopSignal;
 
 /// The file in a run's directory.

@@ -3,7 +3,7 @@
 use emberlm_data::PreferenceForm;
 
 use super::loss::PairLoss;
-use crate::objective::mean::{Mean, sums_of_numbers, sums_to_numbers};
+use crate::objective::completions::mean::{Mean, sums_of_numbers, sums_to_numbers};
 use crate::report::metrics::{Direction, Metric, MetricValues, Phase};
 
 /// Sums over pairs, or over labelled completions.

@@ -5,7 +5,7 @@ use emberlm_kernels::TrainingBackend;
 use super::validate::Evaluator;
 use super::{Driver, position};
 use crate::error::TrainError;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 
 impl<B: TrainingBackend> Driver<B> {
     /// Writes the checkpoint before the first step, if that is set.

@@ -14,7 +14,7 @@ use crate::checkpoint::{About, Contents, Keep, State};
 use crate::error::TrainError;
 use crate::hooks::{RunBegin, RunEnd, StepEnd, StepResult};
 use crate::objective::TrainSource;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::report::events::{Ending, Event, now};
 use crate::report::metrics::ProgressDisplay;
 use crate::report::pace::Pace;

@@ -4,7 +4,7 @@ use burn::module::AutodiffModule;
 use emberlm_kernels::TrainingBackend;
 
 use super::StepEngine;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::guard::Guard;
 
 impl<B: TrainingBackend> StepEngine<B> {

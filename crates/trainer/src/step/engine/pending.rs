@@ -6,7 +6,7 @@ use std::time::Instant;
 use burn::tensor::Tensor;
 use emberlm_kernels::{Backend, TrainingBackend};
 
-use crate::objective::training_model::TokenBatch;
+use crate::objective::model::TokenBatch;
 use crate::optimizer::guard::Guard;
 use crate::optimizer::skip::StepDecision;
 

@@ -9,7 +9,7 @@ use crate::checkpoint::OptimizerState;
 use crate::checkpoint::shards::ShardWriter;
 use crate::error::TrainError;
 use crate::objective::CompletionScores;
-use crate::objective::training_model::TrainingModel;
+use crate::objective::model::TrainingModel;
 use crate::peers::{Peers, PeersError, Rank, sum_count};
 use crate::stop::StopSignal;
 

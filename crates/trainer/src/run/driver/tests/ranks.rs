@@ -19,7 +19,7 @@ use crate::evaluate::{
     evaluate_among, evaluate_observed, evaluate_positions, evaluate_positions_among,
 };
 use crate::objective::loader::to_tensors;
-use crate::objective::training_model::{TokenBatch, TrainingModel};
+use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::optimizer::Optimizer;
 use crate::peers::shards::Bucketing;
 use crate::peers::{DeviceMemoryPeers, OrderedPeers, Peers, Rank};

@@ -8,6 +8,8 @@ use emberlm_model::Decoder;
 use super::{PolicyBatch, PolicyScores, PreferenceBatch, PreferenceScores};
 use crate::report::metrics::MetricValues;
 
+pub(super) mod mean;
+
 /// The completions of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CompletionBatch {

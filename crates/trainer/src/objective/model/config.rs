@@ -6,7 +6,7 @@ use emberlm_model::{
     Decoder, DecoderConfig, EncoderConfig, EncoderDecoderConfig, LoraConfig, count,
 };
 
-use super::training_model::TrainingModel;
+use super::TrainingModel;
 use crate::error::TrainError;
 
 /// A checked configuration of a model.

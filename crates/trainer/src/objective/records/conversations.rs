@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use emberlm_data::{ChatTokens, PreferenceEncoder, PreferenceRecord, read_conversations};
 
-use super::encode_records::encode_records;
-use super::record_source::Records;
-use super::record_splits::RecordSplits;
-use super::records::{Record, RecordSet};
+use super::encode::encode_records;
+use super::source::Records;
+use super::splits::RecordSplits;
+use super::{Record, RecordSet};
 use crate::config::DataConfig;
 use crate::error::TrainError;
 

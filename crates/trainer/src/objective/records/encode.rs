@@ -13,7 +13,7 @@ const TOGETHER: usize = 64;
 ///
 /// # Errors
 /// [`TrainError::Preference`] with the line in `path` of a record that cannot be tokenized or violates a rule.
-pub(super) fn encode_records(
+pub(in crate::objective) fn encode_records(
     records: &[PreferenceRecord],
     encoder: &PreferenceEncoder,
     path: &Path,

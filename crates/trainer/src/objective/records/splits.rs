@@ -14,11 +14,11 @@ const HELD_OUT: u64 = 0x6865_6c64_206f_7574;
 const HELD_OUT_OF: usize = 10;
 
 /// Records of both splits, with the files that they come from.
-pub(super) struct RecordSplits<T> {
-    pub(super) train: Vec<T>,
-    pub(super) validation: Vec<T>,
-    pub(super) path: PathBuf,
-    pub(super) validation_path: PathBuf,
+pub(in crate::objective) struct RecordSplits<T> {
+    pub(in crate::objective) train: Vec<T>,
+    pub(in crate::objective) validation: Vec<T>,
+    pub(in crate::objective) path: PathBuf,
+    pub(in crate::objective) validation_path: PathBuf,
 }
 
 impl<T> RecordSplits<T> {
@@ -27,7 +27,7 @@ impl<T> RecordSplits<T> {
     ///
     /// # Errors
     /// A file cannot be read, or a record is broken; there are several datasets, or too few records.
-    pub(super) fn read(
+    pub(in crate::objective) fn read(
         data: &DataConfig,
         read: impl Fn(&PathBuf) -> Result<Vec<T>, DataError>,
     ) -> Result<Self, TrainError> {
@@ -57,7 +57,7 @@ impl<T> RecordSplits<T> {
     }
 
     /// The records of both splits.
-    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+    pub(in crate::objective) fn all(&self) -> impl Iterator<Item = &T> {
         self.train.iter().chain(&self.validation)
     }
 
@@ -65,7 +65,7 @@ impl<T> RecordSplits<T> {
     ///
     /// # Errors
     /// Those of `convert`; no record of a split is left.
-    pub(super) fn convert<U>(
+    pub(in crate::objective) fn convert<U>(
         self,
         mut convert: impl FnMut(Vec<T>, &Path) -> Result<Vec<U>, TrainError>,
     ) -> Result<RecordSplits<U>, TrainError> {

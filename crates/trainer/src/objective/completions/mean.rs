@@ -2,35 +2,35 @@
 
 /// The terms of a mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Mean {
+pub(in crate::objective) struct Mean {
     sum: f64,
     count: usize,
 }
 
 impl Mean {
-    pub(super) fn add(&mut self, value: f64) {
+    pub(in crate::objective) fn add(&mut self, value: f64) {
         self.sum += value;
         self.count += 1;
     }
 
     /// Adds 1 if `holds`, and 0 otherwise.
-    pub(super) fn add_share(&mut self, holds: bool) {
+    pub(in crate::objective) fn add_share(&mut self, holds: bool) {
         self.add(f64::from(u8::from(holds)));
     }
 
-    pub(super) fn join(&mut self, other: Self) {
+    pub(in crate::objective) fn join(&mut self, other: Self) {
         self.sum += other.sum;
         self.count += other.count;
     }
 
     /// The mean; `None` of nothing.
-    pub(super) fn value(self) -> Option<f64> {
+    pub(in crate::objective) fn value(self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 }
 
 /// A count, a sum of losses and means as numbers, to exchange them between ranks.
-pub(super) fn sums_to_numbers<const N: usize>(
+pub(in crate::objective) fn sums_to_numbers<const N: usize>(
     count: usize,
     loss: f64,
     means: [Mean; N],
@@ -41,7 +41,9 @@ pub(super) fn sums_to_numbers<const N: usize>(
 }
 
 /// The count, the sum and the means of [`sums_to_numbers`].
-pub(super) fn sums_of_numbers<const N: usize>(numbers: &[f64]) -> (usize, f64, [Mean; N]) {
+pub(in crate::objective) fn sums_of_numbers<const N: usize>(
+    numbers: &[f64],
+) -> (usize, f64, [Mean; N]) {
     let number = |at: usize| numbers.get(at).copied().unwrap_or(0.0);
     let mean = |index: usize| Mean {
         sum: number(2 + 2 * index),

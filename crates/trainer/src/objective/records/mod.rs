@@ -10,6 +10,11 @@ use emberlm_data::{EncodedSequence, IGNORED, Shuffle};
 use super::HostBatch;
 use crate::data::identity::SplitIdentity;
 
+pub(super) mod conversations;
+pub(super) mod encode;
+pub(super) mod source;
+pub(super) mod splits;
+
 /// The tokenized records of a split.
 #[derive(Clone)]
 pub(crate) struct RecordSet {
@@ -23,7 +28,7 @@ pub(crate) struct RecordSet {
 
 /// A tokenized record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(in crate::objective) struct Record {
     inputs: Vec<u32>,
     /// Empty if the segment of all inputs is 0.
     segments: Vec<u32>,
@@ -33,12 +38,12 @@ pub(super) struct Record {
 
 impl Record {
     /// Returns true if there is nothing to read or to predict.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::objective) fn is_empty(&self) -> bool {
         self.inputs.is_empty() || self.targets.is_empty()
     }
 
     /// A sequence whose tokens are predicted from those before them where they are `learnt`. `None` if none is.
-    pub(super) fn of_next_tokens(mut ids: Vec<u32>, learnt: &[bool]) -> Option<Self> {
+    pub(in crate::objective) fn of_next_tokens(mut ids: Vec<u32>, learnt: &[bool]) -> Option<Self> {
         let next = ids.iter().zip(learnt).skip(1);
         let targets = next.map(|(&id, &learnt)| if learnt { id } else { IGNORED });
         let targets: Vec<u32> = targets.collect();
@@ -51,7 +56,7 @@ impl Record {
         })
     }
 
-    pub(super) fn new(sequence: EncodedSequence, targets: Vec<u32>) -> Self {
+    pub(in crate::objective) fn new(sequence: EncodedSequence, targets: Vec<u32>) -> Self {
         let segmented = sequence.segments.iter().any(|&segment| segment != 0);
         Self {
             inputs: sequence.ids,
@@ -67,7 +72,7 @@ impl Record {
 
 impl RecordSet {
     /// Records in the order of `seed`, padded with the id `padding`.
-    pub(super) fn new(records: Vec<Record>, seed: u64, padding: u32) -> Self {
+    pub(in crate::objective) fn new(records: Vec<Record>, seed: u64, padding: u32) -> Self {
         Self {
             order: Shuffle::new(seed, records.len() as u64),
             segmented: records.iter().any(|record| !record.segments.is_empty()),
@@ -160,7 +165,7 @@ impl RecordSet {
         batch
     }
 
-    pub(super) fn identity(&self) -> SplitIdentity {
+    pub(in crate::objective) fn identity(&self) -> SplitIdentity {
         let mut hasher = blake3::Hasher::new();
         let mut add = |ids: &[u32]| {
             hasher.update(&(ids.len() as u64).to_le_bytes());

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{FieldRecord, RecordField, SequenceEncoder, Tokenizer, read_fields};
 
-use super::record_splits::RecordSplits;
-use super::records::{Record, RecordSet};
+use super::splits::RecordSplits;
+use super::{Record, RecordSet};
 use crate::config::{ClassifyConfig, DataConfig, Seq2SeqConfig};
 use crate::data::identity::DataIdentity;
 use crate::error::TrainError;

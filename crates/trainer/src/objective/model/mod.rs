@@ -13,8 +13,11 @@ use emberlm_model::{
     Decoder, Encoder, EncoderDecoder, ExpertLoad, GradientSink, Parameters, Tokens, TrainingPass,
 };
 
-use crate::objective::gradient_sums::GradientSums;
+use crate::objective::model::gradient_sums::GradientSums;
 use crate::objective::{CompletionBatch, CompletionScores};
+
+pub(super) mod config;
+pub(crate) mod gradient_sums;
 
 /// Input tokens and their targets.
 ///
