@@ -6,24 +6,24 @@ use std::time::Instant;
 use burn::data::dataloader::DataLoader;
 use burn::module::AutodiffModule;
 use burn::tensor::Device;
-use emberlm_data::{Batch, IGNORED};
+use emberlm_data::{Batch, DataError, IGNORED};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::DecoderConfig;
 use emberlm_system::measure::median;
 
 use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::data::TrainingData;
-use crate::engine::{EngineOptions, ReadPolicy, StepBatches, StepEngine, StepPosition};
 use crate::error::TrainError;
 use crate::fit::SequenceSizes;
-use crate::loader::{Failure, TrainLoader, to_tensors};
 use crate::memory;
+use crate::objective::loader::{TrainLoader, to_tensors};
+use crate::objective::model::{TokenBatch, TrainingModel};
+use crate::objective::{AnyConfig, adapted};
 use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;
 use crate::peers::{Peers, Rank, SimulatedPeers, SingleProcess};
 use crate::read::host_read;
-use crate::run::{AnyConfig, adapted};
-use crate::training_model::{TokenBatch, TrainingModel};
+use crate::step::engine::{EngineOptions, ReadPolicy, StepBatches, StepEngine, StepPosition};
 
 /// Warm-up steps for caches, the allocator and kernels.
 pub const WARM_UP: usize = 3;
@@ -227,8 +227,7 @@ pub fn measure_loader<B: TrainingBackend>(
     device: &Device<B>,
 ) -> Result<f64, TrainError> {
     let (windows, _) = data.batches(train.seed, train.seq_len, train.documents)?;
-    let failure = Failure::default();
-    let loader = TrainLoader::<B> {
+    let loader = TrainLoader {
         source: TrainSource::next_token(windows),
         first_window: 0,
         micro_batch: train.micro_batch,
@@ -236,18 +235,16 @@ pub fn measure_loader<B: TrainingBackend>(
         workers: train.loader_workers,
         windows: u64::MAX,
         device: device.clone(),
-        failure: failure.clone(),
     };
-    let mut made = loader.iter();
-    let mut take = |count: usize| made.by_ref().take(count).map(|batch| batch.count()).sum();
-    let _: usize = take(batches / 10);
+    let mut made = DataLoader::<B, Result<TokenBatch<B>, DataError>>::iter(&loader);
+    let mut take = |count: usize| -> Result<usize, DataError> {
+        let taken = made.by_ref().take(count);
+        taken.map(|batch| Ok(batch?.count())).sum()
+    };
+    take(batches / 10)?;
     let start = Instant::now();
-    let positions: usize = take(batches);
-    let seconds = start.elapsed().as_secs_f64();
-    match failure.take() {
-        Some(error) => Err(error.into()),
-        None => Ok(positions as f64 / seconds),
-    }
+    let positions = take(batches)?;
+    Ok(positions as f64 / start.elapsed().as_secs_f64())
 }
 
 /// A batch for a model of any kind, on the device. Inputs of labelled texts and of pairs have padding masks, as in a run.

@@ -1,24 +1,24 @@
 //! Training on Burn's learner, organized by steps instead of epochs.
 //!
-//! Modules:
+//! Rooms, each of which imports only from those above it:
 //!
-//! | module | purpose |
+//! | room | contents |
 //! |---|---|
-//! | [`config`] | the settings of a run |
-//! | [`run`] | a run: inputs, `initial_state` (new or restored by [`resume`]), launch, result |
-//! | `strategy`, `driver` | the training loop; rank 0 also logs, evaluates, samples and saves |
-//! | `engine` | one training step, from micro-batches to its outcome |
-//! | `gradients`, [`clip`], [`loss_scale`], [`peers`] | gradients over all micro-batches and ranks |
-//! | [`skip`], `guard` | decides whether a step updates the weights, on the host or on the device |
-//! | [`optimizer`], [`schedule`], [`ema`] | the update, its learning rate, and the moving average of the weights |
-//! | `objective` | masked tokens, span corruption, labelled texts and pairs of texts |
-//! | `training_model`, `loader`, [`data`], [`identity`], [`file_check`] | the model and its data, as Burn's learner expects them |
-//! | [`divergence`] | detects diverged runs |
-//! | `recorder`, [`events`], [`tensorboard`], [`checkpoint`], [`folder`] | the files of a run |
-//! | [`metrics`], [`dashboard`], [`plain`], `pace`, [`peak`] | metrics of a run and their renderers |
+//! | [`memory`], [`peak`], [`read`], `stop` | the machine's memory and speed, reads from the device, requests to stop |
+//! | [`peers`] | the processes that train a model together |
+//! | [`error`] | the error type |
+//! | [`config`] | the settings of a run: tables, [`presets`] and their layers ([`run_config`]) |
+//! | [`data`] | the datasets of a run, their identity and check |
+//! | `report` | [`metrics`], [`events`] and their displays: [`dashboard`], lines, [`tensorboard`] |
+//! | `objective` | the objectives: from data to batches and losses, and the model that is trained on them |
+//! | [`optimizer`] | the update: rules, [`schedule`], guards, skipped steps ([`skip`]), [`loss_scale`] |
+//! | [`checkpoint`] | a checkpoint with the state of its run |
+//! | `step` | one training step, from micro-batches to its outcome |
+//! | [`mod@evaluate`] | the loss over a split, validation, published [`tasks`] |
+//! | [`fit`] | predicts the memory of a run |
+//! | [`mod@bench`], [`memory_report`] | measure the speed and the memory of steps |
 //! | [`hooks`] | custom code at steps, evaluations and checkpoints |
-//! | `validation`, [`mod@evaluate`], [`tasks`] | validation loss and published evaluation tasks |
-//! | [`fit`], [`memory`], [`memory_report`], [`mod@bench`] | predicts and measures the memory and the speed of a run |
+//! | [`run`] | a run from its configuration to its result: inputs, Burn's learner, `driver`, [`folder`], [`resume`] |
 //!
 //! Main types and functions:
 //!
@@ -54,87 +54,57 @@
 #[cfg(test)]
 extern crate self as emberlm_trainer;
 
-pub mod ancestry;
 pub mod bench;
 pub mod checkpoint;
-pub mod clip;
 pub mod config;
-pub mod dashboard;
 pub mod data;
-pub mod divergence;
-mod divided;
-mod driver;
-pub mod ema;
-mod engine;
-pub mod epochs;
 pub mod error;
 pub mod evaluate;
-pub mod events;
-mod exportable;
-pub mod file_check;
 pub mod fit;
-pub mod folder;
-pub mod formats;
-mod frozen;
-mod gradients;
-mod growing;
-mod guard;
 pub mod hooks;
-pub mod identity;
-mod initial_state;
-mod loader;
-pub mod loss_scale;
 pub mod memory;
 pub mod memory_report;
-mod messages;
-pub mod metrics;
 mod objective;
 pub mod optimizer;
-mod pace;
 pub mod peak;
 pub mod peers;
-pub mod plain;
-pub mod presets;
 pub mod read;
-mod recorder;
-pub mod resume;
+mod report;
 pub mod run;
-pub mod run_config;
-mod sample;
-pub mod schedule;
-pub mod skip;
-mod spread;
+mod step;
 mod stop;
-mod strategy;
-pub mod tasks;
-pub mod tensorboard;
-mod training_model;
-mod validation;
 
 pub use burn::train::Interrupter;
 pub use config::{
     DataConfig, Group, Groups, MixedDataset, ObjectiveConfig, OptimizerConfig, OptimizerKind,
     RunConfig, RunModel, ScheduleConfig, ScheduleKind, SkipConfig, TrainConfig,
 };
-pub use data::TrainingData;
-pub use divergence::Divergence;
-pub use engine::StepMetrics;
+pub use config::{epochs, presets, run_config};
+pub use data::file_check::FileCheck;
+pub use data::{TrainingData, file_check, identity};
 pub use error::TrainError;
 pub use evaluate::{
     Evaluation, PositionLosses, evaluate, evaluate_among, evaluate_observed, evaluate_positions,
-    evaluate_positions_among, evaluated_windows,
+    evaluate_positions_among, evaluated_windows, tasks,
 };
-pub use file_check::FileCheck;
-pub use folder::RunFolder;
 pub use hooks::Hook;
-pub use metrics::Metric;
+pub use objective::model::{BatchPass, TokenBatch, TrainingModel};
 pub use objective::{
     CompletionBatch, CompletionScores, PolicyBatch, PolicyLoss, PolicySequence, PreferenceBatch,
     PreferenceLoss, PreferenceSequence, advantages,
 };
+pub use optimizer::{loss_scale, schedule, skip};
 pub use peers::{
     AddressTransport, DeviceMemoryPeers, Divided, OrderedPeers, Peers, PeersError, Piece, Rank,
     SingleProcess, Transport,
 };
-pub use run::{Fork, Renderer, RunOptions, RunResult, RunStart, RunWeights, train, train_as_peer};
-pub use training_model::{BatchPass, TokenBatch, TrainingModel};
+pub use report::metrics::Metric;
+pub use report::{dashboard, events, metrics, tensorboard};
+pub use run::divergence::Divergence;
+pub use run::folder::RunFolder;
+pub use run::{
+    Fork, Renderer, RunOptions, RunResult, RunStart, RunWeights, ancestry, divergence, folder,
+    formats, resume, train, train_as_peer,
+};
+pub use step::engine::StepMetrics;
+pub use step::{clip, ema};

@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::bench::random_batch;
 use crate::config::TrainConfig;
-use crate::ema::Average;
 use crate::error::TrainError;
-use crate::loader::to_tensors;
+use crate::objective::adapted;
+use crate::objective::loader::to_tensors;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
-use crate::run::adapted;
-use crate::training_model::TrainingModel;
+use crate::step::ema::Average;
 
 /// The memory of a step with one micro-batch, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

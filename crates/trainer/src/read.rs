@@ -23,9 +23,3 @@ pub(crate) fn host_read<B: Backend, const D: usize, K: BasicOps<B>>(
     READS.fetch_add(1, Ordering::Relaxed);
     tensor.into_data()
 }
-
-/// Reads a tensor of one number.
-pub(crate) fn host_number<B: Backend>(tensor: Tensor<B, 1>) -> f64 {
-    let data = host_read(tensor);
-    data.iter::<f64>().next().unwrap_or(f64::NAN)
-}

@@ -19,7 +19,7 @@ const NAMES_OF_OTHER_THINGS: [&str; 4] = [
     "crates/bench/",
 ];
 /// The table of training presets, by name.
-const PRESETS: &str = "crates/trainer/src/presets.rs";
+const PRESETS: &str = "crates/trainer/src/config/presets.rs";
 /// The tables of the architectures of GGUF files, by name.
 const ARCHITECTURES: &str = "crates/model/src/gguf/";
 
@@ -161,7 +161,11 @@ mod tests {
             ("crates/model/src/lib.rs", tests_apart, family(3)),
             // Presets, tokenizers and tests may use the names.
             ("crates/tokenizer/src/kind.rs", "\"gpt2\"", None),
-            ("crates/trainer/src/presets.rs", "Family::Pocket", None),
+            (
+                "crates/trainer/src/config/presets.rs",
+                "Family::Pocket",
+                None,
+            ),
             ("crates/model/src/families/gpt2.rs", "\"gpt2\"", None),
             ("crates/model/tests/parity.rs", "\"gpt2\"", None),
         ] {

@@ -7,10 +7,10 @@ use emberlm_checkpoint::checkpoint::Checkpoint as StoredCheckpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::DataIdentity;
-use crate::loss_scale::LossScale;
+use crate::data::identity::DataIdentity;
 use crate::objective::Rollout;
-use crate::skip::SkipHistory;
+use crate::optimizer::loss_scale::LossScale;
+use crate::optimizer::skip::SkipHistory;
 
 pub(crate) mod shards;
 pub mod write;

@@ -16,8 +16,8 @@ use emberlm_model::weights;
 use serde_json::{Map, Value};
 
 use super::State;
+use crate::objective::model::TrainingModel;
 use crate::optimizer::Snapshot;
-use crate::training_model::TrainingModel;
 
 /// The description of a run's model, shared by all its checkpoints.
 #[derive(Debug)]

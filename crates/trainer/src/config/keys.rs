@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn every_key_of_every_preset_is_known() {
         for preset in families::presets() {
-            let run = crate::presets::run(preset.name).expect("a preset");
+            let run = crate::config::presets::run(preset.name).expect("a preset");
             let table = Table::try_from(&run).expect("TOML");
             assert_eq!(suggested_in(&table), None, "{}", preset.name);
         }

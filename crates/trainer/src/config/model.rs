@@ -167,8 +167,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::presets;
-    use crate::run_config::{layered, to_toml};
+    use crate::config::presets;
+    use crate::config::run_config::{layered, to_toml};
 
     #[test]
     fn a_model_of_another_kind_replaces_the_model() {

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::shape::{BatchShape, Head, SequenceSizes, largest, stacks};
 use super::{COMPUTING, MIB};
-use crate::run::AnyConfig;
+use crate::objective::AnyConfig;
 
 /// The weight formats of a model for inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@
 use super::shape::{largest, matrices};
 use super::{Phase, PhaseMemory, trained};
 use crate::config::{OptimizerKind, TrainConfig};
+use crate::objective::AnyConfig;
 use crate::peers::BUCKET;
-use crate::run::AnyConfig;
 
 /// Elements of the optimizer's state of a rank, of the `state` elements of all ranks.
 pub(super) fn state(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize, state: f64) -> f64 {

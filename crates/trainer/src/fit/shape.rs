@@ -9,8 +9,8 @@ use emberlm_model::{EncoderDecoderConfig, count};
 use super::block::{Block, BlockInput};
 use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::error::TrainError;
+use crate::objective::AnyConfig;
 use crate::objective::span_corruption;
-use crate::run::AnyConfig;
 
 /// Tokens of an encoder–decoder's source by default, as in T5. Relative positions set no limit.
 const SOURCE_TOKENS: usize = 512;

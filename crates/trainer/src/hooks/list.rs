@@ -6,7 +6,7 @@ use burn::train::Interrupter;
 
 use super::{CheckpointEnd, EvaluationEnd, Hook, HookError, RunBegin, RunEnd, StepEnd};
 use crate::error::TrainError;
-use crate::metrics::{Accumulator, Metric, MetricValues, Phase};
+use crate::report::metrics::{Accumulator, Metric, MetricValues, Phase};
 
 /// The hooks of a run.
 pub(crate) struct HookList {

@@ -6,7 +6,7 @@ use emberlm_data::{Batch, IGNORED};
 use emberlm_model::Tokens;
 
 use super::completions::CompletionBatch;
-use crate::training_model::TokenBatch;
+use crate::objective::model::TokenBatch;
 
 /// Token ids and targets, row-major.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,52 +1,46 @@
-//! The training objectives other than next-token prediction: what is computed from a window of tokens or from a record before it
-//! becomes a batch.
+//! The objectives: from data to batches and losses, and the model that is trained on them.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `source` | [`TrainSource`]: the batches of a run, a function of the number of their first sequence |
-//! | `host_batch` | a batch in the host's memory |
-//! | `masked_lm` | masked tokens (BERT, RoBERTa) |
+//! | `model` | the models that can be trained, their configuration, and the sums of their gradients |
+//! | `source`, `host_batch`, `loader` | the batches of a run: a function of the number of their first sequence, in the host's memory, and as tensors |
+//! | `mlm` | masked tokens (BERT, RoBERTa) |
 //! | `span_corruption` | removed spans (T5) |
-//! | `record_source` | reads labelled texts and pairs of texts, and tokenizes them |
-//! | `record_splits` | divides records into those to train on and those to evaluate on |
-//! | `encode_records` | tokenizes records with completions |
-//! | `conversations` | reads conversations, and tokenizes them for supervised fine-tuning of decoders |
-//! | `records` | batches of labelled texts, pairs of texts and conversations |
+//! | `records` | labelled texts, pairs of texts and conversations: their files, splits, tokens and batches |
+//! | `classify` | accuracy and F1 of predicted labels |
 //! | `preference` | pairs of a chosen and a rejected completion (DPO, ORPO, SimPO), and labelled ones (KTO), for decoders |
 //! | `grpo` | sampled completions with rewards, for decoders |
 //! | `completions` | batches of the two, whose loss the host computes |
-//! | `scores` | accuracy and F1 of predicted labels |
+//! | `sample` | samples of a model, and the prompts that they answer |
 
+mod classify;
 mod completions;
-mod conversations;
-mod encode_records;
 pub(crate) mod grpo;
 mod host_batch;
-pub(crate) mod masked_lm;
-mod mean;
+pub(crate) mod loader;
+pub(crate) mod mlm;
+pub(crate) mod model;
 pub(crate) mod preference;
-mod record_source;
-mod record_splits;
 mod records;
-mod scores;
+pub(crate) mod sample;
 mod source;
 pub(crate) mod span_corruption;
 
+pub(crate) use classify::ClassScores;
 pub use completions::{CompletionBatch, CompletionScores};
-pub(crate) use conversations::ConversationSource;
 pub(crate) use grpo::PolicyScores;
 pub use grpo::{PolicyBatch, PolicyLoss, PolicySequence, Rollout, advantages};
 pub(crate) use grpo::{
     PromptSet, PromptSource, ReferenceModel, RewardTask, RewardValidation, Rewards, Rollouts,
 };
 pub(crate) use host_batch::HostBatch;
-pub(crate) use masked_lm::MaskedLm;
-pub(crate) use preference::PreferenceScores;
-pub(crate) use preference::REFERENCE_FILE;
-pub(crate) use preference::{PairSet, PairSource, References};
+pub(crate) use mlm::MaskedLm;
+pub(crate) use model::config::adapted;
+pub use model::config::{AnyConfig, CheckedModel};
+pub(crate) use preference::{PairSet, PairSource, PreferenceScores, REFERENCE_FILE, References};
 pub use preference::{PreferenceBatch, PreferenceLoss, PreferenceSequence};
-pub(crate) use record_source::{Labels, RecordSource};
 pub(crate) use records::RecordSet;
-pub(crate) use scores::ClassScores;
+pub(crate) use records::conversations::ConversationSource;
+pub(crate) use records::source::{Labels, RecordSource};
 pub(crate) use source::{HostBatches, TrainSource, WindowTask};
 pub(crate) use span_corruption::SpanCorruption;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches};
 
 use super::{HostBatch, MaskedLm, PairSet, PromptSet, RecordSet, SpanCorruption};
-use crate::sample::SamplePrompt;
+use crate::objective::sample::SamplePrompt;
 
 /// The task that a model solves on a window of tokens.
 #[derive(Clone)]

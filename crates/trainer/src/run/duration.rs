@@ -18,14 +18,14 @@ use emberlm_model::{Decoder, DecoderConfig, count};
 
 use super::RunInputs;
 use crate::bench::random_batch;
-use crate::clip::global_norm;
 use crate::config::TrainConfig;
-use crate::gradients::{self, StepNumbers};
-use crate::loader::to_tensors;
 use crate::objective::TrainSource;
+use crate::objective::loader::to_tensors;
+use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::optimizer::Optimizer;
 use crate::peers::Rank;
-use crate::training_model::{TokenBatch, TrainingModel};
+use crate::step::clip::global_norm;
+use crate::step::gradients::{self, StepNumbers};
 
 /// Floating-point operations of a run of a few seconds on a CPU, which is not worth a measurement.
 const SHORT_RUN: f64 = 2e12;

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::inputs::{RunInputs, sequence_tokens};
-use crate::ancestry::{Ancestor, Ancestry};
 use crate::checkpoint::{Checkpoint, DataStart, State};
 use crate::config::RunConfig;
+use crate::data::identity::{DataIdentity, SplitIdentity};
 use crate::error::TrainError;
-use crate::events::{self, Event, EventLog};
-use crate::folder::RunFolder;
-use crate::identity::{DataIdentity, SplitIdentity};
 use crate::objective::TrainSource;
-use crate::resume::{self, SettingChange};
+use crate::report::events::{self, Event, EventLog};
+use crate::run::ancestry::{Ancestor, Ancestry};
+use crate::run::folder::RunFolder;
+use crate::run::resume::{self, SettingChange};
 
 /// A new run that continues from a checkpoint of another. It keeps the weights, the optimizer's state and, if the order of
 /// the data is the same, the position in the data. Without a changed setting it continues exactly as the other run.

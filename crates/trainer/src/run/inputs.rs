@@ -12,16 +12,16 @@ use super::{CheckedModel, RunStart};
 use crate::checkpoint::State;
 use crate::config::{DataConfig, ObjectiveConfig, RunConfig, RunModel, TrainConfig};
 use crate::data::TrainingData;
+use crate::data::file_check::FileCheck;
+use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use crate::file_check::FileCheck;
-use crate::identity::DataIdentity;
-use crate::loader::{Failure, NoBatches, TrainLoader};
+use crate::evaluate::validation::Validation;
+use crate::objective::loader::TrainLoader;
 use crate::objective::{
     PairSet, PreferenceLoss, PromptSet, RecordSet, References, RewardTask, TrainSource, WindowTask,
 };
 use crate::peers::Rank;
-use crate::resume;
-use crate::validation::Validation;
+use crate::run::resume;
 
 mod decoder;
 mod encoder;
@@ -30,9 +30,6 @@ mod epoch;
 
 pub(super) use epoch::sequence_tokens;
 pub use epoch::{EpochSize, epoch_size};
-
-/// The loaders for Burn's learner.
-pub(super) type Loaders<B> = (Arc<TrainLoader<B>>, Arc<NoBatches>);
 
 /// Resolves the decoder of the configuration, with the dataset's vocabulary size if none is set. Other unset sizes stay
 /// unset in `config`.
@@ -318,17 +315,16 @@ impl RunInputs {
         FileCheck::start(self.source.splits().chain(self.validation.splits()))
     }
 
-    /// The loaders of a rank, for a run at `state`.
-    pub(super) fn loaders<B: TrainingBackend>(
+    /// The loader of a rank, for a run at `state`.
+    pub(super) fn loader<B: TrainingBackend>(
         &self,
         train: &TrainConfig,
         state: &State,
         rank: Rank,
-        failure: &Failure,
         device: &Device<B>,
-    ) -> Loaders<B> {
+    ) -> TrainLoader<Device<B>> {
         let step_sequences = train.step_sequences();
-        let train_loader = TrainLoader::<B> {
+        TrainLoader {
             source: self.source.clone(),
             first_window: state.sequences_at(state.step, step_sequences),
             micro_batch: train.micro_batch,
@@ -336,9 +332,7 @@ impl RunInputs {
             workers: train.loader_workers,
             windows: state.sequences_at(train.steps, step_sequences),
             device: device.clone(),
-            failure: failure.clone(),
-        };
-        (Arc::new(train_loader), Arc::new(NoBatches))
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use emberlm_kernels::TrainingBackend;
 use super::{Fork, RunInputs, RunStart};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::initial_state::InitialState;
 use crate::objective::References;
+use crate::run::initial_state::InitialState;
 use crate::stop::StopSignal;
 
 /// The reference log-probabilities of a run whose loss has a reference model; `None` for other runs.

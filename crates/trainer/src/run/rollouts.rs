@@ -10,10 +10,10 @@ use emberlm_kernels::TrainingBackend;
 use super::{RunInputs, RunWeights};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
-use crate::initial_state::InitialState;
+use crate::objective::model::TrainingModel;
 use crate::objective::{ReferenceModel, References, Rollouts};
+use crate::run::initial_state::InitialState;
 use crate::stop::StopSignal;
-use crate::training_model::TrainingModel;
 
 /// The rollouts of a run; `None` for other objectives.
 ///

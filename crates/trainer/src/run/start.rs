@@ -6,8 +6,8 @@ use super::Fork;
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
 use crate::error::TrainError;
-use crate::events::{Damage, EventLog};
-use crate::folder::RunFolder;
+use crate::report::events::{Damage, EventLog};
+use crate::run::folder::RunFolder;
 
 /// The start of a run.
 pub enum RunStart {

@@ -6,10 +6,10 @@ use emberlm_system::digits::grouped;
 
 use super::{RunInputs, duration};
 use crate::config::TrainConfig;
-use crate::initial_state::InitialState;
 use crate::objective::TrainSource;
 use crate::optimizer::RankCost;
-use crate::peers::devices::RankDevices;
+use crate::run::initial_state::InitialState;
+use crate::step::devices::RankDevices;
 use crate::{epochs, fit, memory};
 
 /// Formats parameters, device, tokens per step and epochs, the predicted duration unless it is a few seconds, and on

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use emberlm_data::{PromptEncoder, PromptRecord, Shuffle, read_prompts};
 
 use crate::config::DataConfig;
+use crate::data::identity::{DataIdentity, SplitIdentity};
 use crate::error::TrainError;
-use crate::identity::{DataIdentity, SplitIdentity};
-use crate::objective::record_splits::RecordSplits;
+use crate::objective::records::splits::RecordSplits;
 
 /// The prompts of a run that have been read but not tokenized yet.
 pub(crate) struct PromptSource(RecordSplits<PromptRecord>);

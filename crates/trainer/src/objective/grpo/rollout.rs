@@ -21,10 +21,10 @@ use super::prompts::{Prompt, PromptSet};
 use super::task::{Completions, Failure, RewardTask, sample_seed};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
+use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::objective::{CompletionBatch, HostBatch};
 use crate::peers::{Peers, Rank};
 use crate::stop::StopSignal;
-use crate::training_model::{TokenBatch, TrainingModel};
 
 /// The sampled completions of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,8 +2,8 @@
 
 use super::batch::PolicySequence;
 use super::loss::TokenLoss;
-use crate::metrics::{Direction, Metric, MetricValues, Phase};
-use crate::objective::mean::{Mean, sums_of_numbers, sums_to_numbers};
+use crate::objective::completions::mean::{Mean, sums_of_numbers, sums_to_numbers};
+use crate::report::metrics::{Direction, Metric, MetricValues, Phase};
 
 /// Sums over sampled completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

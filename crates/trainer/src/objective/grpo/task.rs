@@ -13,11 +13,11 @@ use super::prompts::{Prompt, PromptSet};
 use super::rewards::{Answer, Rewards};
 use super::sampling::{SampleRequest, SampleSettings, Sampled, sample};
 use crate::config::GrpoConfig;
-use crate::divided::exchange_values;
+use crate::data::divided::exchange_values;
 use crate::error::TrainError;
-use crate::metrics::MetricValues;
-use crate::objective::mean::Mean;
+use crate::objective::completions::mean::Mean;
 use crate::peers::Peers;
+use crate::report::metrics::MetricValues;
 use crate::stop::StopSignal;
 
 /// The settings, the rewards and the tokenizer of a run.

@@ -9,9 +9,9 @@ use emberlm_data::{ChatTokens, IGNORED, PreferenceForm, Shuffle};
 
 use super::batch::{PreferenceBatch, PreferenceSequence};
 use super::loss::PreferenceLoss;
-use crate::identity::SplitIdentity;
+use crate::data::identity::SplitIdentity;
+use crate::objective::sample::SamplePrompt;
 use crate::objective::{CompletionBatch, HostBatch};
-use crate::sample::SamplePrompt;
 
 /// The tokenized pairs of a split.
 #[derive(Clone)]

@@ -9,10 +9,10 @@ use emberlm_data::{
 use super::loss::PreferenceLoss;
 use super::pairs::{Pair, PairSet, has_target};
 use crate::config::DataConfig;
+use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use crate::identity::DataIdentity;
-use crate::objective::encode_records::encode_records;
-use crate::objective::record_splits::RecordSplits;
+use crate::objective::records::encode::encode_records;
+use crate::objective::records::splits::RecordSplits;
 
 /// The pairs of a run that have been read but not tokenized yet.
 pub(crate) struct PairSource(RecordSplits<PreferenceRecord>);

@@ -11,10 +11,10 @@ use emberlm_system::{read, write};
 use serde::{Deserialize, Serialize};
 
 use super::pairs::PairSet;
+use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use crate::identity::DataIdentity;
+use crate::objective::model::TrainingModel;
 use crate::stop::StopSignal;
-use crate::training_model::TrainingModel;
 
 /// The file in a run's directory.
 pub(crate) const FILE: &str = "reference.json";

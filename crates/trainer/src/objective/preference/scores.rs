@@ -3,8 +3,8 @@
 use emberlm_data::PreferenceForm;
 
 use super::loss::PairLoss;
-use crate::metrics::{Direction, Metric, MetricValues, Phase};
-use crate::objective::mean::{Mean, sums_of_numbers, sums_to_numbers};
+use crate::objective::completions::mean::{Mean, sums_of_numbers, sums_to_numbers};
+use crate::report::metrics::{Direction, Metric, MetricValues, Phase};
 
 /// Sums over pairs, or over labelled completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

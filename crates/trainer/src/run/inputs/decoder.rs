@@ -7,14 +7,14 @@ use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
 
 use super::{Circumstances, RunInputs};
 use crate::config::{DataConfig, GrpoConfig, RunConfig, TrainConfig};
+use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use crate::identity::DataIdentity;
+use crate::evaluate::validation::Validation;
+use crate::objective::CheckedModel;
 use crate::objective::{
     ConversationSource, PairSource, PreferenceLoss, PromptSource, RewardTask, RewardValidation,
     Rewards, TrainSource,
 };
-use crate::run::CheckedModel;
-use crate::validation::Validation;
 
 /// Resolves a decoder's configuration, with `tokens` ids if no vocabulary size is set. `owner` has the tokenizer.
 pub(super) fn resolve(

@@ -10,9 +10,9 @@ use emberlm_model::{ConfigError, EncoderConfig};
 use super::{Circumstances, RunInputs, truncation_note, vocabulary};
 use crate::config::{ClassifyConfig, DataConfig, MlmConfig, TrainConfig};
 use crate::error::TrainError;
-use crate::objective::{Labels, MaskedLm, RecordSource, TrainSource, WindowTask, masked_lm};
-use crate::run::CheckedModel;
-use crate::validation::Validation;
+use crate::evaluate::validation::Validation;
+use crate::objective::CheckedModel;
+use crate::objective::{Labels, MaskedLm, RecordSource, TrainSource, WindowTask, mlm};
 
 /// Masked tokens of datasets.
 pub(super) fn masked(
@@ -25,7 +25,7 @@ pub(super) fn masked(
     check_supported(train)?;
     let data = circumstances.datasets(data)?;
     let tokenizer = data.first().tokenizer();
-    let needed = masked_lm::vocabulary(tokenizer);
+    let needed = mlm::vocabulary(tokenizer);
     settings.vocab_size = vocabulary(settings.vocab_size, needed, tokenizer)?;
     if settings.vocab_size < needed {
         let rule = format!("must be at least {needed}: the tokenizer has no mask token");

@@ -10,10 +10,10 @@ use super::encoder::check_supported;
 use super::{Circumstances, RunInputs, truncation_note, vocabulary};
 use crate::config::{DataConfig, Seq2SeqConfig, SpanCorruptionConfig, TrainConfig};
 use crate::error::TrainError;
+use crate::evaluate::validation::Validation;
 use crate::fit::source_tokens;
+use crate::objective::CheckedModel;
 use crate::objective::{RecordSource, SpanCorruption, TrainSource, WindowTask, span_corruption};
-use crate::run::CheckedModel;
-use crate::validation::Validation;
 
 /// Sets the unset sizes, and with them the tokens that begin a target and that stand for ignored labels.
 fn resolve(

@@ -1,0 +1,445 @@
+//! The configuration of a run: the tables `model` (or `encoder`, or `encoder_decoder`), `data` and `train` of its
+//! `config.toml`.
+
+use std::path::PathBuf;
+
+use documented::DocumentedFields;
+use emberlm_data::Packing;
+use emberlm_kernels::HeadLossOptions;
+use emberlm_model::LoraConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TrainError;
+use crate::peers::Rank;
+
+mod check;
+mod data;
+mod docs;
+pub mod epochs;
+mod exchange;
+mod groups;
+mod grpo;
+mod keys;
+pub mod legacy;
+mod model;
+mod objective;
+mod optimizer;
+mod preference;
+pub mod presets;
+mod reward;
+pub mod run_config;
+mod schedule;
+mod sections;
+
+use check::{
+    MOST_SEQUENCES, MOST_STEPS, Range, check_all, check_count, check_step_sequences, require,
+};
+pub use data::{DataConfig, MixedDataset};
+pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
+pub use exchange::ExchangeMemory;
+pub use groups::{Group, Groups};
+pub use grpo::{GrpoConfig, GrpoLoss, RewardScale};
+pub use keys::{keys_of, suggested_key};
+pub(crate) use keys::{suggested_in, suggested_value};
+use model::ConfigTables;
+pub(crate) use model::MODEL_TABLES;
+pub use model::RunModel;
+pub use objective::{
+    ClassifyConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, Seq2SeqConfig,
+    SpanCorruptionConfig,
+};
+pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
+pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
+pub use reward::{CommandConfig, ExactMatchConfig, JsonSchemaConfig, RegexConfig, RewardConfig};
+pub use schedule::{
+    ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
+};
+pub use sections::{
+    CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
+    PrecisionConfig, SkipConfig,
+};
+
+/// The configuration of a run, as stored in `config.toml`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ConfigTables", into = "ConfigTables")]
+pub struct RunConfig {
+    /// Settings of the model.
+    pub model: RunModel,
+    /// The datasets to train on.
+    pub data: DataConfig,
+    /// Settings of training.
+    pub train: TrainConfig,
+}
+
+/// Settings of training. One step is `accumulation` micro-batches and one update.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// The initial weights: a run, checkpoint or Hugging Face directory; empty for a new initialization.
+    pub from: PathBuf,
+    /// Number of steps.
+    pub steps: usize,
+    /// Seed of the initial weights, the data order and dropout.
+    pub seed: u64,
+    /// Tokens per sequence in training; 0 for the model's full context.
+    pub seq_len: usize,
+    /// Packing of documents into sequences: stream (one after another), isolated (whole documents in order; attention does
+    /// not cross them) or best_fit (isolated, combined for the least padding).
+    pub documents: Packing,
+    /// Threads that prepare batches in advance; 0 prepares each batch when it is needed.
+    pub loader_workers: usize,
+    /// Memory that several ranks exchange: host, or device if the MPI library can access the device's memory (untested on
+    /// GPUs).
+    pub exchange: ExchangeMemory,
+    /// Sequences per micro-batch.
+    pub micro_batch: usize,
+    /// Micro-batches per step, over all ranks; the loss is the mean over all unmasked targets of a step.
+    pub accumulation: usize,
+    /// Recompute the activations of blocks in the backward pass: less memory, more time.
+    pub recompute: bool,
+    /// Maximum global gradient norm; 0 disables clipping.
+    pub clip_norm: f64,
+    /// Decay of the exponential moving average of the weights, which is evaluated and saved as the model; 0 for none.
+    pub ema: f64,
+    /// Steps between log lines.
+    pub log_interval: usize,
+    /// The training objective.
+    pub objective: ObjectiveConfig,
+    /// Low-rank adapters of a frozen decoder, which are then all that is trained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<LoraConfig>,
+    /// Parameters that are not trained, by their paths or the beginnings of these, such as "tokens" or "blocks.0"; `*` stands for any component.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frozen: Vec<String>,
+    /// Factor on the learning rate for each block below the head: block `i` of `n` has `layer_decay^(n - i)`, embeddings `layer_decay^(n + 1)`.
+    pub layer_decay: f64,
+    /// Scale α of the noise on a decoder's embeddings (NEFTune), uniform within `α / √(seq_len · d_model)`; 0 for none.
+    pub embedding_noise: f64,
+    /// Precision of the matrix products.
+    pub precision: PrecisionConfig,
+    /// Terms that training adds to the cross-entropy.
+    pub loss: LossConfig,
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// The learning rate at each step.
+    pub schedule: ScheduleConfig,
+    /// Conditions for skipping a step.
+    pub skip: SkipConfig,
+    /// Evaluation during training.
+    pub evaluation: EvaluationConfig,
+    /// Checkpoints.
+    pub checkpoints: CheckpointConfig,
+    /// Settings of groups of parameters.
+    pub groups: Groups,
+}
+
+/// The upper bound of `loader_workers`. More threads would be idle.
+const MAX_WORKERS: usize = 64;
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            from: PathBuf::new(),
+            steps: 2000,
+            seed: 1,
+            seq_len: 0,
+            documents: Packing::Stream,
+            loader_workers: 1,
+            exchange: ExchangeMemory::Host,
+            micro_batch: 12,
+            accumulation: 1,
+            recompute: false,
+            clip_norm: 1.0,
+            ema: 0.0,
+            log_interval: 10,
+            objective: ObjectiveConfig::default(),
+            adapter: None,
+            frozen: Vec::new(),
+            layer_decay: 1.0,
+            embedding_noise: 0.0,
+            precision: PrecisionConfig::default(),
+            loss: LossConfig::default(),
+            optimizer: OptimizerConfig::default(),
+            schedule: ScheduleConfig::default(),
+            skip: SkipConfig::default(),
+            evaluation: EvaluationConfig::default(),
+            checkpoints: CheckpointConfig::default(),
+            groups: Groups::default(),
+        }
+    }
+}
+
+impl TrainConfig {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// Returns the first violated rule, with its field and value.
+    pub fn check(&self) -> Result<(), TrainError> {
+        for (field, value, most) in [
+            ("steps", self.steps, MOST_STEPS),
+            ("micro_batch", self.micro_batch, MOST_SEQUENCES),
+            ("accumulation", self.accumulation, MOST_SEQUENCES),
+            ("log_interval", self.log_interval, usize::MAX),
+        ] {
+            check_count("train", field, value, 1, most)?;
+        }
+        check_step_sequences(self.micro_batch, self.accumulation)?;
+        check_all(
+            "train",
+            &[
+                ("clip_norm", self.clip_norm, Range::NotNegative),
+                ("ema", self.ema, Range::Share),
+                ("layer_decay", self.layer_decay, Range::Positive),
+                ("embedding_noise", self.embedding_noise, Range::NotNegative),
+            ],
+        )?;
+        let rule = format!("must be at most {MAX_WORKERS}");
+        let workers = self.loader_workers;
+        require(
+            "train",
+            "loader_workers",
+            workers,
+            workers <= MAX_WORKERS,
+            &rule,
+        )?;
+        self.objective.check()?;
+        let (decay, rule) = (self.layer_decay, "must be at most 1");
+        require("train", "layer_decay", decay, decay <= 1.0, rule)?;
+        if let Some(adapter) = &self.adapter {
+            adapter.check()?;
+            let (frozen, rule) = (self.frozen.join(", "), "must be empty with an adapter");
+            require("train", "frozen", &frozen, frozen.is_empty(), rule)?;
+            let rule = "must be 0 with an adapter";
+            require("train", "ema", self.ema, self.ema == 0.0, rule)?;
+            let rule = "must be set with an adapter";
+            let is_set = !self.from.as_os_str().is_empty();
+            require("train", "from", "\"\"", is_set, rule)?;
+        }
+        self.precision.check()?;
+        self.loss.check()?;
+        self.optimizer.check()?;
+        self.schedule.check(self.steps)?;
+        self.skip.check()?;
+        self.evaluation.check()?;
+        self.checkpoints.check()?;
+        self.groups.check(self.optimizer.kind())
+    }
+
+    /// Checks that the settings are ones of `model`'s kind.
+    ///
+    /// # Errors
+    /// A setting is only for decoders.
+    pub fn check_model(&self, model: &RunModel) -> Result<(), TrainError> {
+        let is_decoder = model.as_decoder().is_some();
+        let rule = "must be 0 for models other than decoders";
+        let (noise, table) = (self.embedding_noise, "train");
+        require(
+            table,
+            "embedding_noise",
+            noise,
+            is_decoder || noise == 0.0,
+            rule,
+        )?;
+        let (adapter, rule) = (
+            &self.adapter,
+            "must be absent for models other than decoders",
+        );
+        let rank = adapter.as_ref().map_or(0, |adapter| adapter.rank);
+        require(
+            "train.adapter",
+            "rank",
+            rank,
+            is_decoder || adapter.is_none(),
+            rule,
+        )
+    }
+
+    /// The sequence length for a model with a context of `context` tokens: `seq_len`, or the whole context if
+    /// that is 0.
+    ///
+    /// # Errors
+    /// `seq_len` is longer than the context.
+    pub fn sequence_tokens(&self, context: usize) -> Result<usize, TrainError> {
+        let rule = format!("must be at most the model's context of {context}");
+        require(
+            "train",
+            "seq_len",
+            self.seq_len,
+            self.seq_len <= context,
+            &rule,
+        )?;
+        Ok(match self.seq_len {
+            0 => context,
+            tokens => tokens,
+        })
+    }
+
+    /// The loss options: terms added to the cross-entropy.
+    pub fn loss_options(&self) -> HeadLossOptions {
+        HeadLossOptions {
+            label_smoothing: self.loss.label_smoothing,
+            z_loss: self.loss.z_loss,
+            ..HeadLossOptions::default()
+        }
+    }
+
+    /// Sequences per step, over all ranks.
+    pub fn step_sequences(&self) -> u64 {
+        (self.micro_batch as u64).saturating_mul(self.accumulation as u64)
+    }
+
+    /// The number of a step's micro-batches that each rank computes.
+    ///
+    /// # Errors
+    /// The ranks cannot share the micro-batches evenly.
+    pub fn rank_micro_batches(&self, rank: Rank) -> Result<usize, TrainError> {
+        let ranks = rank.world_size();
+        match self.accumulation.is_multiple_of(ranks) {
+            true => Ok(self.accumulation / ranks),
+            false => Err(TrainError::UnevenRanks {
+                accumulation: self.accumulation,
+                ranks,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(change: impl FnOnce(&mut TrainConfig)) -> String {
+        let mut config = TrainConfig::default();
+        change(&mut config);
+        config.check().expect_err("illegal").to_string()
+    }
+
+    /// The default configuration with the settings of a table, such as `optimizer = { kind = "lion" }`.
+    fn with(settings: &str) -> impl FnOnce(&mut TrainConfig) {
+        let config = toml::from_str(settings).expect("settings");
+        move |default: &mut TrainConfig| *default = config
+    }
+
+    #[test]
+    fn each_rule_names_field_value_and_rule() {
+        TrainConfig::default()
+            .check()
+            .expect("the defaults are legal");
+        let expected = "train.micro_batch = 0: must be at least 1";
+        assert_eq!(error_of(|c| c.micro_batch = 0), expected);
+        let expected = "train.loader_workers = 65: must be at most 64";
+        assert_eq!(error_of(|c| c.loader_workers = 65), expected);
+        for (settings, expected) in [
+            (
+                "schedule = { kind = \"constant\", learning_rate = nan }",
+                "train.schedule.learning_rate = NaN: must be 0 or above, and finite",
+            ),
+            (
+                "optimizer = { kind = \"adamw\", beta2 = 1.0 }",
+                "train.optimizer.beta2 = 1: must be at least 0 and below 1",
+            ),
+            (
+                "optimizer = { kind = \"muon\", momentum = -1.0 }",
+                "train.optimizer.momentum = -1: must be at least 0 and below 1",
+            ),
+            (
+                "optimizer = { kind = \"adamw\", epsilon = 0.0 }",
+                "train.optimizer.epsilon = 0: must be above 0 and finite",
+            ),
+            (
+                "schedule = { kind = \"cosine\", min_learning_rate = 0.1 }",
+                "train.schedule.min_learning_rate = 0.1: must be at most learning_rate = 0.001",
+            ),
+            (
+                "precision = { loss_scale = -1.0 }",
+                "train.precision.loss_scale = -1: must be 0 or above, and finite",
+            ),
+            (
+                "skip = { kind = \"outliers\", window = 1 }",
+                "train.skip.window = 1: must be at least 2, for there to be a deviation",
+            ),
+            (
+                "skip = { kind = \"outliers\", deviations = 0.0 }",
+                "train.skip.deviations = 0: must be above 0 and finite",
+            ),
+            (
+                "loss = { label_smoothing = 1.0 }",
+                "train.loss.label_smoothing = 1: must be at least 0 and below 1",
+            ),
+            (
+                "evaluation = { batch = 0 }",
+                "train.evaluation.batch = 0: must be at least 1",
+            ),
+        ] {
+            assert_eq!(error_of(with(settings)), expected);
+        }
+    }
+
+    #[test]
+    fn settings_of_another_kind_are_rejected() {
+        for (settings, field) in [
+            (
+                "optimizer = { kind = \"adamw\", momentum = 0.9 }",
+                "momentum",
+            ),
+            ("optimizer = { kind = \"lion\", epsilon = 1e-8 }", "epsilon"),
+            (
+                "schedule = { kind = \"constant\", min_learning_rate = 0.0 }",
+                "min_learning_rate",
+            ),
+            (
+                "schedule = { kind = \"cosine\", cooldown_steps = 3 }",
+                "cooldown_steps",
+            ),
+            ("skip = { kind = \"non_finite\", window = 3 }", "window"),
+        ] {
+            let error = toml::from_str::<TrainConfig>(settings).expect_err("of another kind");
+            let expected = format!("unknown field `{field}`");
+            assert!(error.to_string().contains(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn schedules_have_specific_rules() {
+        let expected = "train.schedule.warmup_steps = 0: must be at least 1 with kind = inverse_sqrt, \
+            which falls as the root of warmup_steps / step";
+        let settings = "schedule = { kind = \"inverse_sqrt\", warmup_steps = 0 }";
+        assert_eq!(error_of(with(settings)), expected);
+        for (steps, decay_steps, cooldown_steps, end) in
+            [(50, 0, 51, 50), (50, 0, 0, 50), (50, 40, 41, 40)]
+        {
+            let settings = format!(
+                "steps = {steps}\nschedule = {{ kind = \"warmup_stable_decay\", \
+                decay_steps = {decay_steps}, cooldown_steps = {cooldown_steps} }}"
+            );
+            let expected = format!(
+                "train.schedule.cooldown_steps = {cooldown_steps}: must be between 1 and {end}, the step where \
+                the decay ends, with kind = warmup_stable_decay"
+            );
+            assert_eq!(error_of(with(&settings)), expected);
+        }
+    }
+
+    #[test]
+    fn group_errors_name_the_table() {
+        let expected = "train.groups.head.rate = -1: must be 0 or above, and finite";
+        assert_eq!(error_of(|c| c.groups.head.rate = -1.0), expected);
+        let expected = "train.groups.vectors.weight_decay = inf: must be 0 or above, and finite";
+        assert_eq!(
+            error_of(|c| c.groups.vectors.weight_decay = f64::INFINITY),
+            expected
+        );
+        let expected = "train.groups.embeddings.beta2 = 1: must be at least 0 and below 1";
+        assert_eq!(
+            error_of(|c| c.groups.embeddings.beta2 = Some(1.0)),
+            expected
+        );
+        let expected = "train.groups.matrices.beta1 = 0.8: must be absent with optimizer = muon, \
+            whose decay for matrices is train.optimizer.momentum";
+        let error = error_of(|c| {
+            c.optimizer = OptimizerKind::Muon.into();
+            c.groups.matrices.beta1 = Some(0.8);
+        });
+        assert_eq!(error, expected);
+    }
+}

@@ -1,0 +1,361 @@
+//! The models in the form that Burn's learner expects.
+
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
+use emberlm_data::DataError;
+
+use emberlm_kernels::{Backend, HeadLossOptions, Precision, TrainingBackend};
+use emberlm_model::encoder::EncoderInput;
+use emberlm_model::{
+    Decoder, Encoder, EncoderDecoder, ExpertLoad, GradientSink, Parameters, Tokens, TrainingPass,
+};
+
+use crate::objective::model::gradient_sums::GradientSums;
+use crate::objective::{CompletionBatch, CompletionScores};
+
+pub(super) mod config;
+pub(crate) mod gradient_sums;
+
+/// Input tokens and their targets.
+///
+/// | objective | inputs | targets |
+/// |---|---|---|
+/// | next token | `[batch, seq]` | the next tokens, `[batch, seq]` |
+/// | masked tokens | `[batch, seq]`, some of them replaced | the chosen tokens, `[batch, seq]` |
+/// | labels | `[batch, seq]`, padded | the labels, `[batch, 1]` |
+/// | preferences | chosen, then rejected sequences, `[2 · pairs, seq]`, padded | the completions' tokens, `[2 · pairs, seq]` |
+/// | sampled completions | prompts with completions, `[completions, seq]`, padded | the completions' tokens, `[completions, seq]` |
+/// | span corruption, pairs of texts | the sources, `[batch, source]`, padded | the targets, `[batch, target]` |
+#[derive(Clone, Debug)]
+pub struct TokenBatch<B: BurnBackend> {
+    /// The input tokens, `[batch, seq]`, with document boundaries if documents are isolated.
+    pub tokens: Tokens<B>,
+    /// The segment of each input token, `[batch, seq]`; by default 0.
+    pub segments: Option<Tensor<B, 2, Int>>,
+    /// False at padding tokens of the inputs, `[batch, seq]`; by default there are none.
+    pub padding: Option<Tensor<B, 2, Bool>>,
+    /// The targets; [`emberlm_model::IGNORED`] where there is no loss.
+    pub targets: Tensor<B, 2, Int>,
+    /// The number of targets with a loss, or of pairs or sampled completions.
+    pub learnt: usize,
+    /// The completions of an objective that learns from preferences or rewards.
+    pub completions: Option<CompletionBatch>,
+}
+
+impl<B: BurnBackend> TokenBatch<B> {
+    /// The number of input positions, `batch * seq`.
+    pub fn count(&self) -> usize {
+        self.tokens.dims().iter().product()
+    }
+
+    fn encoder_input(&self) -> EncoderInput<B> {
+        EncoderInput {
+            ids: self.tokens.ids.clone(),
+            segments: self.segments.clone(),
+            padding: self.padding.clone(),
+        }
+    }
+}
+
+/// A model in training.
+// Burn does not implement `Module` for `Box`.
+#[allow(clippy::large_enum_variant)]
+#[derive(Module, Debug)]
+pub enum TrainingModel<B: BurnBackend> {
+    /// Predicts the next token.
+    Decoder(Decoder<B>),
+    /// Predicts masked tokens, or the label of a text, by its head.
+    Encoder(Encoder<B>),
+    /// Predicts a target from a source.
+    EncoderDecoder(EncoderDecoder<B>),
+}
+
+impl<B: BurnBackend> From<Decoder<B>> for TrainingModel<B> {
+    fn from(decoder: Decoder<B>) -> Self {
+        Self::Decoder(decoder)
+    }
+}
+
+impl<B: BurnBackend> From<Encoder<B>> for TrainingModel<B> {
+    fn from(encoder: Encoder<B>) -> Self {
+        Self::Encoder(encoder)
+    }
+}
+
+impl<B: BurnBackend> From<EncoderDecoder<B>> for TrainingModel<B> {
+    fn from(model: EncoderDecoder<B>) -> Self {
+        Self::EncoderDecoder(model)
+    }
+}
+
+impl<B: Backend> TrainingModel<B> {
+    /// The decoder; `None` for another model.
+    pub fn decoder(&self) -> Option<&Decoder<B>> {
+        match self {
+            Self::Decoder(decoder) => Some(decoder),
+            Self::Encoder(_) | Self::EncoderDecoder(_) => None,
+        }
+    }
+
+    /// The device that holds the weights.
+    pub fn device(&self) -> Device<B> {
+        match self {
+            Self::Decoder(decoder) => decoder.device(),
+            Self::Encoder(encoder) => encoder.device(),
+            Self::EncoderDecoder(model) => model.device(),
+        }
+    }
+
+    /// Lists the parameters.
+    pub fn parameters(&self) -> Parameters {
+        match self {
+            Self::Decoder(decoder) => decoder.parameters(),
+            Self::Encoder(encoder) => encoder.parameters(),
+            Self::EncoderDecoder(model) => model.parameters(),
+        }
+    }
+
+    /// Sets the precision of a decoder's matrix products. Other models have it in f32 only.
+    pub(crate) fn with_precision(self, precision: Precision) -> Self {
+        match self {
+            Self::Decoder(decoder) => Self::Decoder(decoder.with_precision(precision)),
+            other => other,
+        }
+    }
+
+    /// The loss in nats, summed over the batch's targets, `[1]`. NaN for an encoder without a head for the targets.
+    pub fn loss_sum(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
+        match self {
+            Self::Decoder(decoder) => match batch.completions {
+                Some(_) => {
+                    let scores = self.completion_scores(&batch);
+                    Tensor::full([1], scores.loss_sum() as f32, &decoder.device())
+                }
+                None => decoder.loss_sum(batch.tokens, batch.targets),
+            },
+            Self::Encoder(encoder) => {
+                let states = encoder.forward(batch.encoder_input());
+                let options = HeadLossOptions::default();
+                head_loss(encoder, states, batch.padding, batch.targets, options)
+            }
+            Self::EncoderDecoder(model) => {
+                let source = model.encode(batch.tokens.ids, batch.padding);
+                model.loss_sum(batch.targets, &source)
+            }
+        }
+    }
+
+    /// The losses and rewards of a batch's completions; those of none for a batch without completions or another model.
+    pub fn completion_scores(&self, batch: &TokenBatch<B>) -> CompletionScores {
+        match (self, &batch.completions) {
+            (Self::Decoder(decoder), Some(completions)) => {
+                let hidden = decoder.hidden_states(batch.tokens.clone());
+                let ids = &batch.tokens.ids;
+                completions.loss_sum(decoder, hidden, ids, &batch.targets).1
+            }
+            _ => CompletionScores::default(),
+        }
+    }
+
+    /// The log-probabilities of the tokens of each completion of a batch; of preferences, the chosen and then the rejected
+    /// ones, only their sums. Empty for a batch without completions or another model.
+    pub fn completion_log_probabilities(&self, batch: &TokenBatch<B>) -> Vec<Vec<f64>> {
+        match (self, &batch.completions) {
+            (Self::Decoder(decoder), Some(completions)) => {
+                let hidden = decoder.hidden_states(batch.tokens.clone());
+                completions.log_probabilities(decoder, &hidden, &batch.targets)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The logits of the labels, `[batch, labels]`, of an encoder that classifies texts. `None` for another model.
+    pub fn class_logits(&self, batch: &TokenBatch<B>) -> Option<Tensor<B, 2>> {
+        match self {
+            Self::Encoder(encoder) => {
+                let states = encoder.forward(batch.encoder_input());
+                encoder.class_logits(encoder.class_states(states, batch.padding.clone()))
+            }
+            Self::Decoder(_) | Self::EncoderDecoder(_) => None,
+        }
+    }
+}
+
+/// The loss of an encoder's head, `[1]`; NaN without a head for the targets.
+fn head_loss<B: Backend>(
+    encoder: &Encoder<B>,
+    states: Tensor<B, 3>,
+    padding: Option<Tensor<B, 2, Bool>>,
+    targets: Tensor<B, 2, Int>,
+    options: HeadLossOptions,
+) -> Tensor<B, 1> {
+    let device = states.device();
+    let loss = encoder.head_loss_sum(states, padding, targets, options);
+    loss.unwrap_or_else(|| Tensor::full([1], f32::NAN, &device))
+}
+
+/// The results of a training pass over a batch, without its gradients.
+pub struct BatchPass<B: BurnBackend> {
+    /// The loss divided by the step's targets, `[1]`.
+    pub loss: Tensor<B, 1>,
+    /// The tokens of each expert.
+    pub expert_load: ExpertLoad,
+    /// The scores of the batch's completions.
+    pub completions: CompletionScores,
+}
+
+impl<B: TrainingBackend> TrainingModel<B> {
+    /// The summed loss divided by `divisor`, on the device and detached from the graph, with its gradients and the
+    /// tokens of each expert. Loss and gradients include the terms that `options` adds to the cross-entropy, and the
+    /// losses of routers, weighted by the batch's share of `divisor`. `scale` multiplies only the gradients.
+    pub fn loss_and_gradients(
+        &self,
+        batch: TokenBatch<B>,
+        divisor: usize,
+        options: HeadLossOptions,
+        pass: TrainingPass,
+        scale: Option<f64>,
+    ) -> (Tensor<B::InnerBackend, 1>, GradientsParams, ExpertLoad) {
+        let sums = GradientSums::default();
+        let made = self.streamed_gradients(batch, divisor, options, pass, scale, &sums.sink());
+        (made.loss, sums.into_gradients(), made.expert_load)
+    }
+
+    /// [`TrainingModel::loss_and_gradients`] with the scores of completions. The options do not apply to these. The
+    /// gradients are handed to `sink` as soon as they are complete.
+    pub fn streamed_gradients(
+        &self,
+        batch: TokenBatch<B>,
+        divisor: usize,
+        options: HeadLossOptions,
+        pass: TrainingPass,
+        scale: Option<f64>,
+        sink: &GradientSink<B>,
+    ) -> BatchPass<B::InnerBackend> {
+        let mut scores = None;
+        let mut unscaled = None;
+        let mut scaled = |sum: Tensor<B, 1>| {
+            let mean = sum / divisor as f64;
+            match scale {
+                Some(scale) => {
+                    unscaled = Some(mean.clone().inner());
+                    mean * scale
+                }
+                None => mean,
+            }
+        };
+        let targets = batch.targets.clone();
+        let (loss, router_loss, expert_load) = match self {
+            Self::Decoder(decoder) => {
+                let share = batch.learnt as f64 / divisor as f64;
+                let routers = decoder.config().router_coefficients();
+                let routers = routers.times(share * scale.unwrap_or(1.0));
+                let (completions, ids) = (batch.completions, batch.tokens.ids.clone());
+                let loss = |hidden| match &completions {
+                    Some(completions) => {
+                        let (sum, found) = completions.loss_sum(decoder, hidden, &ids, &targets);
+                        scores = Some(found);
+                        scaled(sum)
+                    }
+                    None => scaled(decoder.training_loss_sum_of(hidden, targets, options)),
+                };
+                let made = decoder.streamed_gradients(batch.tokens, pass, routers, loss, sink);
+                (made.loss, made.router_loss, made.expert_load)
+            }
+            Self::Encoder(encoder) => {
+                let padding = batch.padding.clone();
+                let loss = |states| scaled(head_loss(encoder, states, padding, targets, options));
+                let input = batch.encoder_input();
+                let loss = encoder.streamed_gradients(input, pass, loss, sink);
+                (loss, None, ExpertLoad::default())
+            }
+            Self::EncoderDecoder(model) => {
+                let input = model.shifted_right(targets.clone());
+                let loss = |hidden| scaled(model.loss_sum_of(hidden, targets, options));
+                let TokenBatch {
+                    tokens, padding, ..
+                } = batch;
+                let source = tokens.ids;
+                let loss = model.streamed_gradients(source, padding, input, pass, loss, sink);
+                (loss, None, ExpertLoad::default())
+            }
+        };
+        let mut value = match scores {
+            Some(scores) => {
+                let loss = scores.loss_sum() / divisor as f64;
+                Tensor::full([1], loss as f32, &self.device())
+            }
+            None => unscaled.unwrap_or(loss),
+        };
+        if let Some(router_loss) = router_loss {
+            value = value + router_loss / scale.unwrap_or(1.0);
+        }
+        BatchPass {
+            loss: value,
+            expert_load,
+            completions: scores.unwrap_or_default(),
+        }
+    }
+}
+
+impl<B: BurnBackend> BatchPass<B> {
+    /// A pass without completions.
+    fn of_loss(loss: Tensor<B, 1>) -> Self {
+        Self {
+            loss,
+            expert_load: ExpertLoad::default(),
+            completions: CompletionScores::default(),
+        }
+    }
+}
+
+/// Burn's learner hands it over with the loss still on the device.
+impl<B: BurnBackend> ItemLazy for BatchPass<B> {
+    type ItemSync = Self;
+
+    fn sync(self) -> Self {
+        self
+    }
+}
+
+/// A step for Burn's own strategies, with the cross-entropy as the loss; NaN without gradients for data that cannot be
+/// read. This crate's strategy uses [`TrainingModel::streamed_gradients`] instead.
+impl<B: TrainingBackend> TrainStep for TrainingModel<B> {
+    type Input = Result<TokenBatch<B>, DataError>;
+    type Output = BatchPass<B::InnerBackend>;
+
+    fn step(&self, batch: Self::Input) -> TrainOutput<Self::Output> {
+        let sums = GradientSums::default();
+        let item = match batch {
+            Ok(batch) => {
+                let count = batch.learnt.max(1);
+                let (options, pass) = (HeadLossOptions::default(), TrainingPass::default());
+                self.streamed_gradients(batch, count, options, pass, None, &sums.sink())
+            }
+            Err(_) => BatchPass::of_loss(Tensor::full([1], f32::NAN, &self.device())),
+        };
+        TrainOutput {
+            grads: sums.into_gradients(),
+            item,
+        }
+    }
+}
+
+/// The mean loss of a batch; NaN for data that cannot be read.
+impl<B: Backend> InferenceStep for TrainingModel<B> {
+    type Input = Result<TokenBatch<B>, DataError>;
+    type Output = BatchPass<B>;
+
+    fn step(&self, batch: Self::Input) -> BatchPass<B> {
+        BatchPass::of_loss(match batch {
+            Ok(batch) => {
+                let count = batch.learnt.max(1);
+                self.loss_sum(batch) / count as f64
+            }
+            Err(_) => Tensor::full([1], f32::NAN, &self.device()),
+        })
+    }
+}
