@@ -262,54 +262,35 @@ fn a_wide_search_finds_the_best_sequence_of_all() {
 
 #[test]
 fn settings_out_of_range_are_refused() {
-    let refused = |options: BeamOptions| {
-        let mut model = Table {
-            vocab_size: 10,
-            ..Table::default()
-        };
-        match beam_search(&mut model, &options) {
-            Err(GenerateError::Setting(error)) => error.to_string(),
-            other => panic!("{other:?}"),
-        }
-    };
-    let new = BeamOptions::default;
     let narrow = "must be between 1 and 5 with this vocabulary";
-    assert_eq!(
-        refused(BeamOptions { beams: 0, ..new() }),
-        format!("beams = 0: {narrow}")
-    );
-    assert_eq!(
-        refused(BeamOptions { beams: 6, ..new() }),
-        format!("beams = 6: {narrow}")
-    );
-    let two = BeamOptions {
-        beams: 4,
-        stop_tokens: vec![1, 2],
-        ..new()
-    };
-    assert_eq!(
-        refused(two),
-        "beams = 4: must be between 1 and 3 with this vocabulary"
-    );
-    let penalty = BeamOptions {
-        length_penalty: f64::NAN,
-        ..new()
-    };
-    assert_eq!(
-        refused(penalty),
-        "length_penalty = NaN: must be a finite number"
-    );
-    let none = BeamOptions {
-        max_new_tokens: 0,
-        ..new()
-    };
-    assert_eq!(refused(none), "max_new_tokens = 0: must be at least 1");
-    let unknown = BeamOptions {
-        stop_tokens: vec![10],
-        ..new()
-    };
-    assert_eq!(
-        refused(unknown),
-        "stop_tokens = 10: must be below the vocabulary's size of 10"
-    );
+    for (change, expected) in [
+        (
+            (|of| of.beams = 0) as fn(&mut BeamOptions),
+            format!("beams = 0: {narrow}"),
+        ),
+        (|of| of.beams = 6, format!("beams = 6: {narrow}")),
+        (
+            |of| (of.beams, of.stop_tokens) = (4, vec![1, 2]),
+            "beams = 4: must be between 1 and 3 with this vocabulary".to_owned(),
+        ),
+        (
+            |of| of.length_penalty = f64::NAN,
+            "length_penalty = NaN: must be a finite number".to_owned(),
+        ),
+        (
+            |of| of.max_new_tokens = 0,
+            "max_new_tokens = 0: must be at least 1".to_owned(),
+        ),
+        (
+            |of| of.stop_tokens = vec![10],
+            "stop_tokens = 10: must be below the vocabulary's size of 10".to_owned(),
+        ),
+    ] {
+        let (mut options, mut model) = (BeamOptions::default(), Table::default());
+        model.vocab_size = 10;
+        change(&mut options);
+        let error = beam_search(&mut model, &options).unwrap_err();
+        assert!(matches!(error, GenerateError::Setting(_)), "{error:?}");
+        assert_eq!(error.to_string(), expected);
+    }
 }

@@ -2,7 +2,7 @@
 //! (`.ci/run` installs one).
 
 use super::support::Sandbox;
-use super::support::train::{TINY, trained};
+use super::support::train::TINY;
 
 /// Asserts that two loss curves agree up to rounding.
 #[track_caller]
@@ -18,7 +18,7 @@ impl Sandbox {
     #[cfg(feature = "vulkan")]
     fn curve(&self, run: &str, steps: usize, how: &str) -> Vec<f64> {
         let line = format!("--data data --steps {steps} --out {run} {how}");
-        trained(self.train(&line));
+        self.trains(&line);
         self.losses(run)
     }
 
@@ -35,7 +35,7 @@ impl Sandbox {
             };
             let steps = part * (i + 1);
             let line = format!("train {line} --steps {steps} --backend {backend}");
-            trained(self.words(&line));
+            self.succeeds(&line);
         }
         self.losses(run)
     }
@@ -46,7 +46,7 @@ impl Sandbox {
         let line = format!(
             "generate {run} --tokens 3,1,2 --temperature 0 --max-new-tokens 24 --backend {backend} --json"
         );
-        trained(self.words(&line))
+        self.succeeds(&line).stdout
     }
 }
 
@@ -104,7 +104,7 @@ mod vulkan {
         let weights = sandbox.weights("vulkan", 1);
         let tensors = safetensors::SafeTensors::deserialize(&weights).unwrap();
         assert_eq!(tensors.tensor("tokens").unwrap().shape(), [50_257, 768]);
-        trained(sandbox.words("train --resume vulkan --steps 3 --backend flex --renderer plain"));
+        sandbox.succeeds("train --resume vulkan --steps 3 --backend flex --renderer plain");
         alike(&sandbox.losses("vulkan"), &expected, 1e-3);
     }
 
@@ -115,9 +115,7 @@ mod vulkan {
         let how = "--set model.dropout=0.1 --set train.schedule.decay_steps=8 --backend vulkan";
         let expected = sandbox.curve("uninterrupted", 8, how);
         sandbox.curve("stopped", 5, how);
-        trained(
-            sandbox.words("train --resume stopped --steps 8 --backend vulkan --renderer plain"),
-        );
+        sandbox.succeeds("train --resume stopped --steps 8 --backend vulkan --renderer plain");
         assert_eq!(sandbox.losses("stopped"), expected);
         assert_eq!(
             sandbox.weights("stopped", 8),

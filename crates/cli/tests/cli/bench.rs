@@ -3,9 +3,8 @@
 use emberlm_model::ModelConfig;
 use serde_json::{Value, json};
 
-use super::model_kinds::fixtures;
-use super::support::Sandbox;
 use super::support::model::{tiny, write_run};
+use super::support::{Sandbox, fixtures};
 
 /// A model `run` with a context of 32 tokens.
 fn with_model() -> Sandbox {
@@ -29,9 +28,7 @@ fn tests(model: &Value) -> Value {
 #[test]
 fn the_table_has_a_row_per_test() {
     let sandbox = with_model();
-    let text = sandbox
-        .words("bench run --prompt-tokens 16 --decode 8 --repeat 2")
-        .ok();
+    let text = sandbox.ok("bench run --prompt-tokens 16 --decode 8 --repeat 2");
     let rows: Vec<Vec<&str>> = text
         .lines()
         .map(|line| {
@@ -68,10 +65,10 @@ fn the_table_has_a_row_per_test() {
 fn json_has_every_run() {
     let sandbox = with_model();
     let line = "bench run --prompt-tokens 16 --decode 8 --repeat 4 --weights int8 --json";
-    let models: Value = sandbox.words(line).json();
+    let models: Value = sandbox.json(line);
     let model = &models[0];
     assert_eq!(models.as_array().unwrap().len(), 1);
-    let info: Value = sandbox.words("info run --json").json();
+    let info: Value = sandbox.json("info run --json");
     assert_eq!(model["parameters"], info["parameters"]["total"]);
     let f32_bytes = 4 * model["parameters"].as_u64().unwrap();
     assert!(model["bytes"].as_u64().unwrap() < f32_bytes, "{model}");
@@ -111,9 +108,7 @@ fn sizes_follow_the_context_and_the_options() {
             json!([["pp32 × 2", 32, 0], ["tg31 × 2", 31, 0]]),
         ),
     ] {
-        let models: Value = sandbox
-            .words(&format!("bench run --repeat 1 --json {line}"))
-            .json();
+        let models: Value = sandbox.json(&format!("bench run --repeat 1 --json {line}"));
         assert_eq!(tests(&models[0]), expected, "{line}");
     }
 }
@@ -123,9 +118,7 @@ fn several_models_are_measured_one_after_the_other() {
     let sandbox = with_model();
     let small = json!([["pp8", 8, 0], ["tg4", 4, 0]]);
     write_run(&sandbox.path("larger"), &tiny(400_000), None, &[1]);
-    let models: Value = sandbox
-        .words("bench larger run -p 8 -n 4 --repeat 2 --json")
-        .json();
+    let models: Value = sandbox.json("bench larger run -p 8 -n 4 --repeat 2 --json");
     let [larger, run] = &models.as_array().unwrap()[..] else {
         panic!("{models}");
     };
@@ -137,7 +130,7 @@ fn several_models_are_measured_one_after_the_other() {
     // Each has a process, so the peak of the second does not include the weights of the first.
     #[cfg(target_os = "linux")]
     assert!(run["peak_bytes"].as_u64() < larger["peak_bytes"].as_u64());
-    let text = sandbox.words("bench larger run -p 8 -n 4 --repeat 1").ok();
+    let text = sandbox.ok("bench larger run -p 8 -n 4 --repeat 1");
     assert_eq!(text.lines().count(), 5, "{text}");
 }
 
@@ -166,14 +159,12 @@ fn impossible_sizes_are_refused() {
             "--prompt-tokens 0 and --decode 0 leave no test to measure\n",
         ),
     ] {
-        let ran = sandbox.words(&format!("bench run {line}"));
-        assert_eq!(ran.code, Some(2), "{ran}");
+        let ran = sandbox.is_misused(&format!("bench run {line}"));
         assert_eq!(ran.stderr, format!("error: {message}"), "{line}");
     }
     for line in ["--repeat 0", "--batch-size 0"] {
-        let ran = sandbox.words(&format!("bench run {line}"));
-        assert_eq!(ran.code, Some(2), "{ran}");
-        assert!(ran.stderr.contains("must be at least 1"), "{ran}");
+        let ran = sandbox.is_misused(&format!("bench run {line}"));
+        ran.says("must be at least 1");
     }
 }
 
@@ -197,9 +188,8 @@ fn other_kinds_of_models_are_refused() {
         // No model is measured if one of them is refused.
         let ran = sandbox.words(&format!("bench run {}", path.display()));
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran}");
-        assert!(ran.stderr.contains(message), "{ran}");
-        assert!(ran.stderr.contains(hint), "{ran}");
+        ran.says(message);
+        ran.says(hint);
     }
-    let ran = sandbox.words("bench nowhere");
-    assert_eq!(ran.code, Some(1), "{ran}");
+    sandbox.fails("bench nowhere");
 }

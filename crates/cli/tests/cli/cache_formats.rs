@@ -1,20 +1,17 @@
 //! `--cache f16` and `--cache q8`: nearly the results of f32 caches in fewer bytes, in every command with a cache.
 
-use std::fs;
-
-use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
-use super::support::Sandbox;
-use super::support::train::trained;
+use super::support::tensors::floats;
+use super::support::{AssertText, Sandbox};
 
 /// A trained model with heads of 32 elements, a block of q8.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with_data();
     let wide = "--set model.d_model=64 --set model.heads=2 --set model.kv_heads=2";
-    trained(sandbox.train(&format!(
+    sandbox.trains(&format!(
         "{wide} --data data --out run --set train.steps=80"
-    )));
+    ));
     sandbox
 }
 
@@ -22,31 +19,22 @@ fn sandbox() -> Sandbox {
 fn logits(sandbox: &Sandbox, more: &str) -> Vec<f32> {
     let tokens = "1,4,2,9,5,3,8,1,1,4,2,9,6,3,8,2";
     let line = format!("logits run --tokens {tokens} --out l.safetensors {more}");
-    sandbox.words(&line).ok();
-    let bytes = fs::read(sandbox.path("l.safetensors")).unwrap();
-    let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    let (values, _) = tensors.tensor("logits").unwrap().data().as_chunks::<4>();
-    values
-        .iter()
-        .map(|bytes| f32::from_le_bytes(*bytes))
-        .collect()
+    sandbox.ok(&line);
+    floats(&sandbox.bytes("l.safetensors"), "logits")
 }
 
 #[test]
 fn results_are_close_to_those_of_f32_caches() {
     let sandbox = sandbox();
-    let eval = |more: &str| -> Value {
-        sandbox
-            .words(&format!("eval run --data data --json {more}"))
-            .json()
-    };
+    let eval =
+        |more: &str| -> Value { sandbox.json(&format!("eval run --data data --json {more}")) };
     let exact = eval("");
     assert_eq!(eval("--cache f32"), exact);
     let exact_logits = logits(&sandbox, "");
     let generate = |more: &str| -> Value {
         let line =
             "generate run --prompt 1 --temperature 0 --max-new-tokens 25 --json --logprobs 2";
-        sandbox.words(&format!("{line} {more}")).json()
+        sandbox.json(&format!("{line} {more}"))
     };
     let exact_text = generate("");
     for (format, perplexity, largest) in [("f16", 1e-4, 0.01), ("q8", 2e-3, 0.1)] {
@@ -89,7 +77,7 @@ fn every_kind_of_generation_supports_packed_caches() {
     let sandbox = sandbox();
     let generate = |more: &str| -> Vec<Value> {
         let line = "generate run --prompt 1 --json --cache q8";
-        let found: Value = sandbox.words(&format!("{line} {more}")).json();
+        let found: Value = sandbox.json(&format!("{line} {more}"));
         found["tokens"].as_array().unwrap().clone()
     };
     let greedy = generate("--temperature 0 --max-new-tokens 20");
@@ -118,53 +106,29 @@ fn every_kind_of_generation_supports_packed_caches() {
 #[test]
 fn packed_caches_are_smaller() {
     let sandbox = sandbox();
-    let memory = sandbox.words("info run --json").json::<Value>()["memory_bytes"].clone();
+    let memory = sandbox.json::<Value>("info run --json")["memory_bytes"].clone();
     // Keys and values of two heads of 32 elements in two layers, for 32 tokens.
     assert_eq!(memory["kv_cache"], 2 * 2 * 2 * 32 * 32 * 4);
     assert_eq!(memory["kv_cache_f16"], 2 * 2 * 2 * 32 * 32 * 2);
     assert_eq!(memory["kv_cache_q8"], 2 * 2 * 2 * 32 * 34);
-    let info = sandbox.words("info run").ok();
-    assert!(
-        info.contains("the full length; f16 16.00 KiB, q8 8.50 KiB"),
-        "{info}"
-    );
+    let info = sandbox.ok("info run");
+    info.assert_has("the full length; f16 16.00 KiB, q8 8.50 KiB");
 }
 
 #[test]
 fn unsupported_formats_are_refused() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train("--data data --out run --set train.steps=2"));
-    let ran = sandbox.words("generate run --cache q4");
-    assert_eq!(ran.code, Some(2), "{ran}");
-    assert!(
-        ran.stderr.contains("[possible values: f32, f16, q8]"),
-        "{ran}"
-    );
+    sandbox.trains("--data data --out run --set train.steps=2");
     // Heads of 12 elements.
-    let ran = sandbox.words("serve run --cache q8 --port 0");
-    assert_eq!(ran.code, Some(1), "{ran}");
+    let ran = sandbox.fails("serve run --cache q8 --port 0");
     let rule =
         "keys and values of 12 elements per head cannot be cached as q8: must be a multiple of 32";
-    assert!(ran.stderr.contains(rule), "{ran}");
-    assert!(
-        ran.stderr
-            .contains("hint: --cache f16 fits every head dimension"),
-        "{ran}"
-    );
-    sandbox.words("generate run --prompt 1 --cache f16").ok();
+    ran.says(rule);
+    ran.says("hint: --cache f16 fits every head dimension");
+    sandbox.ok("generate run --prompt 1 --cache f16");
     if cfg!(feature = "ndarray") {
-        let ran = sandbox.words("generate run --prompt 1 --cache f16 --backend ndarray");
-        assert_eq!(ran.code, Some(1), "{ran}");
+        let ran = sandbox.fails("generate run --prompt 1 --cache f16 --backend ndarray");
         let rule = "this backend cannot cache keys and values as f16: only f32 is supported";
-        assert!(ran.stderr.contains(rule), "{ran}");
+        ran.says(rule);
     }
-    sandbox
-        .words("new --preset t5-nano --vocab-size 9 --out t5")
-        .ok();
-    let ran = sandbox.words("generate t5 --tokens 1,2 --cache f16");
-    assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(
-        ran.stderr.contains("hint: leave out --cache f16 for it"),
-        "{ran}"
-    );
 }

@@ -1,6 +1,5 @@
 //! `emberlm chat` in a pseudo-terminal: editing, history, Ctrl-C and Ctrl-D.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::process::Stdio;
 use std::time::Duration;
@@ -36,7 +35,7 @@ fn answered(terminal: &Terminal, what: &str) {
 }
 
 fn messages(sandbox: &Sandbox, name: &str) -> serde_json::Value {
-    let text = fs::read_to_string(sandbox.path(name)).unwrap();
+    let text = sandbox.text(name);
     let record: serde_json::Value = serde_json::from_str(&text).unwrap();
     record["messages"].clone()
 }
@@ -88,16 +87,13 @@ fn lines_are_edited_and_stored_in_the_history() {
     answered(&terminal, "> /save first.jsonl");
     terminal.press(CTRL_D);
     assert!(terminal.ended().0);
-    let history = fs::read(sandbox.path("home/emberlm/chat-history")).unwrap();
+    let history = sandbox.bytes("home/emberlm/chat-history");
     let mut terminal = start(&sandbox, "--no-history");
     terminal.press("/reset\r");
     answered(&terminal, "(restarted)");
     terminal.press(CTRL_D);
     assert!(terminal.ended().0);
-    assert_eq!(
-        fs::read(sandbox.path("home/emberlm/chat-history")).unwrap(),
-        history
-    );
+    assert_eq!(sandbox.bytes("home/emberlm/chat-history"), history);
 }
 
 #[test]

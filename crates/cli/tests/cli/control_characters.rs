@@ -2,9 +2,8 @@
 
 use portable_pty::CommandBuilder;
 
-use super::support::Sandbox;
 use super::support::terminal::Terminal;
-use super::support::train::trained;
+use super::support::{AssertText, Sandbox};
 
 /// Sets the window title and the clipboard, and imitates an error message of the program.
 const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{9b}2J\u{202e}\nerror:x";
@@ -58,12 +57,12 @@ fn errors_print_names_on_one_line() {
     assert!(ran.code == Some(2) && ran.stderr.contains("owned"), "{ran}");
     harmless(&ran.stderr);
     let ran = sandbox.run(["info", HOSTILE]);
-    assert!(ran.stderr.contains(r"a\u{1b}]0;owned\u{7}"), "{ran}");
+    ran.says(r"a\u{1b}]0;owned\u{7}");
     // The list has one line per run.
     let name = HOSTILE.replace('\n', "");
     sandbox.write(&format!("runs/{HOSTILE}/config.toml"), "");
     sandbox.write(&format!("runs/{name}/config.toml"), "");
-    let listed = sandbox.words("runs").ok();
+    let listed = sandbox.ok("runs");
     harmless(&listed);
     assert_eq!(listed.lines().count(), 3, "{listed}");
 }
@@ -72,13 +71,13 @@ fn errors_print_names_on_one_line() {
 #[test]
 fn pictures_with_names_are_valid() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train("--data data --steps 4 --eval-interval 2 --out run"));
+    sandbox.trains("--data data --steps 4 --eval-interval 2 --out run");
     let name = format!("{}\u{ffff}", HOSTILE.replace('\n', ""));
     std::fs::rename(sandbox.path("run"), sandbox.path(&name)).unwrap();
     for file in ["a.svg", "a.html"] {
         sandbox.run(["plot", &name, "--out", file]).ok();
-        let picture = std::fs::read_to_string(sandbox.path(file)).unwrap();
-        assert!(picture.contains("owned"), "{picture}");
+        let picture = sandbox.text(file);
+        picture.assert_has("owned");
         harmless(&picture);
         assert!(!picture.contains('\u{ffff}'), "{picture}");
     }
@@ -90,7 +89,7 @@ fn a_templates_error_is_harmless() {
     let text = HOSTILE.replace('\n', "");
     sandbox.write("t.jinja", format!("{{{{ raise_exception('{text}') }}}}"));
     let ran = sandbox.sh("echo hello | \"$EMBERLM\" chat run --chat-template t.jinja --no-history");
-    assert!(ran.stderr.contains("owned"), "{ran}");
+    ran.says("owned");
     harmless(&ran.stderr);
 }
 
@@ -98,7 +97,7 @@ fn a_templates_error_is_harmless() {
 fn a_models_text_is_harmless_in_a_terminal_and_exact_in_a_pipe() {
     let sandbox = Sandbox::with_char_model_of("\u{1b}\u{7}\u{9b}\u{202e}\n".repeat(100));
     let line = "generate run --max-new-tokens 40 --seed 1";
-    let piped = sandbox.words(line).ok();
+    let piped = sandbox.ok(line);
     assert!(
         piped.contains('\u{1b}') && piped.contains('\u{9b}'),
         "{piped:?}"
@@ -110,7 +109,7 @@ fn a_models_text_is_harmless_in_a_terminal_and_exact_in_a_pipe() {
     assert_eq!(shown, expected);
     // JSON escapes the characters without changing the value.
     let line = format!("{line} --json");
-    let piped: serde_json::Value = sandbox.words(&line).json();
+    let piped: serde_json::Value = sandbox.json(&line);
     let shown = shown_on_stdout(&sandbox, &line);
     harmless(&shown);
     assert_eq!(

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::support::Sandbox;
-use super::support::train::{TINY, trained};
+use super::support::train::TINY;
 
 /// Settings with all kinds of state: dropout, accumulation, a schedule, a best loss, logged and unlogged
 /// steps.
@@ -62,7 +62,7 @@ fn soak(settings: &str, kills: usize, seed: u64) {
     let sandbox = Sandbox::with_data();
     let line = format!("{LINE} {settings}");
     let backend = settings.split_whitespace().nth(1).unwrap();
-    trained(sandbox.train(&format!("{line} --out whole")));
+    sandbox.trains(&format!("{line} --out whole"));
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let (mut killed, mut within, mut run) = (0, 0, 0);
     while killed < kills {
@@ -108,30 +108,14 @@ fn soak(settings: &str, kills: usize, seed: u64) {
 #[track_caller]
 fn compare(sandbox: &Sandbox, run: &str) {
     let lines = |run: &str| {
-        let text = fs::read_to_string(sandbox.path(run).join("events.jsonl")).unwrap();
+        let text = sandbox.text(format!("{run}/events.jsonl"));
         // Events with a time depend on the machine.
         let lines = text.lines().filter(|line| !line.contains("\"time\":"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(lines("whole"), lines(run));
-    let files = |run: &str| {
-        let checkpoints = sandbox.path(run).join("checkpoints");
-        let mut steps: Vec<_> = fs::read_dir(&checkpoints)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        steps.sort();
-        let last = checkpoints.join("step-00000150");
-        let names = [
-            "model.safetensors",
-            "optimizer.safetensors",
-            "state.json",
-            "manifest.json",
-        ];
-        (steps, names.map(|name| fs::read(last.join(name)).unwrap()))
-    };
-    let ((whole, expected), (steps, found)) = (files("whole"), files(run));
-    assert_eq!(whole, steps);
+    assert_eq!(sandbox.steps("whole"), sandbox.steps(run));
+    let [expected, found] = ["whole", run].map(|run| sandbox.checkpoint(run, 150));
     assert!(expected == found, "{run}'s last checkpoint differs");
 }
 

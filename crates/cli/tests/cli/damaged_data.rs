@@ -1,91 +1,51 @@
 //! Datasets that are damaged on disk: every reader rejects the damaged block.
 
 use std::fs;
-use std::path::Path;
 
-use super::support::train::trained;
-use super::support::{CommandOutput, Sandbox};
+use super::support::train::TINY;
+use super::support::{AssertText, Sandbox};
 
 fn flip(sandbox: &Sandbox, file: &str, at: usize) {
-    let path = sandbox.path(file);
-    let mut bytes = fs::read(&path).unwrap();
+    let mut bytes = sandbox.bytes(file);
     bytes[at] ^= 1;
-    fs::write(path, bytes).unwrap();
+    sandbox.write(file, bytes);
 }
 
-/// Returns the error of a command that must have failed because bytes `first` to `last` of `file` are
-/// damaged.
-#[track_caller]
-fn refused(ran: CommandOutput, file: &str, first: u64, last: u64) -> String {
-    assert_eq!(ran.code, Some(1), "{ran}");
-    let expected =
-        format!("error: {file} is damaged: bytes {first} to {last} are not what was written");
-    assert!(ran.stderr.contains(&expected), "{ran}");
-    assert!(
-        ran.stderr
-            .contains("\nhint: `emberlm data verify` lists all"),
-        "{ran}"
-    );
+/// Returns the error of a command that must fail beca#[track_caller]
+fn refused(sandbox: &Sandbox, line: &str, file: &str) -> String {
+    let ran = sandbox.words(line).exits(1);
+    let last = sandbox.bytes(file).len() - 1;
+    ran.says(&format!(
+        "error: {file} is damaged: bytes 0 to {last} are not what was written"
+    ));
+    ran.says("\nhint: `emberlm data verify` lists all");
     ran.stderr
-}
-
-fn length(sandbox: &Sandbox, file: impl AsRef<Path>) -> u64 {
-    fs::metadata(sandbox.path(file)).unwrap().len()
-}
-
-/// The names of a run's checkpoints.
-fn checkpoints(sandbox: &Sandbox, run: &str) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(sandbox.path(run).join("checkpoints")) else {
-        return Vec::new();
-    };
-    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
-    let mut names: Vec<String> = entries.map(|e| name(e).into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 #[test]
 fn damaged_shards_end_training_resuming_and_evaluation() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train("--data data --out run --steps 4"));
-    let good = fs::read(sandbox.path("data/train_00000.bin")).unwrap();
+    sandbox.trains("--data data --out run --steps 4");
+    let good = sandbox.bytes("data/train_00000.bin");
     flip(&sandbox, "data/train_00000.bin", 2001);
-    let last = length(&sandbox, "data/train_00000.bin") - 1;
-    let file = "data/train_00000.bin";
-    refused(
-        sandbox.train("--data data --out fresh --steps 4"),
-        file,
-        0,
-        last,
-    );
-    assert_eq!(checkpoints(&sandbox, "fresh"), [""; 0]);
     let resume = "train --resume run --steps 8 --renderer plain";
-    refused(sandbox.words(resume), file, 0, last);
-    assert_eq!(checkpoints(&sandbox, "run"), ["step-00000004"]);
-    refused(
-        sandbox.words("eval run --data data --split train"),
-        file,
-        0,
-        last,
-    );
+    let fresh = format!("train {TINY} --data data --out fresh --steps 4");
+    let eval = "eval run --data data --split train";
+    for line in [&fresh, resume, eval] {
+        refused(&sandbox, line, "data/train_00000.bin");
+    }
+    assert_eq!(sandbox.steps("fresh"), [0; 0]);
+    assert_eq!(sandbox.steps("run"), [4]);
 
     // The validation split is only read by the first evaluation.
-    fs::write(sandbox.path(file), good).unwrap();
+    sandbox.write("data/train_00000.bin", good);
     flip(&sandbox, "data/val_00000.bin", 1500);
-    let (file, last) = (
-        "data/val_00000.bin",
-        length(&sandbox, "data/val_00000.bin") - 1,
-    );
-    refused(
-        sandbox.train("--data data --out val --steps 4"),
-        file,
-        0,
-        last,
-    );
-    refused(sandbox.words(resume), file, 0, last);
-    refused(sandbox.words("eval run --data data"), file, 0, last);
-    flip(&sandbox, file, 1500);
-    trained(sandbox.words("train --resume run --steps 9 --renderer plain"));
+    let val = format!("train {TINY} --data data --out val --steps 4");
+    for line in [&val, resume, "eval run --data data"] {
+        refused(&sandbox, line, "data/val_00000.bin");
+    }
+    flip(&sandbox, "data/val_00000.bin", 1500);
+    sandbox.succeeds("train --resume run --steps 9 --renderer plain");
 }
 
 #[test]
@@ -99,41 +59,22 @@ fn a_damaged_mask_ends_training() {
     );
     let line =
         "prepare talks.jsonl --out data --tokenizer byte --chat-template chatml --val-fraction 0";
-    assert_eq!(sandbox.words(line).code, Some(0));
-    trained(sandbox.train("--data data --out run --steps 2"));
+    sandbox.succeeds(line);
+    sandbox.trains("--data data --out run --steps 2");
     flip(&sandbox, "data/train_00000.mask", 100);
-    let (file, last) = (
-        "data/train_00000.mask",
-        length(&sandbox, "data/train_00000.mask") - 1,
-    );
-    refused(
-        sandbox.train("--data data --out fresh --steps 2"),
-        file,
-        0,
-        last,
-    );
-    refused(
-        sandbox.words("train --resume run --steps 4 --renderer plain"),
-        file,
-        0,
-        last,
-    );
-    refused(
-        sandbox.words("eval run --data data --split train"),
-        file,
-        0,
-        last,
-    );
+    for line in [
+        &format!("train {TINY} --data data --out fresh --steps 2"),
+        "train --resume run --steps 4 --renderer plain",
+        "eval run --data data --split train",
+    ] {
+        refused(&sandbox, line, "data/train_00000.mask");
+    }
 }
 
 /// A dataset with a training shard of several blocks, as written by a version without block hashes.
 fn without_block_hashes() -> Sandbox {
-    let sandbox = Sandbox::new();
     let text: String = (0..90_000).map(|i| format!("{i} apples\n")).collect();
-    sandbox.write("text.txt", text);
-    sandbox
-        .words("prepare text.txt --out data --tokenizer char")
-        .ok();
+    let sandbox = Sandbox::with_text(text, "char");
     fs::remove_file(sandbox.path("data/dataset.blocks.json")).unwrap();
     sandbox
 }
@@ -141,46 +82,28 @@ fn without_block_hashes() -> Sandbox {
 #[test]
 fn datasets_without_block_hashes_are_verified_during_training() {
     let sandbox = without_block_hashes();
-    let bytes = length(&sandbox, "data/train_00000.bin");
-    let ran = sandbox.train("--data data --out run --steps 2");
+    let bytes = sandbox.bytes("data/train_00000.bin").len();
+    let ran = sandbox.trains("--data data --out run --steps 2");
     let begun =
         format!("verifying 1 files of {bytes} bytes without block hashes in the background");
     let ended = format!("verified 1 files of {bytes} bytes: all are whole");
-    assert!(
-        ran.stderr.contains(&begun) && ran.stderr.contains(&ended),
-        "{ran}"
-    );
-    trained(ran);
+    ran.says(&begun);
+    ran.says(&ended);
 
     // A different valid token id, which only the hash reveals.
     let damaged = "data/train_00000.bin";
-    let mut content = fs::read(sandbox.path(damaged)).unwrap();
-    let id = &mut content[bytes as usize - 2];
+    let mut content = sandbox.bytes(damaged);
+    let id = &mut content[bytes - 2];
     *id = u8::from(*id == 0);
-    fs::write(sandbox.path(damaged), content).unwrap();
-    let message = refused(
-        sandbox.train("--data data --out fresh --steps 2"),
-        damaged,
-        0,
-        bytes - 1,
-    );
-    assert!(
-        message.contains("; checkpoints after step 0 may have been trained on damaged data"),
-        "{message}"
-    );
-    assert!(!message.contains(&ended), "{message}");
-    assert_eq!(checkpoints(&sandbox, "fresh"), [""; 0]);
-    let resumed = sandbox.words("train --resume run --steps 4 --renderer plain");
-    let message = refused(resumed, damaged, 0, bytes - 1);
-    assert!(
-        message.contains("; checkpoints after step 2 may"),
-        "{message}"
-    );
-    assert_eq!(checkpoints(&sandbox, "run"), ["step-00000002"]);
-    refused(
-        sandbox.words("eval run --data data --split train"),
-        damaged,
-        0,
-        bytes - 1,
-    );
+    sandbox.write(damaged, content);
+    let line = format!("train {TINY} --data data --out fresh --steps 2");
+    let message = refused(&sandbox, &line, damaged);
+    message.assert_has("; checkpoints after step 0 may have been trained on damaged data");
+    message.assert_lacks(&ended);
+    assert_eq!(sandbox.steps("fresh"), [0; 0]);
+    let line = "train --resume run --steps 4 --renderer plain";
+    let message = refused(&sandbox, line, damaged);
+    message.assert_has("; checkpoints after step 2 may");
+    assert_eq!(sandbox.steps("run"), [2]);
+    refused(&sandbox, "eval run --data data --split train", damaged);
 }

@@ -2,9 +2,9 @@
 
 use emberlm_checkpoint::checkpoint::newest_step;
 
-use super::support::Sandbox;
 use super::support::terminal::Terminal;
 use super::support::train::TINY;
+use super::support::{AssertText, Sandbox};
 
 fn line(more: &str) -> String {
     let tiny = TINY.replace("--renderer plain", "");
@@ -19,12 +19,9 @@ fn the_dashboard_fits_80_by_24_and_survives_resizing() {
     for part in [
         "loss ", "valid ", "ppl ", "|g| ", "rate ", "tok/s", "MiB", " left", "Plots", "┌Step ",
     ] {
-        assert!(text.contains(part), "`{part}` is not on\n{text}");
+        text.assert_has(part);
     }
-    assert!(
-        text.contains("Loss │ Perplexity │ Rate │ Gradient │ Tokens/s"),
-        "{text}"
-    );
+    text.assert_has("Loss │ Perplexity │ Rate │ Gradient │ Tokens/s");
     for (rows, cols) in [(40, 120), (5, 20), (24, 80)] {
         terminal.resize(rows, cols, '┌');
     }
@@ -35,10 +32,8 @@ fn the_dashboard_fits_80_by_24_and_survives_resizing() {
     terminal.press("\u{3}");
     let (success, text) = terminal.ended();
     assert!(success, "{text}");
-    assert!(
-        text.contains("Stopped after step ") && text.contains("--resume run"),
-        "{text}"
-    );
+    text.assert_has("Stopped after step ");
+    text.assert_has("--resume run");
     assert_eq!(sandbox.events("run", "ended")[0]["how"], "interrupted");
 }
 
@@ -72,7 +67,7 @@ fn the_quit_dialog_stops_with_or_without_saving() {
         terminal.press(key);
         let (succeeded, text) = terminal.ended();
         assert_eq!(succeeded, success, "{text}");
-        assert!(text.contains(expected), "{text}");
+        text.assert_has(expected);
         let saved = std::fs::read_dir(sandbox.path("run/checkpoints")).unwrap();
         assert_eq!(saved.count(), usize::from(success), "{text}");
     }
@@ -95,13 +90,13 @@ fn the_quit_dialog_counts_the_steps_since_the_last_evaluation() {
     let (success, text) = terminal.ended();
     assert!(!success, "{text}");
     let text = text.replace('\n', " ");
-    assert!(text.contains("checkpoints/step-000"), "{text}");
+    text.assert_has("checkpoints/step-000");
 }
 
 #[test]
 fn stopping_without_saving_keeps_the_newest_checkpoint() {
     let sandbox = Sandbox::with_data();
-    super::support::train::trained(sandbox.train("--data data --out run --steps 3"));
+    sandbox.trains("--data data --out run --steps 3");
     let line = "train --resume run --steps 100000";
     let mut terminal = Terminal::start(&sandbox, line, 24, 80);
     terminal.wait_for("the dashboard", |text| text.contains("tok/s"));
@@ -113,8 +108,8 @@ fn stopping_without_saving_keeps_the_newest_checkpoint() {
     let (success, text) = terminal.ended();
     assert!(!success, "{text}");
     let text = text.replace('\n', " ");
-    assert!(text.contains("checkpoints/step-00000003"), "{text}");
-    assert!(text.contains("emberlm train --resume run"), "{text}");
+    text.assert_has("checkpoints/step-00000003");
+    text.assert_has("emberlm train --resume run");
     assert!(sandbox.path("run/checkpoints/step-00000003").exists());
 }
 
@@ -124,7 +119,7 @@ fn a_resumed_run_shows_earlier_steps() {
     // Large steps keep the number of points low: from a thousand points on, the plot is downsampled and may
     // omit the first point.
     let line = "--data data --out run --steps 3 --set train.schedule.decay_steps=3 --set train.micro_batch=256";
-    super::support::train::trained(sandbox.train(line));
+    sandbox.trains(line);
     // The axis ends at the largest loss, which predates the resumption: later losses are below it.
     let validated = sandbox.events("run", "evaluation");
     let validated = validated.iter().map(|e| e["loss"].as_f64().unwrap());

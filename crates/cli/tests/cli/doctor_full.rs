@@ -4,11 +4,11 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::{CommandOutput, Sandbox};
+use super::support::{AssertText, CommandOutput, Sandbox};
 
 /// The report in the sandbox's folder `out`.
 fn report(sandbox: &Sandbox) -> Value {
-    let text = fs::read_to_string(sandbox.path("out/report.json")).unwrap();
+    let text = sandbox.text("out/report.json");
     serde_json::from_str(&text).unwrap()
 }
 
@@ -23,8 +23,7 @@ fn outcomes(report: &Value) -> Vec<(String, String)> {
 
 /// Runs the small size and asserts that every check that can run passes.
 fn passes(sandbox: &Sandbox, line: &str) -> CommandOutput {
-    let ran = sandbox.words(&format!("doctor --full --size small --out out {line}"));
-    assert_eq!(ran.code, Some(0), "{ran}");
+    let ran = sandbox.succeeds(&format!("doctor --full --size small --out out {line}"));
     let report = report(sandbox);
     for (check, outcome) in outcomes(&report) {
         let skipped = match check.as_str() {
@@ -50,16 +49,13 @@ fn the_cpu_passes_every_check_in_both_files() {
             .unwrap()
             .contains("threads")
     );
-    let markdown = fs::read_to_string(sandbox.path("out/report.md")).unwrap();
+    let markdown = sandbox.text("out/report.md");
     for (check, outcome) in outcomes(&report) {
-        assert!(markdown.contains(&format!("\n## {check}\n")), "{markdown}");
-        assert!(
-            markdown.contains(&format!("\n| {check} | {outcome}")),
-            "{markdown}"
-        );
+        markdown.assert_has(&format!("\n## {check}\n"));
+        markdown.assert_has(&format!("\n| {check} | {outcome}"));
     }
-    assert!(markdown.contains("| resume | passed |"), "{markdown}");
-    assert!(markdown.contains("(equal to the bit)"), "{markdown}");
+    markdown.assert_has("| resume | passed |");
+    markdown.assert_has("(equal to the bit)");
     let checks = report["checks"].as_array().unwrap();
     let curve = checks.iter().find(|check| check["check"] == "loss-curve");
     if cfg!(feature = "ndarray") {
@@ -75,9 +71,8 @@ fn the_cpu_passes_every_check_in_both_files() {
 #[test]
 fn checks_without_remaining_time_are_skipped() {
     let sandbox = Sandbox::new();
-    let ran = sandbox.words("doctor --full --minutes 0.001 --out out");
-    assert_eq!(ran.code, Some(0), "{ran}");
-    assert!(ran.stdout.contains("skipped (no time was left)"), "{ran}");
+    let ran = sandbox.succeeds("doctor --full --minutes 0.001 --out out");
+    ran.prints("skipped (no time was left)");
     let outcomes = outcomes(&report(&sandbox));
     assert!(outcomes.len() >= 4);
     assert!(outcomes.iter().all(|(_, outcome)| outcome == "skipped"));
@@ -96,19 +91,14 @@ fn rows(report: &Value, check: &str) -> Vec<(String, f64)> {
 fn a_missing_python_fails_one_check() {
     let sandbox = Sandbox::new();
     let line = "doctor --full --check pytorch --check memory --python /nowhere/python --out out";
-    let ran = sandbox.words(line);
-    assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(
-        ran.stderr
-            .contains("error: pytorch failed on the flex backend"),
-        "{ran}"
-    );
+    let ran = sandbox.words(line).exits(1);
+    ran.says("error: pytorch failed on the flex backend");
     let report = report(&sandbox);
     let expected = [("memory", "passed"), ("pytorch", "failed")];
     let expected = expected.map(|(check, outcome)| (check.to_owned(), outcome.to_owned()));
     assert_eq!(outcomes(&report), expected);
     let reason = report["checks"][1]["reason"].as_str().unwrap();
-    assert!(reason.contains("cannot run /nowhere/python"), "{reason}");
+    reason.assert_has("cannot run /nowhere/python");
     let total = rows(&report, "memory");
     assert!(
         total
@@ -128,9 +118,7 @@ fn speeds_are_compared_with_pytorchs() {
     sandbox.write("python", script);
     let path = sandbox.path("python");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    let ran =
-        sandbox.words("doctor --full --check training --check pytorch --python ./python --out out");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.succeeds("doctor --full --check training --check pytorch --python ./python --out out");
     let report = report(&sandbox);
     let training = rows(&report, "training");
     let value = |rows: &[(String, f64)], name: &str| {
@@ -150,15 +138,13 @@ fn speeds_are_compared_with_pytorchs() {
 fn a_report_does_not_replace_other_files() {
     let sandbox = Sandbox::new();
     sandbox.write("out/notes.txt", "mine");
-    let ran = sandbox.words("doctor --full --out out");
-    assert_eq!(ran.code, Some(2));
+    let ran = sandbox.is_misused("doctor --full --out out");
     assert_eq!(
         ran.stderr,
         "error: out is there already\nhint: choose another --out\n"
     );
-    let ran = sandbox.words("doctor --minutes 3");
-    assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains("--full"), "{ran}");
+    let ran = sandbox.is_misused("doctor --minutes 3");
+    ran.says("--full");
 }
 
 #[cfg(feature = "vulkan")]
@@ -172,8 +158,7 @@ mod vulkan {
         let sandbox = Sandbox::new();
         let line =
             "doctor --full --size small --backend vulkan --minutes 3 --out out --check memory";
-        let ran = sandbox.words(line);
-        assert_eq!(ran.code, Some(0), "{ran}");
+        sandbox.succeeds(line);
         let report = report(&sandbox);
         assert_eq!(outcomes(&report).len(), 1);
         assert!(
@@ -192,10 +177,7 @@ mod vulkan {
         let ran = command.env("VK_DRIVER_FILES", "/nowhere").output().unwrap();
         let stderr = String::from_utf8(ran.stderr).unwrap();
         assert_eq!(ran.status.code(), Some(1), "{stderr}");
-        assert!(
-            stderr.contains("memory failed on the vulkan backend"),
-            "{stderr}"
-        );
+        stderr.assert_has("memory failed on the vulkan backend");
         let report = report(&sandbox);
         for check in report["checks"].as_array().unwrap() {
             if check["check"] == "pytorch" {
@@ -203,7 +185,7 @@ mod vulkan {
             }
             assert_eq!(check["outcome"], "failed", "{report:#}");
             let reason = check["reason"].as_str().unwrap();
-            assert!(reason.contains("finds no device it can use"), "{reason}");
+            reason.assert_has("finds no device it can use");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `generate --draft`: a smaller draft model.
 
-use emberlm_data::Manifest;
 use serde_json::Value;
 
 use super::support::Sandbox;
@@ -9,7 +8,7 @@ use super::support::model::{tiny, write_run};
 /// A run `run`, and a smaller one `small` with one block and different weights.
 fn with_two_models() -> Sandbox {
     let sandbox = Sandbox::with_char_model();
-    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    let spec = sandbox.spec("data");
     let mut small = tiny(spec.vocab_size);
     small.n_layers = 1;
     write_run(&sandbox.path("small"), &small, Some(&spec), &[7]);
@@ -20,12 +19,10 @@ fn with_two_models() -> Sandbox {
 fn the_text_is_the_same_in_fewer_passes() {
     let sandbox = with_two_models();
     let line = "generate run --prompt hello --temperature 0 --max-new-tokens 30 --json";
-    let alone: Value = sandbox.words(line).json();
+    let alone: Value = sandbox.json(line);
     assert!(alone.get("draft").is_none());
     for (draft, all) in [("small", false), ("run", true)] {
-        let drafted: Value = sandbox
-            .words(&format!("{line} --draft {draft} --draft-tokens 2"))
-            .json();
+        let drafted: Value = sandbox.json(&format!("{line} --draft {draft} --draft-tokens 2"));
         for field in ["tokens", "text", "finish"] {
             assert_eq!(drafted[field], alone[field], "{draft}");
         }
@@ -53,29 +50,10 @@ fn draft_acceptance_is_reported() {
 #[test]
 fn incompatible_draft_models_are_rejected() {
     let sandbox = with_two_models();
-    sandbox
-        .words("prepare text.txt --out bytes --tokenizer byte")
-        .ok();
-    let spec = Manifest::read(&sandbox.path("bytes")).unwrap().tokenizer;
+    sandbox.ok("prepare text.txt --out bytes --tokenizer byte");
+    let spec = sandbox.spec("bytes");
     let model = tiny(spec.vocab_size);
     write_run(&sandbox.path("other"), &model, Some(&spec), &[1]);
-    insta::assert_snapshot!(sandbox.words("generate run --prompt hello --draft other"), @r"
-    exit 1
-    --- stderr
-    error: other has a different vocabulary than run
-    hint: a draft model must have the model's tokenizer
-    ");
     write_run(&sandbox.path("wide"), &tiny(40), None, &[1]);
-    insta::assert_snapshot!(sandbox.words("generate run --prompt hello --draft wide --json"), @r"
-    exit 1
-    --- stderr
-    error: vocab_size = 40: the draft's must be the model's 12
-    ");
-    insta::assert_snapshot!(sandbox.words("generate run --prompt hello --draft small --draft-tokens 0 --json"), @r"
-    exit 1
-    --- stderr
-    error: draft_tokens = 0: must be between 1 and 64
-    ");
-    let ran = sandbox.words("generate run --draft-tokens 3");
-    assert_eq!(ran.code, Some(2), "{ran}");
+    sandbox.check_messages("draft");
 }

@@ -4,8 +4,8 @@ use std::io::Read;
 
 use rustix::process::Signal;
 
-use super::signals::{send, wait_until};
-use super::support::Sandbox;
+use super::signals::send;
+use super::support::{Sandbox, wait_until};
 
 /// Parses the seconds from "about 1 h 5 min", "about 5 min" or "about 40 s" on the line that starts with
 /// "training".

@@ -1,36 +1,26 @@
 //! `emberlm embed` and `emberlm classify` against the states and logits of `transformers` in the model's fixtures.
 
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::support::model::{ENCODER_FIXTURE, write_encoder};
-
-fn fixture() -> PathBuf {
-    PathBuf::from(ENCODER_FIXTURE)
-}
+use super::support::model::{encoder_fixture, write_encoder};
+use super::support::tensors;
+use super::support::{AssertText, CommandOutput, Sandbox, edit_json, fixtures};
 
 /// A tensor of the fixture's expected results, f32 or i64, as f64.
 fn expected(name: &str) -> Vec<f64> {
-    let bytes = fs::read(fixture().join("expected.safetensors")).unwrap();
-    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let tensor = tensors.tensor(name).unwrap();
-    match tensor.dtype() {
-        safetensors::Dtype::F32 => {
-            let values = tensor.data().chunks_exact(4);
-            values
-                .map(|x| f64::from(f32::from_le_bytes(x.try_into().unwrap())))
-                .collect()
-        }
-        _ => {
-            let values = tensor.data().chunks_exact(8);
-            values
-                .map(|x| i64::from_le_bytes(x.try_into().unwrap()) as f64)
-                .collect()
-        }
+    let bytes = fs::read(encoder_fixture().join("expected.safetensors")).unwrap();
+    match name {
+        "ids" | "mask" => tensors::ids(&bytes, name)
+            .iter()
+            .map(|&x| x as f64)
+            .collect(),
+        _ => tensors::floats(&bytes, name)
+            .into_iter()
+            .map(f64::from)
+            .collect(),
     }
 }
 
@@ -53,24 +43,16 @@ fn texts() -> Vec<String> {
     texts.collect()
 }
 
-fn run(command: &str, model: &Path, options: &[&str], input: &str) -> Output {
-    let mut command_line = Command::new(env!("CARGO_BIN_EXE_emberlm"));
-    command_line.arg(command).arg(model).args(options);
-    command_line
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command_line.spawn().unwrap();
-    // A command that refuses its arguments does not read its input.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
+/// Runs a command on a model with texts on stdin.
+fn run(command: &str, model: &Path, options: &str, input: &str) -> CommandOutput {
+    let line = format!("{command} {} {options}", model.display());
+    Sandbox::new().feed(&line, input)
 }
 
-fn lines(output: &Output) -> Vec<Value> {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines()
+fn lines(ran: &CommandOutput) -> Vec<Value> {
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let lines = ran.stdout.lines();
+    lines
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }
@@ -80,12 +62,7 @@ fn embeddings_are_the_normalized_means_of_the_states() {
     let (model, texts) = (model(), texts());
     let states = expected("states");
     let width = states.len() / 27;
-    let found = lines(&run(
-        "embed",
-        model.path(),
-        &["-"],
-        &(texts.join("\n") + "\n"),
-    ));
+    let found = lines(&run("embed", model.path(), "-", &(texts.join("\n") + "\n")));
     assert_eq!(found.len(), 3);
     for (text, line) in found.iter().enumerate() {
         let count = texts[text].split(' ').count();
@@ -108,7 +85,7 @@ fn labels_are_the_most_probable_ones_by_the_logits() {
     let (model, texts) = (model(), texts());
     let json = |text: &String| json!({"text": text}).to_string() + "\n";
     let input: String = texts.iter().map(json).collect();
-    let found = lines(&run("classify", model.path(), &["-", "--jsonl"], &input));
+    let found = lines(&run("classify", model.path(), "- --jsonl", &input));
     for (line, logits) in found.iter().zip(expected("logits").chunks(3)) {
         let best = (0..3)
             .max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
@@ -131,11 +108,10 @@ fn scores_follow_the_problem_type() {
         ("regression", "score"),
     ] {
         let model = model();
-        let path = model.path().join("config.json");
-        let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        config["problem_type"] = json!(problem);
-        fs::write(&path, config.to_string()).unwrap();
-        let found = lines(&run("classify", model.path(), &["-"], &input));
+        edit_json(&model.path().join("config.json"), |config| {
+            config["problem_type"] = json!(problem);
+        });
+        let found = lines(&run("classify", model.path(), "-", &input));
         for (line, logits) in found.iter().zip(logits.chunks(3)) {
             let best = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let expected = match problem {
@@ -152,11 +128,10 @@ fn scores_follow_the_problem_type() {
 #[test]
 fn one_label_has_a_probability_by_its_logit() {
     let model = model();
-    let path = model.path().join("config.json");
-    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    config["id2label"] = json!({"0": "toxic"});
-    config["label2id"] = json!({"toxic": 0});
-    fs::write(&path, config.to_string()).unwrap();
+    edit_json(&model.path().join("config.json"), |config| {
+        config["id2label"] = json!({"0": "toxic"});
+        config["label2id"] = json!({"toxic": 0});
+    });
     // The first label of the classifier.
     let file = model.path().join("model.safetensors");
     let bytes = fs::read(&file).unwrap();
@@ -174,7 +149,7 @@ fn one_label_has_a_probability_by_its_logit() {
     let written = safetensors::serialize(kept, None).unwrap();
     fs::write(&file, written).unwrap();
     let input = texts().join("\n") + "\n";
-    let found = lines(&run("classify", model.path(), &["-"], &input));
+    let found = lines(&run("classify", model.path(), "-", &input));
     for (line, logits) in found.iter().zip(expected("logits").chunks(3)) {
         assert_eq!(line["label"], "toxic");
         let error = line["probability"].as_f64().unwrap() - 1.0 / (1.0 + (-logits[0]).exp());
@@ -186,56 +161,42 @@ fn one_label_has_a_probability_by_its_logit() {
 fn long_texts_are_truncated_with_a_warning() {
     let model = model();
     let text = ["w5"; 40].join(" ");
-    let output = run("embed", model.path(), &["-", "--with-text"], &text);
+    let output = run("embed", model.path(), "- --with-text", &text);
     assert_eq!(lines(&output)[0]["text"], text);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        errors.contains("1 of 1 texts were truncated to 32 tokens"),
-        "{errors}"
-    );
+    output.says("1 of 1 texts were truncated to 32 tokens");
 }
 
 #[test]
 fn bad_input_and_other_models_are_refused() {
-    let model = model();
-    let fails = |command: &str, model: &Path, options: &[&str], input: &str, message: &str| {
-        let output = run(command, model, options, input);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && errors.contains(message),
-            "{errors}"
-        );
-    };
-    fails(
-        "embed",
-        model.path(),
-        &["missing.txt"],
-        "",
-        "cannot read missing.txt",
-    );
-    fails(
-        "embed",
-        model.path(),
-        &["-", "--jsonl"],
-        "{\"text\": 1}\n",
-        "line 1: the line has no field `text`",
-    );
-    fails("embed", model.path(), &["-"], "\n", "no tokens given");
-    let decoder = fixture().join("../../families/gpt2-tied");
-    fails("embed", &decoder, &["-"], "", "must be one of bert");
-    let token = fixture().join("../roberta-token");
-    fs::copy(token.join("config.json"), model.path().join("config.json")).unwrap();
-    fs::copy(
-        token.join("model.safetensors"),
-        model.path().join("model.safetensors"),
-    )
-    .unwrap();
-    fails(
-        "classify",
-        model.path(),
-        &["-"],
-        "w5\n",
-        "has no classifier of texts",
-    );
-    fails("chat", model.path(), &[], "", "emberlm embed MODEL FILE");
+    let (model, token) = (model(), fixtures().join("encoders/roberta-token"));
+    let decoder = fixtures().join("families/gpt2-tied");
+    for (command, model, options, input, message) in [
+        (
+            "embed",
+            model.path(),
+            "missing.txt",
+            "",
+            "cannot read missing.txt",
+        ),
+        (
+            "embed",
+            model.path(),
+            "- --jsonl",
+            "{\"text\": 1}\n",
+            "line 1: the line has no field `text`",
+        ),
+        ("embed", model.path(), "-", "\n", "no tokens given"),
+        ("embed", &decoder, "-", "", "must be one of bert"),
+        (
+            "classify",
+            &token,
+            "-",
+            "w5\n",
+            "has no classifier of texts",
+        ),
+        ("chat", model.path(), "", "", "emberlm embed MODEL FILE"),
+    ] {
+        let message_found = run(command, model, options, input).refusal();
+        message_found.assert_has(message);
+    }
 }

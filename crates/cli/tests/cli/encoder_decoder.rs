@@ -1,10 +1,11 @@
 //! `emberlm generate` with an encoder–decoder, and with beams.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
 use serde_json::{Value, json};
+
+use super::support::{CommandOutput, Sandbox, fixtures, tensors};
 
 /// The first source of the fixture, and `transformers`' targets.
 const SOURCE: [u32; 9] = [46, 4, 42, 24, 57, 6, 19, 15, 37];
@@ -14,23 +15,13 @@ const GREEDY: [u32; 17] = [
 const TWO_BEAMS: [u32; 7] = [12, 55, 12, 55, 28, 55, 17];
 const DECODER_BEAMS: [u32; 12] = [20, 30, 62, 70, 23, 62, 70, 62, 70, 19, 19, 46];
 
-fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../model/tests/fixtures")
-        .join(name)
-}
-
-fn generate(model: &Path, options: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_emberlm"));
-    command.arg("generate").arg(model).args(options);
-    command.output().unwrap()
+fn generate(model: &Path, options: &[&str]) -> CommandOutput {
+    let command = [&["generate", model.to_str().unwrap()], options].concat();
+    Sandbox::new().run(command)
 }
 
 fn tokens(model: &Path, options: &[&str]) -> (Vec<u32>, Value) {
-    let output = generate(model, &[options, &["--json"]].concat());
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let value: Value = generate(model, &[options, &["--json"]].concat()).json();
     let tokens = value["tokens"].as_array().unwrap().iter();
     let tokens = tokens.map(|id| id.as_u64().unwrap() as u32).collect();
     (tokens, value)
@@ -46,7 +37,7 @@ pub fn with_tokenizer() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {
         fs::copy(
-            fixture("encoder_decoder/t5-untied").join(file),
+            fixtures().join("encoder_decoder/t5-untied").join(file),
             folder.path().join(file),
         )
         .unwrap();
@@ -86,7 +77,7 @@ pub fn with_tokenizer() -> tempfile::TempDir {
 
 #[test]
 fn targets_are_those_of_transformers() {
-    let model = fixture("encoder_decoder/t5-untied");
+    let model = fixtures().join("encoder_decoder/t5-untied");
     let source = ids(&SOURCE);
     let (greedy, value) = tokens(&model, &["--tokens", &source]);
     assert_eq!(greedy, GREEDY);
@@ -123,11 +114,6 @@ fn a_text_is_encoded_with_the_tokenizers_template() {
             "0.6",
         ],
     );
-    assert!(
-        text.status.success(),
-        "{}",
-        String::from_utf8_lossy(&text.stderr)
-    );
     let options = [
         "--tokens",
         "5,6,7,1",
@@ -138,8 +124,7 @@ fn a_text_is_encoded_with_the_tokenizers_template() {
     ];
     let (expected, _) = tokens(model, &options);
     let words: Vec<String> = expected.iter().map(|id| format!("w{id}")).collect();
-    let text = String::from_utf8(text.stdout).unwrap();
-    assert_eq!(text.trim_end(), words.join(" "));
+    assert_eq!(text.ok().trim_end(), words.join(" "));
     let (greedy, value) = tokens(model, &["--prompt", "w5 w6 w7"]);
     assert_eq!(greedy, tokens(model, &["--tokens", "5,6,7,1"]).0);
     assert!(value["text"].as_str().unwrap().starts_with('w'));
@@ -147,19 +132,14 @@ fn a_text_is_encoded_with_the_tokenizers_template() {
 
 #[test]
 fn decoders_search_with_beams_too() {
-    let model = fixture("families/llama-gqa");
-    let expected = fs::read(fixture("encoder_decoder/decoder_beams.json")).unwrap();
+    let model = fixtures().join("families/llama-gqa");
+    let expected = fs::read(fixtures().join("encoder_decoder/decoder_beams.json")).unwrap();
     let expected: Value = serde_json::from_slice(&expected).unwrap();
     assert_eq!(expected["llama-gqa"][0]["tokens"], json!(DECODER_BEAMS));
     let prompt = fs::read(model.join("expected.safetensors")).unwrap();
-    let header = u64::from_le_bytes(prompt[..8].try_into().unwrap()) as usize;
-    let tensors: Value = serde_json::from_slice(&prompt[8..8 + header]).unwrap();
-    let start = 8 + header + tensors["prompt"]["data_offsets"][0].as_u64().unwrap() as usize;
-    let prompt: Vec<u32> = prompt[start..start + 40]
-        .as_chunks::<8>()
-        .0
+    let prompt: Vec<u32> = tensors::ids(&prompt, "prompt")[..5]
         .iter()
-        .map(|bytes| i64::from_le_bytes(*bytes) as u32)
+        .map(|&id| id as u32)
         .collect();
     let options = [
         "--tokens",
@@ -174,45 +154,5 @@ fn decoders_search_with_beams_too() {
 
 #[test]
 fn options_that_do_not_apply_are_refused() {
-    let model = fixture("encoder_decoder/t5-untied");
-    for (options, expected) in [
-        (
-            &["--draft", "MODEL", "--tokens", "5"][..],
-            "--draft is not supported with an encoder–decoder",
-        ),
-        (
-            &["--regex", "a", "--tokens", "5"],
-            "--regex is not supported with an encoder–decoder",
-        ),
-        (
-            &["--weights", "int8", "--tokens", "5"],
-            "--weights is not supported with an encoder–decoder",
-        ),
-        (&[], "which needs a source text"),
-        (&["--prompt", "text"], "has no tokenizer"),
-        (
-            &["--tokens", "67"],
-            "token 67 at position 0 is outside of the vocabulary of 67",
-        ),
-        (
-            &["--tokens", "5", "--beams", "40"],
-            "beams = 40: must be between 1 and 33",
-        ),
-        (
-            &["--tokens", "5", "--beams", "2", "--temperature", "1"],
-            "cannot be used with",
-        ),
-        (&["--tokens", "5", "--length-penalty", "1"], "--beams"),
-        (
-            &["--tokens", "5", "--beams", "2", "--length-penalty", "nan"],
-            "must be a finite number",
-        ),
-    ] {
-        let output = generate(&model, options);
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            !output.status.success() && errors.contains(expected),
-            "{options:?}: {errors}"
-        );
-    }
+    Sandbox::new().check_messages("encoder_decoder");
 }

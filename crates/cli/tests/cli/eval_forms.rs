@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::fine_tuning::with_base;
-use super::support::train::trained;
-use super::support::{Sandbox, close};
+use super::support::{AssertText, Sandbox, close};
 
 /// Sequences of training that are shorter than the context and than the documents.
 const TRAIN: &str = "train --from base --learning-rate 1e-2 --renderer plain --steps 4 --set train.seq_len=24 \
     --set train.micro_batch=2 --set train.accumulation=1";
 
 fn eval(sandbox: &Sandbox, line: &str) -> Value {
-    sandbox.words(&format!("eval {line} --json")).json()
+    sandbox.json(&format!("eval {line} --json"))
 }
 
 /// Adds the dataset `docs` of several documents, and `text`, one long text.
@@ -25,7 +24,7 @@ fn with_texts(sandbox: &Sandbox) {
     sandbox.write("text.txt", "a long text without documents\n".repeat(40));
     for (file, out) in [("docs.jsonl", "docs"), ("text.txt", "text")] {
         let line = format!("prepare {file} --tokenizer base --out {out}");
-        sandbox.words(&line).ok();
+        sandbox.ok(&line);
     }
 }
 
@@ -38,20 +37,15 @@ fn one_adapter_has_one_loss_in_every_form() {
         ("docs", "isolated", "document"),
         ("text", "stream", "window"),
     ] {
-        let ran = sandbox.words(&format!(
+        sandbox.succeeds(&format!(
             "{TRAIN} --data {data} --adapter lora --out run-{data}"
         ));
-        trained(ran);
         let evaluations = sandbox.events(&format!("run-{data}"), "evaluation");
         let expected = &evaluations.last().unwrap()["loss"];
-        sandbox
-            .words(&format!("export run-{data} --out peft-{data}"))
-            .ok();
-        sandbox
-            .words(&format!("merge run-{data} --out merged-{data}"))
-            .ok();
+        sandbox.ok(&format!("export run-{data} --out peft-{data}"));
+        sandbox.ok(&format!("merge run-{data} --out merged-{data}"));
         let gguf = format!("export merged-{data} --format gguf --type f32 --out {data}.gguf");
-        sandbox.words(&gguf).ok();
+        sandbox.ok(&gguf);
         let mut protocols = Vec::new();
         for form in [
             format!("run-{data}"),
@@ -88,10 +82,10 @@ fn trained_weights_have_one_loss_in_every_form() {
         ("docs", "best_fit"),
     ] {
         let line = format!("{TRAIN} --data {data} --documents {packing} --out run --ema 0.5");
-        trained(sandbox.words(&line));
+        sandbox.succeeds(&line);
         let evaluations = sandbox.events("run", "evaluation");
         let expected = &evaluations.last().unwrap()["loss"];
-        sandbox.words("export run --out tuned").ok();
+        sandbox.ok("export run --out tuned");
         for form in ["run", "tuned"] {
             let found = eval(&sandbox, &format!("{form} --data {data}"));
             close(&found["loss"], expected, 1e-5);
@@ -106,25 +100,16 @@ fn trained_weights_have_one_loss_in_every_form() {
 fn the_protocol_is_printed() {
     let sandbox = with_base();
     with_texts(&sandbox);
-    let shown = |line: &str| sandbox.words(&format!("eval base {line}")).ok();
+    let shown = |line: &str| sandbox.ok(&format!("eval base {line}"));
     let text = shown("--data talks");
-    assert!(text.contains("of isolated documents, stride "), "{text}");
-    assert!(
-        text.contains("the context starts at the document's first token\n"),
-        "{text}"
-    );
+    text.assert_has("of isolated documents, stride ");
+    text.assert_has("the context starts at the document's first token\n");
     let text = shown("--data text");
-    assert!(text.contains("in windows of 96, stride 96"), "{text}");
-    assert!(
-        text.contains("the context starts at the window's first token\n"),
-        "{text}"
-    );
+    text.assert_has("in windows of 96, stride 96");
+    text.assert_has("the context starts at the window's first token\n");
     let text = shown("--data docs --seq-len 20");
-    assert!(
-        text.contains("in rows of 20 of isolated documents, stride 20"),
-        "{text}"
-    );
-    assert!(text.contains("are longer than a row and cut\n"), "{text}");
+    text.assert_has("in rows of 20 of isolated documents, stride 20");
+    text.assert_has("are longer than a row and cut\n");
     let found = eval(&sandbox, "base --data docs --split train");
     assert_eq!(
         [
@@ -187,63 +172,34 @@ fn isolated_losses_are_those_of_transformers() {
 #[test]
 fn the_adapter_is_an_option_of_every_command_that_opens_a_model() {
     let sandbox = with_base();
-    trained(sandbox.words(&format!("{TRAIN} --data talks --adapter lora --out run")));
-    sandbox.words("export run --out peft").ok();
+    sandbox.succeeds(&format!("{TRAIN} --data talks --adapter lora --out run"));
+    sandbox.ok("export run --out peft");
     let logits = |form: &str| {
-        sandbox
-            .words(&format!(
-                "logits {form} --tokens 257,117,115 --out l.safetensors"
-            ))
-            .ok();
-        let bytes = std::fs::read(sandbox.path("l.safetensors")).unwrap();
+        sandbox.ok(&format!(
+            "logits {form} --tokens 257,117,115 --out l.safetensors"
+        ));
+        let bytes = sandbox.bytes("l.safetensors");
         let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
         tensors.tensor("logits").unwrap().data().to_vec()
     };
     let attention = |form: &str| -> Value {
-        sandbox
-            .words(&format!("attention {form} --tokens 257,117,115,98 --json"))
-            .json()
+        sandbox.json(&format!("attention {form} --tokens 257,117,115,98 --json"))
     };
     for adapter in ["run", "peft"] {
         let form = format!("base --adapter {adapter}");
         assert!(logits(&form) == logits("run"), "{form}");
         assert_eq!(attention(&form), attention("run"), "{form}");
-        let info = sandbox.words(&format!("info {form}")).ok();
-        assert!(
-            info.contains("with the LoRA adapter ") && info.contains("of rank 8"),
-            "{info}"
-        );
+        let info = sandbox.ok(&format!("info {form}"));
+        info.assert_has("with the LoRA adapter ");
+        info.assert_has("of rank 8");
         let bench = format!("bench {form} --prompt-tokens 4 --decode 2 --repeat 1 --json");
-        let speeds: Value = sandbox.words(&bench).json();
+        let speeds: Value = sandbox.json(&bench);
         assert_eq!(speeds[0]["tests"].as_array().unwrap().len(), 2);
     }
     assert!(logits("base") != logits("run"));
     assert_ne!(attention("base"), attention("run"));
     // Each of several models is measured in a process that has the adapter, too.
     let bench = "bench base base --adapter peft --prompt-tokens 4 --decode 0 --repeat 1 --json";
-    let speeds: Value = sandbox.words(bench).json();
+    let speeds: Value = sandbox.json(bench);
     assert_eq!(speeds.as_array().unwrap().len(), 2);
-    for command in ["logits", "attention", "bench", "info"] {
-        let tokens = match command {
-            "logits" => " --tokens 1 --out l.safetensors",
-            "attention" => " --tokens 1,2",
-            _ => "",
-        };
-        let ran = sandbox.words(&format!("{command} base --adapter talks{tokens}"));
-        assert_ne!(ran.code, Some(0), "{command}");
-        assert!(ran.stderr.contains("holds no adapter"), "{command}: {ran}");
-    }
-    let ran = sandbox.words("info gpt2-small --adapter peft");
-    assert!(
-        ran.stderr
-            .contains("--adapter is for models, and gpt2-small is a preset"),
-        "{ran}"
-    );
-    super::support::model::write_encoder(&sandbox.path("encoder"));
-    let ran = sandbox.words("attention encoder --tokens 1,2 --adapter peft");
-    assert!(
-        ran.stderr
-            .contains("encoder is an encoder, and only decoders have adapters"),
-        "{ran}"
-    );
 }

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use emberlm_data::Manifest;
 use serde_json::Value;
 
-use super::support::Sandbox;
 use super::support::close;
 use super::support::model::{tiny, write_run};
+use super::support::{AssertText, Sandbox};
 
 fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -22,7 +21,7 @@ fn with_documents(tokenizer: &str) -> Sandbox {
     let line = format!("prepare docs --out data --val-fraction 0 --tokenizer {tokenizer}");
     let prepared = sandbox.run(line.split(' '));
     assert_eq!(prepared.code, Some(0), "{prepared}");
-    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    let spec = sandbox.spec("data");
     write_run(&sandbox.path("run"), &tiny(spec.vocab_size), None, &[1]);
     sandbox
 }
@@ -37,9 +36,7 @@ fn bits_per_byte_cover_the_predicted_text() {
     let whole = (FIRST.len() + SECOND.len()) as u64;
     for (tokenizer, bytes) in [("gpt2", whole), ("byte", whole), ("char", whole - 1)] {
         let sandbox = with_documents(tokenizer);
-        let found: Value = sandbox
-            .words("eval run --data data --split train --json")
-            .json();
+        let found: Value = sandbox.json("eval run --data data --split train --json");
         assert_eq!(found["bytes"], bytes, "{tokenizer}");
         let number = |name: &str| found[name].as_f64().unwrap();
         let nats = number("loss") * number("tokens");
@@ -51,24 +48,18 @@ fn bits_per_byte_cover_the_predicted_text() {
         if tokenizer == "byte" {
             assert_eq!(found["tokens"], whole + 1);
         }
-        let text = sandbox.words("eval run --data data --split train").ok();
-        assert!(
-            text.contains(&format!("over {bytes} bytes of text")),
-            "{text}"
-        );
+        let text = sandbox.ok("eval run --data data --split train");
+        text.assert_has(&format!("over {bytes} bytes of text"));
     }
 }
 
 #[test]
 fn a_manifest_without_text_length_gives_no_bits_per_byte() {
     let sandbox = with_documents("byte");
-    let path = sandbox.path("data/dataset.json");
-    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    manifest["splits"]["train"]["bytes"] = 0.into();
-    fs::write(&path, manifest.to_string()).unwrap();
-    let found: Value = sandbox
-        .words("eval run --data data --split train --json")
-        .json();
+    sandbox.edit("data/dataset.json", |manifest| {
+        manifest["splits"]["train"]["bytes"] = 0.into();
+    });
+    let found: Value = sandbox.json("eval run --data data --split train --json");
     assert_eq!(found["bytes"], FIRST.len() + SECOND.len());
 }
 
@@ -76,15 +67,13 @@ fn a_manifest_without_text_length_gives_no_bits_per_byte() {
 fn lossy_tokenizers_have_no_bits_per_byte() {
     let file = fixture("tokenizer/tests/fixtures/files/wordpiece.json");
     let sandbox = with_documents(file.to_str().unwrap());
-    let found: Value = sandbox
-        .words("eval run --data data --split train --json")
-        .json();
+    let found: Value = sandbox.json("eval run --data data --split train --json");
     assert_eq!(
         [&found["bits_per_byte"], &found["bytes"]],
         [&Value::Null; 2]
     );
-    let text = sandbox.words("eval run --data data --split train").ok();
-    assert!(!text.contains("bits per byte"), "{text}");
+    let text = sandbox.ok("eval run --data data --split train");
+    text.assert_lacks("bits per byte");
 }
 
 /// Compares with `documents` in expected.json, written by make_tasks.py.
@@ -186,22 +175,19 @@ fn the_loss_by_position_matches_transformers() {
 #[test]
 fn the_default_window_is_the_context_in_training_and_evaluation() {
     let sandbox = Sandbox::with_data();
-    let ran = sandbox.train("--data data --out run --steps 2 --set train.seq_len=16");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    let ran = sandbox.trains("--data data --out run --steps 2 --set train.seq_len=16");
     let trained = &sandbox.events("run", "evaluation")[0];
-    let found: Value = sandbox.words("eval run --data data --json").json();
+    let found: Value = sandbox.json("eval run --data data --json");
     close(&found["loss"], &trained["loss"], 1e-6);
     assert_eq!(found["tokens"], trained["tokens"]);
     assert_eq!([&found["window"], &found["stride"]], [32, 32]);
     // Both print the window.
     let windows = "in windows of 32, stride 32";
     let line = format!("validation: {} tokens {windows}\n", trained["tokens"]);
-    assert!(ran.stderr.contains(&line), "{ran}");
-    let text = sandbox.words("eval run --data data").ok();
-    assert!(text.contains(&format!("predicted, {windows}\n")), "{text}");
-    let shorter: Value = sandbox
-        .words("eval run --data data --seq-len 16 --json")
-        .json();
+    ran.says(&line);
+    let text = sandbox.ok("eval run --data data");
+    text.assert_has(&format!("predicted, {windows}\n"));
+    let shorter: Value = sandbox.json("eval run --data data --seq-len 16 --json");
     assert_eq!([&shorter["window"], &shorter["stride"]], [16, 16]);
     assert_ne!(shorter["loss"], found["loss"]);
 }

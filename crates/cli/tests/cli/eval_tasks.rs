@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::support::close;
-use super::support::{CommandOutput, Sandbox};
+use super::support::{AssertText, CommandOutput, Sandbox, close, fixtures};
 
 fn fixture(name: &str) -> PathBuf {
-    let tasks = "../model/tests/fixtures/tasks";
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(tasks).join(name)
+    fixtures().join("tasks").join(name)
 }
 
 fn expected(task: &str) -> Value {
@@ -113,7 +111,7 @@ fn a_report_as_text_has_standard_errors() {
         let of = &expected_swag[key];
         for metric in ["acc", "acc_norm"] {
             let figure = shown(&of[metric], &of[format!("{metric}_stderr")], 4);
-            assert!(line.contains(&figure), "{line}: no {figure}");
+            line.assert_has(&figure);
         }
     }
     let text = ask_own("lambada", "").ok();
@@ -123,7 +121,7 @@ fn a_report_as_text_has_standard_errors() {
         "{text}"
     );
     let perplexity = shown(&of["perplexity"], &of["perplexity_stderr"], 2);
-    assert!(text.contains(&perplexity), "{text}: no {perplexity}");
+    text.assert_has(&perplexity);
 }
 
 #[test]
@@ -171,129 +169,39 @@ fn a_shorter_window_keeps_the_end_of_the_context() {
     assert_eq!(whole.stderr, "");
     let [a, b] = both(whole);
     assert!((a / b - 1.0).abs() > 1e-3, "{a} and {b} after other words");
-    let refused = asked("--seq-len 65");
-    insta::assert_snapshot!(refused, @r"
-    exit 2
-    --- stderr
-    error: --seq-len 65: the model's context is 64
-    ");
 }
 
 #[test]
 fn broken_files_are_reported_with_the_line() {
     let sandbox = Sandbox::new();
-    let item = |change: fn(&mut Value)| {
+    let item = |name: &str, change: fn(&mut Value)| {
         let text = fs::read_to_string(fixture("hellaswag.jsonl")).unwrap();
         let mut item: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         change(&mut item);
-        format!("{text}\n{item}\n")
+        sandbox.write(name, format!("{text}\n{item}\n"));
     };
-    let refused = |content: String| {
-        sandbox.write("h.jsonl", content);
-        ask(&sandbox, "hellaswag", Path::new("h.jsonl"), "").to_string()
-    };
-    insta::assert_snapshot!(refused(item(|item| item["label"] = json!(4))), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl:14: `label` is 4, but the 4 endings are 0 to 3
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    insta::assert_snapshot!(refused(item(|item| item["label"] = json!(""))), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl:14: it has no `label`: the answers of HellaSwag's test split are not published
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    insta::assert_snapshot!(refused(item(|item| item["endings"] = json!(["one"]))), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl:14: `endings` has 1: must be at least 2
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    insta::assert_snapshot!(refused(item(|item| item["ctx"] = json!(7))), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl:14: `ctx` is 7: must be a string
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    insta::assert_snapshot!(refused(item(|item| item["endings"] = json!([1, 2]))), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl:14: `endings` must be a list of strings
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    insta::assert_snapshot!(refused("{\"ind\": 1}".to_owned()), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl:1: it has no `endings`
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    insta::assert_snapshot!(refused("[1]".to_owned()), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl:1: it is not a JSON object
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    insta::assert_snapshot!(refused("{\"ind\": 1,\n".to_owned()), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl:1: it is not JSON: EOF while parsing a value at column 10
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    insta::assert_snapshot!(refused("\n \n".to_owned()), @r"
-    exit 1
-    --- stderr
-    error: h.jsonl has no items
-    hint: each line of HellaSwag is a JSON object with activity_label, ctx_a, ctx_b, ctx, endings (a list of texts) and label (the index of the correct ending, from 0)
-    ");
-    let refused = |content: &[u8]| {
-        sandbox.write("l.jsonl", content);
-        ask(&sandbox, "lambada", Path::new("l.jsonl"), "").to_string()
-    };
-    insta::assert_snapshot!(refused(b"{\"text\": \"word\"}\n"), @r"
-    exit 1
-    --- stderr
-    error: l.jsonl:1: `text` has only one word: there is no context to predict it from
-    hint: each line of LAMBADA is a JSON object with text, which ends in the word to predict
-    ");
-    insta::assert_snapshot!(refused(b"{\"text\": \"two words\"}\n{\"text\": \"\xff\"}\n"), @r"
-    exit 1
-    --- stderr
-    error: l.jsonl:2: it is not JSON: invalid unicode code point at column 11
-    hint: each line of LAMBADA is a JSON object with text, which ends in the word to predict
-    ");
+    item("label.jsonl", |item| item["label"] = json!(4));
+    item("unpublished.jsonl", |item| item["label"] = json!(""));
+    item("ending.jsonl", |item| item["endings"] = json!(["one"]));
+    item("ctx.jsonl", |item| item["ctx"] = json!(7));
+    item("endings.jsonl", |item| item["endings"] = json!([1, 2]));
+    sandbox.write("short.jsonl", "{\"ind\": 1}");
+    sandbox.write("list.jsonl", "[1]");
+    sandbox.write("cut.jsonl", "{\"ind\": 1,\n");
+    sandbox.write("empty.jsonl", "\n \n");
+    sandbox.write("word.jsonl", "{\"text\": \"word\"}\n");
+    let unicode = b"{\"text\": \"two words\"}\n{\"text\": \"\xff\"}\n";
+    sandbox.write("unicode.jsonl", unicode);
     let long = format!("{{\"text\": \"a {}\"}}\n", "xyz".repeat(40));
-    insta::assert_snapshot!(refused(long.as_bytes()), @r"
-    exit 1
-    --- stderr
-    error: l.jsonl:1: a continuation of 121 tokens is longer than the context of 64
-    hint: leave the line out, or take a model whose tokenizer and context can hold it
-    ");
-    insta::assert_snapshot!(ask(&sandbox, "lambada", Path::new("none.jsonl"), ""), @r"
-    exit 1
-    --- stderr
-    error: cannot read none.jsonl: No such file or directory (os error 2)
-    hint: emberlm downloads nothing: pass the path of the published file
-    ");
+    sandbox.write("long.jsonl", long);
+    sandbox.check_messages("eval_tasks");
 }
 
 #[test]
 fn models_without_a_matching_tokenizer_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("l.jsonl", "{\"text\": \"hello WORLD\"}\n");
-    insta::assert_snapshot!(sandbox.words("eval run --lambada l.jsonl"), @r"
-    exit 1
-    --- stderr
-    error: l.jsonl:1: character 'W' at position 6 is not among the 12 characters of this tokenizer
-    hint: leave the line out, or take a model whose tokenizer and context can hold it
-    ");
-    sandbox.words("export run --out hf").ok();
+    sandbox.ok("export run --out hf");
     fs::remove_file(sandbox.path("hf/tokenizer.json")).unwrap();
-    insta::assert_snapshot!(sandbox.words("eval hf --lambada l.jsonl"), @r"
-    exit 1
-    --- stderr
-    error: hf has no tokenizer, so it cannot read text
-    hint: copy its tokenizer.json next to its config.json
-    hint: or measure the loss on a dataset of token ids: --data DATASET
-    ");
+    sandbox.check_messages("eval_tokenizers");
 }

@@ -6,7 +6,7 @@ use emberlm_data::{Dataset, Split};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::{Value, json};
 
-use super::support::{Sandbox, close};
+use super::support::{AssertText, Sandbox, close};
 
 const TURN_BEGINS: u32 = 257;
 const TURN_ENDS: u32 = 258;
@@ -44,14 +44,13 @@ pub fn with_base() -> Sandbox {
     let small = "--set model.d_model=16 --set model.n_layers=1 --set model.heads=2 --set model.kv_heads=2 \
         --set model.head_dim=8 --set model.feed_forward.width=32 --set model.seq_len=96";
     let line = format!("new --preset llama-3.2-1b --vocab-size 259 {small} --out new");
-    sandbox.words(&line).ok();
-    sandbox.words("export new --out base").ok();
-    let path = sandbox.path("base/config.json");
-    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    config["bos_token_id"] = json!(TURN_BEGINS);
-    config["eos_token_id"] = json!(TURN_ENDS);
-    config["pad_token_id"] = json!(TURN_ENDS);
-    fs::write(&path, config.to_string()).unwrap();
+    sandbox.ok(&line);
+    sandbox.ok("export new --out base");
+    sandbox.edit("base/config.json", |config| {
+        config["bos_token_id"] = json!(TURN_BEGINS);
+        config["eos_token_id"] = json!(TURN_ENDS);
+        config["pad_token_id"] = json!(TURN_ENDS);
+    });
     let bytes = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
     let mut tokenizer: Value = serde_json::from_slice(&bytes.to_tokenizer_json()).unwrap();
     let added = tokenizer["added_tokens"].as_array_mut().unwrap();
@@ -77,14 +76,12 @@ pub fn with_base() -> Sandbox {
         json!({ "messages": messages }).to_string() + "\n"
     };
     sandbox.write("talks.jsonl", (0..60).map(talk).collect::<String>());
-    let ran =
-        sandbox.words("prepare talks.jsonl --chat-template base --tokenizer base --out talks");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.succeeds("prepare talks.jsonl --chat-template base --tokenizer base --out talks");
     sandbox
 }
 
 fn read(sandbox: &Sandbox, name: &str) -> String {
-    fs::read_to_string(sandbox.path(name)).unwrap()
+    sandbox.text(name)
 }
 
 #[test]
@@ -97,8 +94,8 @@ fn the_datasets_index_separates_conversations() {
     // The template itself starts the conversation, so nothing is added before it.
     let first = dataset.split(Split::Train).unwrap().read(0, 5).unwrap();
     assert_eq!(first, [TURN_BEGINS, 117, 115, 101, 114]);
-    sandbox.words("data verify talks").ok();
-    let found: Value = sandbox.words("data inspect talks --json").json();
+    sandbox.ok("data verify talks");
+    let found: Value = sandbox.json("data inspect talks --json");
     for (split, count) in ["train", "val"].into_iter().zip(documents) {
         let found = &found[split]["found"];
         assert_eq!(found["count"], count, "{split}");
@@ -118,19 +115,16 @@ fn a_fine_tuned_chat_model_keeps_its_files() {
     let sandbox = with_base();
     let train = "train --from base --data talks --documents isolated --out run --steps 2 --renderer plain \
         --set train.micro_batch=2 --accumulation 1";
-    let ran = sandbox.words(train);
-    assert_eq!(ran.code, Some(0), "{ran}");
-    assert!(ran.stderr.contains("talks: documents "), "{ran}");
+    let ran = sandbox.succeeds(train);
+    ran.says("talks: documents ");
     // The sample answers the first prompt of the data, and the next step is a conversation.
-    assert!(
-        ran.stdout.contains("chat run\n") && !ran.stdout.contains("generate run"),
-        "{ran}"
-    );
+    ran.prints("chat run\n");
+    ran.stdout.assert_lacks("generate run");
     let samples = sandbox.events("run", "sample");
     let text = samples.last().unwrap()["text"].as_str().unwrap();
     let prompt = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";
     assert!(text.starts_with(prompt), "{text}");
-    let found: Value = sandbox.words("eval run --data talks --json").json();
+    let found: Value = sandbox.json("eval run --data talks --json");
     assert_eq!(found["documents"], "isolated");
     close(
         &found["loss"],
@@ -139,9 +133,8 @@ fn a_fine_tuned_chat_model_keeps_its_files() {
     );
 
     // A resumed run keeps the files, too.
-    let ran = sandbox.words("train --resume run --steps 3 --renderer plain");
-    assert_eq!(ran.code, Some(0), "{ran}");
-    sandbox.words("export run --out tuned").ok();
+    sandbox.succeeds("train --resume run --steps 3 --renderer plain");
+    sandbox.ok("export run --out tuned");
     for (name, text) in files() {
         assert_eq!(read(&sandbox, &format!("tuned/{name}")), text, "{name}");
     }
@@ -163,9 +156,7 @@ fn a_fine_tuned_chat_model_keeps_its_files() {
     );
 
     // The exported model prepares the same dataset.
-    let ran =
-        sandbox.words("prepare talks.jsonl --chat-template tuned --tokenizer tuned --out again");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.succeeds("prepare talks.jsonl --chat-template tuned --tokenizer tuned --out again");
     for file in [
         "train_00000.bin",
         "train_00000.mask",
@@ -182,25 +173,18 @@ fn a_fine_tuned_chat_model_keeps_its_files() {
 #[test]
 fn datasets_without_an_index_split_at_end_of_text() {
     let sandbox = with_base();
-    let path = sandbox.path("talks/dataset.json");
-    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    for split in ["train", "val"] {
-        let mask = &mut manifest["splits"][split]["shards"][0]["mask"];
-        let file = sandbox.path("talks").join(mask["file"].as_str().unwrap());
-        let bytes: Vec<u8> = fs::read(&file)
-            .unwrap()
-            .iter()
-            .map(|byte| byte & 1)
-            .collect();
-        mask["blake3"] = json!(blake3::hash(&bytes).to_hex().as_str());
-        mask.as_object_mut().unwrap().remove("indexes_documents");
-        fs::write(&file, bytes).unwrap();
-    }
-    fs::write(&path, manifest.to_string()).unwrap();
+    sandbox.edit("talks/dataset.json", |manifest| {
+        for split in ["train", "val"] {
+            let mask = &mut manifest["splits"][split]["shards"][0]["mask"];
+            let file = format!("talks/{}", mask["file"].as_str().unwrap());
+            let bytes: Vec<u8> = sandbox.bytes(&file).iter().map(|byte| byte & 1).collect();
+            mask["blake3"] = json!(blake3::hash(&bytes).to_hex().as_str());
+            mask.as_object_mut().unwrap().remove("indexes_documents");
+            sandbox.write(&file, bytes);
+        }
+    });
     let ran =
-        sandbox.words("train --from base --data talks --documents isolated --out run --steps 1");
-    assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(ran.stderr.contains("cannot be distinguished"), "{ran}");
-    let ran = sandbox.words("train --from base --data talks --out run --steps 1 --renderer plain");
-    assert_eq!(ran.code, Some(0), "{ran}");
+        sandbox.fails("train --from base --data talks --documents isolated --out run --steps 1");
+    ran.says("cannot be distinguished");
+    sandbox.succeeds("train --from base --data talks --out run --steps 1 --renderer plain");
 }

@@ -1,14 +1,10 @@
 //! Defaults derived from the data and the machine.
 
-use serde_json::Value;
-
-use super::support::Sandbox;
-use super::support::train::trained;
+use super::support::{AssertText, Sandbox};
 
 /// The number of tokens in a dataset's training split.
 fn train_tokens(sandbox: &Sandbox, dataset: &str) -> f64 {
-    let text = std::fs::read_to_string(sandbox.path(dataset).join("dataset.json")).unwrap();
-    let manifest: Value = serde_json::from_str(&text).unwrap();
+    let manifest = sandbox.value(format!("{dataset}/dataset.json"));
     manifest["splits"]["train"]["tokens"].as_f64().unwrap()
 }
 
@@ -17,22 +13,16 @@ fn epochs_are_counted_in_tokens_of_the_training_split() {
     let sandbox = Sandbox::with_char_model();
     let line =
         "train --data data --epochs 2.5 --set model.seq_len=16 --batch-size 4 --print-config";
-    let printed = sandbox.words(line).ok();
+    let printed = sandbox.ok(line);
     let steps = (2.5 * train_tokens(&sandbox, "data") / 64.0).ceil();
-    assert!(
-        printed.contains(&format!("\nsteps = {steps}\n")),
-        "{printed}"
-    );
-    let both = sandbox.words("train --data data --epochs 2 --steps 3");
-    assert_eq!(both.code, Some(2), "{both}");
+    printed.assert_has(&format!("\nsteps = {steps}\n"));
 }
 
 #[test]
 fn a_run_prints_its_size_first() {
     let sandbox = Sandbox::with_data();
-    let ran = sandbox.train("--data data --steps 2 --set train.accumulation=2 --out run");
+    let ran = sandbox.trains("--data data --steps 2 --set train.accumulation=2 --out run");
     let stderr = ran.stderr.clone();
-    trained(ran);
     let tokens = train_tokens(&sandbox, "data");
     let epochs = 2.0 * 256.0 / tokens;
     let expected =
@@ -53,16 +43,14 @@ fn fine_tuning_defaults_to_three_epochs_of_a_small_dataset() {
         let line = printed.lines().find(|line| line.starts_with(key)).unwrap();
         line.trim_start_matches(key).parse().unwrap()
     };
-    let printed = sandbox
-        .words("train --from run --data data --print-config")
-        .ok();
+    let printed = sandbox.ok("train --from run --data data --print-config");
     // The model's context is 8 tokens, and an epoch has at least eight updates.
     let accumulation = (tokens / 64.0).floor();
     assert_eq!(value(&printed, "accumulation = "), accumulation);
     let steps = (3.0 * tokens / (8.0 * accumulation)).ceil();
     assert_eq!(value(&printed, "steps = "), steps);
     let line = "train --from run --data data --accumulation 2 --steps 7 --print-config";
-    let printed = sandbox.words(line).ok();
+    let printed = sandbox.ok(line);
     assert_eq!(value(&printed, "accumulation = "), 2.0);
     assert_eq!(value(&printed, "steps = "), 7.0);
 }
@@ -73,7 +61,7 @@ fn prepare_suggests_fine_tuning_for_conversations_in_a_published_vocabulary() {
     let talk = r#"{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}"#;
     sandbox.write("talks.jsonl", format!("{talk}\n").repeat(20));
     let line = "prepare talks.jsonl --out talks --tokenizer gpt2 --chat-template chatml";
-    let output = sandbox.words(line).ok();
+    let output = sandbox.ok(line);
     assert!(
         output.ends_with(
             "Next: emberlm train --data talks --documents isolated --from MODEL --out runs/talks\n"
@@ -87,9 +75,7 @@ fn prepare_suggests_a_small_model_for_a_small_text() {
     let sandbox = Sandbox::new();
     let lines = (0..3000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
     sandbox.write("text.txt", lines.collect::<String>());
-    let output = sandbox
-        .words("prepare text.txt --out book --tokenizer gpt2")
-        .ok();
+    let output = sandbox.ok("prepare text.txt --out book --tokenizer gpt2");
     let next = "Next: emberlm train --data book --preset bpe-nano --out runs/book\n";
     assert!(output.ends_with(next), "{output}");
 }

@@ -5,18 +5,18 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::serve::{ids, with_model};
-use super::support::Sandbox;
+use super::support::{AssertText, Sandbox};
 
 /// A Hugging Face directory `model` with these recommended settings.
 fn with_settings(settings: &Value) -> Sandbox {
     let sandbox = with_model(64, &[1]);
-    assert_eq!(sandbox.words("export run --out model").code, Some(0));
+    sandbox.succeeds("export run --out model");
     sandbox.write("model/generation_config.json", settings.to_string());
     sandbox
 }
 
 fn tokens(sandbox: &Sandbox, line: &str) -> Vec<u64> {
-    let made: Value = sandbox.words(line).json();
+    let made: Value = sandbox.json(line);
     ids(&json!({ "token_ids": made["tokens"] }))
 }
 
@@ -44,7 +44,7 @@ fn missing_settings_default_to_the_models() {
         "top-p 1 (default), ",
         "max-new-tokens 9 (generation_config.json)",
     ] {
-        assert!(settings.contains(part), "{part}: {settings}");
+        settings.assert_has(part);
     }
 }
 
@@ -56,13 +56,11 @@ fn several_ids_end_a_text_and_an_export_keeps_the_file() {
     let first = greedy.iter().position(|&id| id == fourth).unwrap();
     let settings = json!({ "eos_token_id": [256, fourth], "temperature": 0 }).to_string();
     sandbox.write("model/generation_config.json", &settings);
-    assert_eq!(sandbox.words("export model --out again").code, Some(0));
-    let kept = fs::read_to_string(sandbox.path("again/generation_config.json")).unwrap();
+    sandbox.succeeds("export model --out again");
+    let kept = sandbox.text("again/generation_config.json");
     assert_eq!(kept, settings);
     for model in ["model", "again"] {
-        let made: Value = sandbox
-            .words(&format!("generate {model} --tokens 1,2,3 --json"))
-            .json();
+        let made: Value = sandbox.json(&format!("generate {model} --tokens 1,2,3 --json"));
         assert_eq!(made["finish"], "stop", "{made}");
         assert_eq!(
             ids(&json!({ "token_ids": made["tokens"] })),
@@ -74,7 +72,7 @@ fn several_ids_end_a_text_and_an_export_keeps_the_file() {
 #[test]
 fn exported_runs_declare_their_begin_and_end_ids() {
     let sandbox = with_model(64, &[1]);
-    assert_eq!(sandbox.words("export run --out model").code, Some(0));
+    sandbox.succeeds("export run --out model");
     let read = |name: &str| -> Value {
         serde_json::from_slice(&fs::read(sandbox.path("model").join(name)).unwrap()).unwrap()
     };
@@ -90,15 +88,13 @@ fn bad_values_are_ignored_with_a_warning() {
     let sandbox = with_settings(
         &json!({ "temperature": -1, "top_k": "all", "top_p": 0.9, "max_new_tokens": 2 }),
     );
-    let ran = sandbox.words("generate model --tokens 1,2,3");
-    assert_eq!(ran.code, Some(0));
+    let ran = sandbox.succeeds("generate model --tokens 1,2,3");
     insta::assert_snapshot!(ran.stderr, @r#"
     warning: model/generation_config.json: temperature = -1: must be at least 0 and finite; it is ignored
     warning: model/generation_config.json: top_k = "all": must be a whole number of at least 0 (0 for all tokens); it is ignored
     "#);
     sandbox.write("model/generation_config.json", "{\"temperature\": ");
-    let ran = sandbox.words("generate model --tokens 1,2,3 --max-new-tokens 2");
-    assert_eq!(ran.code, Some(0));
+    let ran = sandbox.succeeds("generate model --tokens 1,2,3 --max-new-tokens 2");
     let expected = "warning: model/generation_config.json is not a JSON object: ";
     assert!(ran.stderr.starts_with(expected), "{ran}");
     assert!(ran.stderr.ends_with("; the file is ignored\n"), "{ran}");
@@ -109,8 +105,7 @@ fn settings_that_are_not_supported_are_ignored_with_a_warning() {
     let sandbox = with_settings(
         &json!({ "no_repeat_ngram_size": 3, "suppress_tokens": [1], "min_length": 0, "num_beams": 1, "max_new_tokens": 2 }),
     );
-    let ran = sandbox.words("generate model --tokens 1,2,3");
-    assert_eq!(ran.code, Some(0));
+    let ran = sandbox.succeeds("generate model --tokens 1,2,3");
     insta::assert_snapshot!(ran.stderr, @r#"
     warning: model/generation_config.json: no_repeat_ngram_size = 3: this change of logits is not supported; it is ignored
     warning: model/generation_config.json: suppress_tokens = [1]: this change of logits is not supported; it is ignored
@@ -147,8 +142,7 @@ fn requests_default_to_the_models_settings() {
         body.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        let answer = server.post("/v1/completions", &body);
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer = server.post("/v1/completions", &body).expect(200);
         ids(&answer.json()["choices"][0])
     };
     let server = sandbox.serve("serve model");

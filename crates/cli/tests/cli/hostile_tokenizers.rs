@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::hostile_templates::{expanded, rows};
 use super::support::Sandbox;
 
 /// A tokenizer of two letters.
@@ -18,240 +19,38 @@ fn letters() -> Value {
     })
 }
 
-fn with(field: &str, value: Value) -> Value {
-    let mut file = letters();
-    file[field] = value;
-    file
-}
-
-fn with_model(field: &str, value: Value) -> Value {
-    let mut file = letters();
-    file["model"][field] = value;
-    file
-}
-
-fn added(id: u64, content: &str, normalized: bool) -> Value {
+fn added(id: usize, content: &str, normalized: bool) -> Value {
     json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
         "normalized": normalized, "special": true})
 }
 
-fn sequence(kind: &str, part: &Value, count: usize) -> Value {
-    json!({"type": "Sequence", (kind): vec![part.clone(); count]})
-}
-
-fn replace(pattern: Value, content: &str) -> Value {
-    json!({"type": "Replace", "pattern": pattern, "content": content})
-}
-
-fn split(regex: &str) -> Value {
-    json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false})
-}
-
-/// Nested sequences.
-fn nested(kind: &str, depth: usize) -> Value {
-    (0..depth).fold(
-        json!({"type": "Sequence", (kind): []}),
-        |part, _| json!({"type": "Sequence", (kind): [part]}),
-    )
-}
-
-/// Names of attacks with their files and expected errors. `None` marks a harmless file.
 fn attacks() -> Vec<(&'static str, Value, Option<&'static str>)> {
-    let doubled = replace(json!({"String": "a"}), "aa");
-    let a_to_b = replace(json!({"String": "a"}), &"b".repeat(40));
-    let mut unigram = letters();
-    unigram["model"] = json!({"type": "Unigram", "unk_id": 0, "byte_fallback": false,
-        "vocab": [["a", -1.0], ["b", -1.0], ["a".repeat(100_000), -2.0]]});
-    let mut word_piece = letters();
-    word_piece["model"] = json!({"type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##",
-        "max_input_chars_per_word": 1_000_000_000_u64, "vocab": {"a": 0, "b": 1, "##a": 2}});
-    let mut normalized = with("normalizer", a_to_b.clone());
-    normalized["added_tokens"] = json!([added(3, &"a".repeat(200), true)]);
-    let periodic: Vec<Value> = (0..90)
-        .map(|n| added(3 + n, &"a".repeat(167 + n as usize), false))
+    let mut attacks = Vec::new();
+    for (name, attack) in rows(include_str!("../hostile_tokenizers.txt")) {
+        let (fields, error) = attack.split_once(" =>").unwrap();
+        let mut file = letters();
+        merge(&mut file, serde_json::from_str(&expanded(fields)).unwrap());
+        attacks.push((name, file, Some(error.trim()).filter(|it| !it.is_empty())));
+    }
+    let mut periodic = letters();
+    periodic["added_tokens"] = (0..90)
+        .map(|n| added(3 + n, &"a".repeat(167 + n), false))
         .collect();
-    vec![
-        (
-            "long added token",
-            with(
-                "added_tokens",
-                json!([added(3, &"a".repeat(80_000), false)]),
-            ),
-            Some("80000 bytes; the limit is 256"),
-        ),
-        (
-            "long normalized token",
-            normalized,
-            Some("when it is normalized; the limit is 256"),
-        ),
-        (
-            "periodic added tokens",
-            with("added_tokens", json!(periodic)),
-            None,
-        ),
-        (
-            "large id",
-            with("added_tokens", json!([added(4_000_000_000, "<x>", false)])),
-            Some("the id 4000000000 is too large"),
-        ),
-        (
-            "large id of the model",
-            with_model("vocab", json!({"a": 0, "b": 4_000_000_000_u64})),
-            Some("the id 4000000000 is too large"),
-        ),
-        (
-            "doubling normalizers",
-            with("normalizer", sequence("normalizers", &doubled, 40)),
-            Some("times as long; the limit is 64"),
-        ),
-        (
-            "too many normalizers",
-            with(
-                "normalizer",
-                sequence("normalizers", &json!({"type": "Lowercase"}), 10_000),
-            ),
-            Some("more than 64 steps"),
-        ),
-        (
-            "long content",
-            with(
-                "normalizer",
-                replace(json!({"String": "a"}), &"b".repeat(1_000_000)),
-            ),
-            Some("1000000 times as long"),
-        ),
-        (
-            "replaced nothing",
-            with(
-                "normalizer",
-                replace(json!({"String": ""}), &"b".repeat(100)),
-            ),
-            Some("101 times as long"),
-        ),
-        (
-            "replaced empty match",
-            with(
-                "normalizer",
-                replace(json!({"Regex": "a*"}), &"b".repeat(100)),
-            ),
-            Some("101 times as long"),
-        ),
-        (
-            "replaced lookahead",
-            with(
-                "normalizer",
-                replace(json!({"Regex": "(?=a)"}), &"b".repeat(100)),
-            ),
-            Some("101 times as long"),
-        ),
-        (
-            "long prefix",
-            with(
-                "normalizer",
-                json!({"type": "Prepend", "prepend": "a".repeat(1_000_000)}),
-            ),
-            Some("`prepend` of `normalizer` has 1000000 bytes"),
-        ),
-        (
-            "bytes of bytes",
-            with(
-                "pre_tokenizer",
-                sequence(
-                    "pretokenizers",
-                    &json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false}),
-                    30,
-                ),
-            ),
-            Some("times as long; the limit is 64"),
-        ),
-        (
-            "deep normalizers",
-            with("normalizer", nested("normalizers", 40)),
-            Some("nests deeper than 8"),
-        ),
-        (
-            "deep pre-tokenizers",
-            with("pre_tokenizer", nested("pretokenizers", 40)),
-            Some("nests deeper than 8"),
-        ),
-        (
-            "deep decoders",
-            with("decoder", nested("decoders", 40)),
-            Some("nests deeper than 8"),
-        ),
-        (
-            "doubling decoders",
-            with("decoder", sequence("decoders", &doubled, 40)),
-            Some("`decoder` can make a token"),
-        ),
-        (
-            "repetitions",
-            with("pre_tokenizer", split("((a{1000}){1000}){1000}")),
-            Some("multiply to 1000000000"),
-        ),
-        (
-            "long regular expression",
-            with("pre_tokenizer", split(&"a?".repeat(50_000))),
-            Some("regular expressions have 100000 bytes"),
-        ),
-        (
-            "backtracking",
-            with("pre_tokenizer", split(r"(?=(a+)+$)a|(a|aa)+(?!a)b")),
-            None,
-        ),
-        (
-            "backreference",
-            with("pre_tokenizer", split(r"(a*)*\1b")),
-            None,
-        ),
-        (
-            "damaged map",
-            with(
-                "normalizer",
-                json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
-            ),
-            Some("damaged"),
-        ),
-        (
-            "large map",
-            with(
-                "normalizer",
-                json!({"type": "Precompiled", "precompiled_charsmap": "A".repeat(8 << 20)}),
-            ),
-            Some("the limit is 2097152"),
-        ),
-        (
-            "long token of Unigram",
-            unigram,
-            Some("`model.vocab` has 100000 bytes"),
-        ),
-        (
-            "long words of WordPiece",
-            word_piece,
-            Some("`model.max_input_chars_per_word` is 1000000000"),
-        ),
-        (
-            "long suffix",
-            with_model("end_of_word_suffix", json!("a".repeat(1_000_000))),
-            Some("`model.end_of_word_suffix` has 1000000 bytes"),
-        ),
-        (
-            "stripped beginning",
-            with(
-                "decoder",
-                json!({"type": "Strip", "content": "a", "start": u64::MAX, "stop": 0}),
-            ),
-            None,
-        ),
-        (
-            "bytes for characters",
-            with(
-                "decoder",
-                sequence("decoders", &json!({"type": "ByteFallback"}), 60),
-            ),
-            None,
-        ),
-    ]
+    attacks.push(("periodic added tokens", periodic, None));
+    attacks
+}
+
+/// Sets fields of a file. A model of another type replaces the file's.
+fn merge(file: &mut Value, fields: Value) {
+    let Value::Object(fields) = fields else {
+        panic!("{fields}");
+    };
+    for (name, value) in fields {
+        match name == "model" && value.get("type").is_none() {
+            true => merge(&mut file[name], value),
+            false => file[name] = value,
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::{CommandOutput, Sandbox};
+use super::support::{AssertText, CommandOutput, Sandbox};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -27,12 +27,7 @@ fn offline(sandbox: &Sandbox, line: &str) -> CommandOutput {
         .env("HF_ENDPOINT", "http://127.0.0.1:1")
         .output()
         .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    CommandOutput {
-        code: output.status.code(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
+    output.into()
 }
 
 #[test]
@@ -85,15 +80,12 @@ fn models_lists_the_cache_and_the_runs() {
         assert!(model["bytes"].as_u64().unwrap() > 1000, "{model}");
     }
     let shown = offline(&sandbox, "models .").ok();
-    assert!(shown.contains("hf:org/tiny  "), "{shown}");
+    shown.assert_has("hf:org/tiny  ");
 
     let snapshot = format!("cache/huggingface/hub/models--org--tiny/snapshots/{COMMIT}");
     fs::remove_file(sandbox.path(format!("{snapshot}/model.safetensors"))).unwrap();
     let shown = offline(&sandbox, "models .").ok();
-    assert!(
-        shown.contains("incomplete: the repository has no weights"),
-        "{shown}"
-    );
+    shown.assert_has("incomplete: the repository has no weights");
 }
 
 #[test]
@@ -109,29 +101,23 @@ fn mistaken_names_and_missing_models_are_explained() {
         String::from_utf8(output.stderr).unwrap()
     };
     let error = refused("generate hf:org/../tiny", None);
-    assert!(error.contains("error: `hf:org/../tiny`: "), "{error}");
-    assert!(error.contains("hint: for example: hf:"), "{error}");
+    error.assert_has("error: `hf:org/../tiny`: ");
+    error.assert_has("hint: for example: hf:");
     let error = refused("generate hf:org/none", Some("HF_HUB_OFFLINE"));
-    assert!(error.contains("hf:org/none is not in the cache"), "{error}");
+    error.assert_has("hf:org/none is not in the cache");
     let error = refused("generate hf:org/tiny/x.gguf", Some("HF_HUB_OFFLINE"));
-    assert!(error.contains("the repository has no x.gguf"), "{error}");
+    error.assert_has("the repository has no x.gguf");
     let error = refused("pull run", None);
-    assert!(error.contains("`run`: must begin with hf:"), "{error}");
+    error.assert_has("`run`: must begin with hf:");
 }
 
 #[test]
 fn names_without_hf_and_a_hub_that_cannot_be_reached_are_explained() {
     let sandbox = sandbox();
     let error = offline(&sandbox, "generate hf:org/none --prompt a").stderr;
-    assert!(
-        error.contains("error: cannot reach http://127.0.0.1:1: "),
-        "{error}"
-    );
-    assert!(
-        error.contains("hint: check the network connection"),
-        "{error}"
-    );
-    assert!(!error.contains("run the command again"), "{error}");
+    error.assert_has("error: cannot reach http://127.0.0.1:1: ");
+    error.assert_has("hint: check the network connection");
+    error.assert_lacks("run the command again");
     for line in [
         "generate org/tiny --prompt a",
         "info org/tiny",
@@ -142,11 +128,8 @@ fn names_without_hf_and_a_hub_that_cannot_be_reached_are_explained() {
         assert!(error.contains("hf:org/tiny"), "{line}: {error}");
     }
     let error = offline(&sandbox, "pull https://huggingface.co/org/tiny").stderr;
-    assert!(
-        error.contains("the name of a model on the Hub: hf:org/tiny"),
-        "{error}"
-    );
+    error.assert_has("the name of a model on the Hub: hf:org/tiny");
     // The folder is there, so this is the path of another run.
     let error = offline(&sandbox, "generate cache/other --prompt a").stderr;
-    assert!(!error.contains("hf:"), "{error}");
+    error.assert_lacks("hf:");
 }

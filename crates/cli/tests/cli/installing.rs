@@ -1,8 +1,6 @@
 //! Shell completions and man pages.
 
-use std::fs;
-
-use super::support::Sandbox;
+use super::support::{AssertText, Sandbox};
 
 /// Bash's completions for the last word of a command line.
 #[cfg(unix)]
@@ -38,27 +36,23 @@ fn each_shell_has_a_completion_script() {
         ("elvish", "edit:completion:arg-completer[emberlm]"),
         ("powershell", "Register-ArgumentCompleter"),
     ] {
-        let script = sandbox.words(&format!("completions {shell}")).ok();
+        let script = sandbox.ok(&format!("completions {shell}"));
         assert!(script.contains(expected), "{shell}: {script:.400}");
         assert!(script.contains("tokenizer"), "{shell}");
     }
-    let refused = sandbox.words("completions tcsh");
-    assert_eq!(refused.code, Some(2), "{refused}");
-    assert!(refused.stderr.contains("bash"), "{refused}");
 }
 
 #[test]
 fn each_command_has_a_man_page() {
     let sandbox = Sandbox::new();
-    let output = sandbox.words("man --out share/man1").ok();
+    let output = sandbox.ok("man --out share/man1");
     assert_eq!(output.trim(), "wrote share/man1/emberlm.1");
-    let page = |name: &str| fs::read_to_string(sandbox.path(format!("share/man1/{name}"))).unwrap();
+    let page = |name: &str| sandbox.text(format!("share/man1/{name}"));
     assert!(page("emberlm.1").contains("emberlm\\-train(1)"));
     let train = page("emberlm-train.1");
-    assert!(train.contains(".TH emberlm-train 1"), "{train:.400}");
-    assert!(train.contains("\\-\\-batch\\-size"), "{train:.4000}");
+    train.assert_has(".TH emberlm-train 1");
+    train.assert_has("\\-\\-batch\\-size");
     assert!(!sandbox.path("share/man1/emberlm-fit-step.1").exists());
-    let refused = sandbox.words("man --out /proc/man1");
-    assert_eq!(refused.code, Some(1), "{refused}");
-    assert!(refused.stderr.contains("/proc/man1"), "{refused}");
+    let refused = sandbox.fails("man --out /proc/man1");
+    refused.says("/proc/man1");
 }

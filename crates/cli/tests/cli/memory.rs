@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::support::Sandbox;
-use super::support::train::{TINY, trained};
+use super::support::train::TINY;
 
 /// The logged loss and gradient norm of each step.
 fn figures(sandbox: &Sandbox, run: &str) -> Vec<(f64, f64)> {
@@ -27,7 +27,7 @@ fn recomputing_trains_the_same_model() {
     for backend in ["flex", "ndarray"] {
         let run = |name: &str, more: &str| {
             let name = format!("{backend}-{name}");
-            trained(sandbox.words(&format!("{line} {name} {more} --backend {backend}")));
+            sandbox.succeeds(&format!("{line} {name} {more} --backend {backend}"));
             name
         };
         let plain = run("plain", "");
@@ -97,7 +97,7 @@ fn training_memory_does_not_grow() {
 }
 
 fn fit(sandbox: &Sandbox, line: &str) -> Value {
-    sandbox.words(&format!("fit --json {line}")).json()
+    sandbox.json(&format!("fit --json {line}"))
 }
 
 /// Three kinds of decoders: nanoGPT's character model with small activations; the built-in tales' model without
@@ -165,16 +165,8 @@ fn a_proposal_fits_and_keeps_the_tokens_per_step() {
         memory -= memory / 20;
         let ran = sandbox.words(&format!("fit --json {line} --memory {memory}B"));
         if ran.code != Some(0) {
-            assert!(
-                ran.stderr
-                    .contains("no micro-batch size makes this step fit in"),
-                "{ran}"
-            );
-            assert!(
-                ran.stderr
-                    .contains("hint: raise the limit, such as --memory "),
-                "{ran}"
-            );
+            ran.says("no micro-batch size makes this step fit in");
+            ran.says("hint: raise the limit, such as --memory ");
             break;
         }
         let found: Value = ran.json();
@@ -193,8 +185,7 @@ fn measurements_are_announced() {
     let sandbox = Sandbox::new();
     let line =
         "fit --preset pocket-tales --set train.micro_batch=1 --set model.n_layers=1 --memory 20GiB";
-    let ran = sandbox.words(line);
-    assert_eq!(ran.code, Some(0), "{ran}");
+    let ran = sandbox.succeeds(line);
     let mut lines = ran.stderr.lines();
     let first = lines.next().unwrap_or_default();
     assert!(
@@ -225,31 +216,11 @@ fn recomputation_reduces_memory() {
 #[test]
 fn unfittable_requests_are_rejected() {
     let sandbox = Sandbox::new();
-    let refused = |line: &str, code: i32, part: &str| {
-        let ran = sandbox.words(&format!("fit {line}"));
-        assert_eq!(ran.code, Some(code), "{ran}");
-        assert!(ran.stderr.contains(part), "`{part}` is not in\n{ran}");
-    };
-    refused("--memory much", 2, "not a size such as 5GB or 500MB");
-    refused("--memory 0", 2, "must be above 0");
-    refused("--memory -1GB", 2, "");
-    refused("--preset nothing", 2, "unknown preset `nothing`");
-    refused("--data missing", 1, "make a dataset first");
-    refused(
-        "--set train.micro_batch=0",
-        1,
-        "train.micro_batch = 0: must be at least 1",
-    );
-    refused(
-        "--set train.seq_len=100000",
-        1,
-        "must be at most the model's context of 256",
-    );
-    refused(
-        "--preset palm-540b --memory 8GiB",
-        1,
-        "no micro-batch size makes this step fit in 8.0 GiB: the smallest, with recomputation, takes about",
-    );
+    sandbox.check_messages("fit");
+    let ran = sandbox
+        .words("fit --preset palm-540b --memory 8GiB")
+        .exits(1);
+    ran.says("no micro-batch size makes this step fit in 8.0 GiB: the smallest, with recomputation, takes about");
 }
 
 /// The size in KiB from a line `  name  size unit …` of the output.
@@ -301,8 +272,8 @@ fn memory_report_measures_the_device_on_vulkan() {
     let ran = sandbox.train(line);
     let report = &ran.stderr;
     assert_eq!(ran.code, Some(0), "{report}");
-    assert!(report.contains("measured on random tokens"), "{report}");
-    let info: Value = sandbox.words("info run --json").json();
+    ran.says("measured on random tokens");
+    let info: Value = sandbox.json("info run --json");
     let parameters = info["parameters"]["total"].as_u64().unwrap() as f64;
     let weights = parameters * 4.0 / 1024.0;
     let close = |name: &str, expected: f64| {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::support::train::{TINY, trained};
-use super::support::{CommandOutput, Sandbox};
+use super::support::train::TINY;
+use super::support::{AssertText, CommandOutput, Sandbox};
 
 /// 33 million parameters, which take 130 MiB.
 const MEDIUM: &str =
@@ -40,27 +40,22 @@ fn refused(ran: &CommandOutput, what: &str) {
         " are left by the limit of this process (ulimit): weights ",
         "hint: to start anyway: --ignore-memory",
     ] {
-        assert!(ran.stderr.contains(part), "`{part}` is not in\n{ran}");
+        ran.says(part);
     }
 }
 
 #[test]
 fn train_and_new_reject_models_larger_than_memory() {
     let sandbox = Sandbox::with_data();
-    let ran = sandbox.words("train --preset palm-540b --data data --out run");
-    assert_eq!(ran.code, Some(1), "{ran}");
+    let ran = sandbox.fails("train --preset palm-540b --data data --out run");
     assert!(
         ran.stderr.starts_with("error: training needs about "),
         "{ran}"
     );
-    assert!(ran.stderr.contains("no division of the step fits"), "{ran}");
+    ran.says("no division of the step fits");
     assert!(!sandbox.path("run").exists());
-    let ran = sandbox.words("new --preset palm-540b --out model");
-    assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(
-        ran.stderr.contains("making the model needs about "),
-        "{ran}"
-    );
+    let ran = sandbox.fails("new --preset palm-540b --out model");
+    ran.says("making the model needs about ");
     assert!(!sandbox.path("model").exists());
 }
 
@@ -77,18 +72,14 @@ fn the_proposed_step_fits_when_the_requested_one_does_not() {
     let (_, hint) = ran.stderr.split_once("in a step: ").unwrap();
     let options = hint.lines().next().unwrap();
     assert!(options.contains("--set train.micro_batch="), "{ran}");
-    trained(limited(
-        &sandbox,
-        &format!("{line} --out fits {options}"),
-        kib,
-    ));
+    limited(&sandbox, &format!("{line} --out fits {options}"), kib).exits(0);
     assert_eq!(sandbox.losses("fits").len(), 2);
 }
 
 #[test]
 fn inference_commands_reject_models_larger_than_memory() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train(&format!("{MEDIUM} --data data --steps 1 --out run")));
+    sandbox.trains(&format!("{MEDIUM} --data data --steps 1 --out run"));
     let few = 110_000;
     refused(&limited(&sandbox, "generate run", few), "generating");
     refused(
@@ -101,8 +92,8 @@ fn inference_commands_reject_models_larger_than_memory() {
     );
     let ran = limited(&sandbox, "serve run --port 0 --slots 4096", 900_000);
     refused(&ran, "serving");
-    assert!(ran.stderr.contains("hint: this fits, in about "), "{ran}");
-    assert!(ran.stderr.contains(": --slots 1\n"), "{ran}");
+    ran.says("hint: this fits, in about ");
+    ran.says(": --slots 1\n");
 }
 
 #[test]
@@ -118,7 +109,7 @@ fn the_memory_check_can_be_skipped() {
     assert!(!sandbox.path("run").exists());
     // The run starts, regardless of how it ends.
     let ran = limited(&sandbox, &format!("{line} --out run --ignore-memory"), kib);
-    assert!(!ran.stderr.contains("needs about"), "{ran}");
+    ran.stderr.assert_lacks("needs about");
     assert!(sandbox.path("run/config.toml").exists(), "{ran}");
 }
 
@@ -161,11 +152,10 @@ fn peak(sandbox: &Sandbox, line: &str, predicted: f64) -> f64 {
 #[test]
 fn inference_predictions_match_measurements() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train(&format!(
+    sandbox.trains(&format!(
         "{MEDIUM} --preset char-nano --data data --steps 1 --out run"
-    )));
-    let ran = sandbox.words("export run --weights int8 --out saved");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    ));
+    sandbox.succeeds("export run --weights int8 --out saved");
     let mut int8_peaks = Vec::new();
     for line in [
         "generate run --max-new-tokens 40",
@@ -206,9 +196,8 @@ fn shared_memory_devices_reject_models_larger_than_memory() {
         let line = format!(
             "train --preset palm-540b --data data --out run --backend vulkan --device {number}"
         );
-        let ran = sandbox.words(&line);
-        assert_eq!(ran.code, Some(1), "{ran}");
+        let ran = sandbox.fails(&line);
         let error = "error: training needs about ";
-        assert!(ran.stderr.contains(error), "{ran}");
+        ran.says(error);
     }
 }

@@ -2,17 +2,13 @@
 //! `transformers`, in the model's fixtures.
 
 use std::fs;
-use std::path::PathBuf;
 
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use super::encoder_decoder as encoder_decoders;
-use super::support::{CommandOutput, Sandbox};
-
-pub fn fixtures() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures")
-}
+use super::support::tensors::{floats, ids};
+use super::support::{AssertText, Sandbox, fixtures};
 
 /// The tensors of `attentions/NAME.safetensors`.
 struct Expected(Vec<u8>);
@@ -23,19 +19,13 @@ impl Expected {
     }
 
     fn floats(&self, name: &str) -> Vec<f64> {
-        let tensors = SafeTensors::deserialize(&self.0).unwrap();
-        let data = tensors.tensor(name).unwrap().data().as_chunks::<4>().0;
-        data.iter()
-            .map(|x| f64::from(f32::from_le_bytes(*x)))
-            .collect()
+        let values = floats(&self.0, name);
+        values.into_iter().map(f64::from).collect()
     }
 
     fn ids(&self, name: &str) -> Vec<u32> {
-        let tensors = SafeTensors::deserialize(&self.0).unwrap();
-        let data = tensors.tensor(name).unwrap().data().as_chunks::<8>().0;
-        data.iter()
-            .map(|id| i64::from_le_bytes(*id) as u32)
-            .collect()
+        let ids = ids(&self.0, name);
+        ids.into_iter().map(|id| id as u32).collect()
     }
 }
 
@@ -99,7 +89,7 @@ fn attention_of_encoders_is_that_of_transformers() {
             model.display(),
             list(&ids)
         );
-        let report: Value = sandbox.words(&line).json();
+        let report: Value = sandbox.json(&line);
         assert_eq!(report["tokens"], json!(ids));
         check_heads(&report, &expected, "layer", ids.len(), false);
     }
@@ -119,13 +109,13 @@ fn attention_of_encoder_decoders_is_that_of_transformers() {
             // The start token is added.
             list(&target[1..]),
         );
-        let report: Value = sandbox.words(&line).json();
+        let report: Value = sandbox.json(&line);
         assert_eq!(report["tokens"], json!(source));
         assert_eq!(report["target"], json!(target));
         check_heads(&report, &expected, "cross", source.len(), false);
-        let report: Value = sandbox.words(&format!("{line} --of encoder")).json();
+        let report: Value = sandbox.json(&format!("{line} --of encoder"));
         check_heads(&report, &expected, "encoder", source.len(), false);
-        let report: Value = sandbox.words(&format!("{line} --of decoder")).json();
+        let report: Value = sandbox.json(&format!("{line} --of decoder"));
         assert_eq!(report["tokens"], json!(target));
         check_heads(&report, &expected, "decoder", target.len(), true);
     }
@@ -145,12 +135,12 @@ fn pictures_show_every_key_that_a_query_may_attend_to() {
         ]
         .concat();
         sandbox.run(command).ok();
-        fs::read_to_string(sandbox.path("a.svg")).unwrap()
+        sandbox.text("a.svg")
     };
     // Source: three words and the end. Target: the start token and two words.
     let labels = |svg: &str, text: &str| svg.lines().filter(|line| *line == text).count();
     let cross = draw("cross");
-    assert!(cross.contains("Cross-attention of"), "{cross}");
+    cross.assert_has("Cross-attention of");
     assert_eq!([labels(&cross, "w5"), labels(&cross, "w8")], [1, 1]);
     let encoder = draw("encoder");
     assert_eq!([labels(&encoder, "w5"), labels(&encoder, "w8")], [2, 0]);
@@ -158,80 +148,19 @@ fn pictures_show_every_key_that_a_query_may_attend_to() {
     assert_eq!([labels(&decoder, "w5"), labels(&decoder, "w8")], [0, 2]);
     // Without a target, the model generates one.
     let line = format!("attention {model} --tokens 5,6,7,1 --json");
-    let report: Value = sandbox.words(&line).json();
-    let target: Value = sandbox
-        .words(&format!(
-            "generate {model} --tokens 5,6,7,1 --max-new-tokens 32 --json"
-        ))
-        .json();
+    let report: Value = sandbox.json(&line);
+    let target: Value = sandbox.json(&format!(
+        "generate {model} --tokens 5,6,7,1 --max-new-tokens 32 --json"
+    ));
     let shown = report["target"].as_array().unwrap();
     assert_eq!(json!(shown[1..]), target["tokens"]);
-}
-
-fn refused(output: CommandOutput, message: &str) {
-    assert_eq!(output.code, Some(1), "{output}");
-    assert!(output.stderr.contains(message), "{message}: {output}");
-}
-
-#[test]
-fn options_of_other_kinds_are_refused() {
-    let sandbox = Sandbox::with_char_model();
-    let encoder = fixtures().join("encoders/bert-bare");
-    let encoder = encoder.display();
-    let target = fixtures().join("encoder_decoder/t5-untied");
-    let target = target.display();
-    for (line, message) in [
-        (
-            "attention run --tokens 1,2 --of cross".to_owned(),
-            "--of is for encoder–decoders, and run is a decoder",
-        ),
-        (
-            format!("attention {encoder} --tokens 1,2 --target-tokens 1"),
-            "is an encoder\n",
-        ),
-        (
-            format!("attention {encoder} --tokens 1"),
-            "a single token attends only to itself",
-        ),
-        (
-            format!("attention {encoder} --tokens 1,61"),
-            "token 61 at position 1 is outside of the vocabulary of 61",
-        ),
-        (
-            format!("attention {target} --tokens 1,2 --target-tokens 67"),
-            "token 67 at position 0 is outside of the vocabulary of 67",
-        ),
-        (
-            format!("attention {target} --tokens 1,2 --layer 2"),
-            "layer 2 does not exist: the model has 2",
-        ),
-        (
-            format!("attention {target} --prompt a"),
-            "has no tokenizer, so it cannot read text",
-        ),
-        (
-            format!("logits {encoder} --tokens 1,2 --out a.safetensors"),
-            "has no head that computes logits",
-        ),
-        (
-            format!("logits {target} --tokens 1,2 --out a.safetensors"),
-            "is an encoder–decoder, which needs a target",
-        ),
-        (
-            "logits run --tokens 1,2 --target-tokens 1 --out a.safetensors".to_owned(),
-            "--target-tokens is for encoder–decoders, and run is none",
-        ),
-    ] {
-        refused(sandbox.words(&line), message);
-    }
-    assert!(!sandbox.path("a.safetensors").exists());
 }
 
 #[test]
 fn logits_are_those_of_transformers() {
     let sandbox = Sandbox::new();
     let read = |shape: &[usize]| {
-        let bytes = fs::read(sandbox.path("out.safetensors")).unwrap();
+        let bytes = sandbox.bytes("out.safetensors");
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let tensor = tensors.tensor("logits").unwrap();
         assert_eq!(tensor.shape(), shape);
@@ -256,7 +185,7 @@ fn logits_are_those_of_transformers() {
         list(&target[1..]),
     );
     let shape = format!("out.safetensors: logits [{}, 67]\n", target.len());
-    assert_eq!(sandbox.words(&line).ok(), shape);
+    assert_eq!(sandbox.ok(&line), shape);
     same(&read(&[target.len(), 67]), &expected.floats("logits"));
 
     // The fixture's first text is not padded, and of one segment with RoBERTa and DistilBERT.
@@ -274,7 +203,7 @@ fn logits_are_those_of_transformers() {
             folder.display(),
             list(ids)
         );
-        sandbox.words(&line).ok();
+        sandbox.ok(&line);
         let found = read(&shape);
         same(&found, &fixture.floats("logits")[..found.len()]);
     }
@@ -290,54 +219,22 @@ fn new_models_of_all_kinds_read_text() {
         ("t5-nano", "t5", " --vocab-size 300"),
     ] {
         let line = format!("new --preset {preset} --tokenizer byte{size} --out {out} --seed 3");
-        let made = sandbox.words(&line).ok();
-        let info: Value = sandbox.words(&format!("info {out} --json")).json();
+        let made = sandbox.ok(&line);
+        let info: Value = sandbox.json(&format!("info {out} --json"));
         let count = info["parameters"]["total"].as_u64().unwrap();
         let digits: String = made.chars().filter(char::is_ascii_digit).collect();
         assert!(digits.ends_with(&count.to_string()), "{made}");
         assert_eq!(info["tokenizer"]["vocab_size"], 257);
     }
     let line = "attention decoder --prompt text --json";
-    let report: Value = sandbox.words(line).json();
+    let report: Value = sandbox.json(line);
     assert_eq!(report["tokens"], json!("text".as_bytes()));
-    assert_eq!(
-        sandbox.words("embed encoder text.txt").ok().lines().count(),
-        2
-    );
-    let target: Value = sandbox
-        .words("generate t5 --prompt text --max-new-tokens 5 --json")
-        .json();
+    assert_eq!(sandbox.ok("embed encoder text.txt").lines().count(), 2);
+    let target: Value = sandbox.json("generate t5 --prompt text --max-new-tokens 5 --json");
     assert!(target["tokens"].as_array().unwrap().len() <= 5);
     // Another seed, other weights.
-    sandbox
-        .words("new --preset bert-nano --tokenizer byte --out other --seed 4")
-        .ok();
-    let vectors = |model: &str| sandbox.words(&format!("embed {model} text.txt")).ok();
+    sandbox.ok("new --preset bert-nano --tokenizer byte --out other --seed 4");
+    let vectors = |model: &str| sandbox.ok(&format!("embed {model} text.txt"));
     assert_ne!(vectors("encoder"), vectors("other"));
-    let refused = |line: &str, message: &str| {
-        let output = sandbox.words(line);
-        assert_ne!(output.code, Some(0), "{line}");
-        assert!(output.stderr.contains(message), "{output}");
-    };
-    refused(
-        "new --preset t5-nano --out x",
-        "the preset `t5-nano` takes its vocabulary from a dataset",
-    );
-    refused(
-        "new --preset bert-nano --vocab-size 9 --set model.d_model=8 --out x",
-        "--set is for decoders, and the preset `bert-nano` is none",
-    );
-    refused(
-        "new --preset bert-nano --tokenizer byte --vocab-size 256 --out x",
-        "--vocab-size 256: must be at least 257, the tokenizer's ids",
-    );
-    refused(
-        "new --preset bert-nano --tokenizer char --out x",
-        "char has no fixed vocabulary",
-    );
-    refused(
-        "new --preset bert-nano --tokenizer byte --out encoder",
-        "encoder",
-    );
-    assert!(!sandbox.path("x").exists());
+    sandbox.check_messages("new");
 }

@@ -1,21 +1,14 @@
 //! `emberlm train --objective`, and the commands on its runs.
 
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::support::Sandbox;
+use super::support::{Sandbox, fixtures};
 
 const SMALL: &str = "--renderer plain --set train.log_interval=5 --batch-size 8";
 const TINY_ENCODER: &str = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 \
     --set encoder.positions=24 --set encoder.feed_forward.width=32 --set train.seq_len=24";
-
-fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../model/tests/fixtures")
-        .join(name)
-}
 
 /// Texts whose label is their first letter.
 fn labelled(count: usize) -> String {
@@ -29,7 +22,7 @@ fn labelled(count: usize) -> String {
 
 /// The last evaluation of a run.
 fn evaluation(sandbox: &Sandbox, run: &str) -> Value {
-    let events = fs::read_to_string(sandbox.path(format!("{run}/events.jsonl"))).unwrap();
+    let events = sandbox.text(format!("{run}/events.jsonl"));
     let line = events
         .lines()
         .rfind(|line| line.contains("\"event\":\"evaluation\""));
@@ -38,25 +31,20 @@ fn evaluation(sandbox: &Sandbox, run: &str) -> Value {
 
 #[test]
 fn an_encoder_is_trained_on_masks_then_on_labels() {
-    let sandbox = Sandbox::new();
-    sandbox.write("text.txt", "some text to read\n".repeat(200));
-    sandbox
-        .words("prepare text.txt --out data --tokenizer byte")
-        .ok();
+    let sandbox = Sandbox::with_text("some text to read\n".repeat(200), "byte");
     let line =
         format!("train --objective mlm --data data --steps 20 {SMALL} {TINY_ENCODER} --out bert");
-    let trained = sandbox.words(&line);
-    assert_eq!(trained.code, Some(0), "{trained}");
+    let trained = sandbox.succeeds(&line);
     assert!(
         trained.stdout.contains("emberlm -- embed bert")
             || trained.stdout.contains("embed bert FILE"),
         "{trained}"
     );
-    let vectors = sandbox.words("embed bert text.txt").ok();
+    let vectors = sandbox.ok("embed bert text.txt");
     assert_eq!(vectors.lines().count(), 200);
 
     // The files of sentence-transformers are kept.
-    sandbox.words("export bert --out sentences").ok();
+    sandbox.ok("export bert --out sentences");
     let modules = json!([
         {"type": "sentence_transformers.models.Transformer", "path": ""},
         {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
@@ -67,18 +55,13 @@ fn an_encoder_is_trained_on_masks_then_on_labels() {
         r#"{"pooling_mode_cls_token": true}"#,
     );
     let line = "train --from sentences --objective mlm --data data --steps 2 --renderer plain --set train.seq_len=24 --out more";
-    let trained = sandbox.words(line);
-    assert_eq!(trained.code, Some(0), "{trained}");
+    sandbox.succeeds(line);
     let folder = "more/checkpoints/step-00000002";
     for file in ["modules.json", "1_Pooling/config.json"] {
-        let kept = fs::read(sandbox.path(format!("{folder}/{file}"))).unwrap();
-        assert_eq!(
-            kept,
-            fs::read(sandbox.path(format!("sentences/{file}"))).unwrap()
-        );
+        let kept = sandbox.bytes(format!("{folder}/{file}"));
+        assert_eq!(kept, sandbox.bytes(format!("sentences/{file}")));
     }
-    let resumed = sandbox.words("train --resume more --steps 4 --renderer plain");
-    assert_eq!(resumed.code, Some(0), "{resumed}");
+    sandbox.succeeds("train --resume more --steps 4 --renderer plain");
     let config = |step: usize| {
         fs::read(sandbox.path(format!("more/checkpoints/step-{step:08}/config.json")))
     };
@@ -86,11 +69,10 @@ fn an_encoder_is_trained_on_masks_then_on_labels() {
 
     let followed = sandbox.words("serve --follow more");
     let expected = "more trains an encoder, and --follow is for decoders";
-    assert!(followed.stderr.contains(expected), "{followed}");
+    followed.says(expected);
     fs::remove_file(sandbox.path("more/checkpoints/step-00000004/manifest.json")).unwrap();
     for line in ["info more", "attention more --tokens 1,2"] {
-        let shown = sandbox.words(line);
-        assert_eq!(shown.code, Some(0), "{shown}");
+        let shown = sandbox.succeeds(line);
         let expected = "warning: more/checkpoints/step-00000004 is not a complete checkpoint";
         assert!(shown.stderr.starts_with(expected), "{shown}");
     }
@@ -98,13 +80,12 @@ fn an_encoder_is_trained_on_masks_then_on_labels() {
     sandbox.write("labelled.jsonl", labelled(80));
     let line = "train --from bert --data labelled.jsonl --objective classify --epochs 12 --renderer plain \
         --learning-rate 5e-3 --out tuned";
-    let trained = sandbox.words(line);
-    assert_eq!(trained.code, Some(0), "{trained}");
-    assert!(trained.stderr.contains("accuracy 1.000"), "{trained}");
+    let trained = sandbox.succeeds(line);
+    trained.says("accuracy 1.000");
     assert_eq!(evaluation(&sandbox, "tuned")["metrics"]["accuracy"], 1.0);
     sandbox.write("new.txt", "bxyz\naxyzxyz\n");
     let check = |model: &str| {
-        let labels = sandbox.words(&format!("classify {model} new.txt")).ok();
+        let labels = sandbox.ok(&format!("classify {model} new.txt"));
         let labels: Vec<Value> = labels
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
@@ -116,36 +97,15 @@ fn an_encoder_is_trained_on_masks_then_on_labels() {
         );
     };
     check("tuned");
-    sandbox.words("export tuned --out exported").ok();
+    sandbox.ok("export tuned --out exported");
     check("exported");
-    let config: Value =
-        serde_json::from_slice(&fs::read(sandbox.path("exported/config.json")).unwrap()).unwrap();
+    let config: Value = sandbox.value("exported/config.json");
     assert_eq!(config["architectures"][0], "BertForSequenceClassification");
     assert_eq!(config["id2label"]["1"], "b");
 
-    let refused = sandbox.words("generate tuned --prompt x");
-    assert_eq!(refused.code, Some(1), "{refused}");
-    let resumed = sandbox.words("train --resume tuned --steps 200 --renderer plain");
-    assert_eq!(resumed.code, Some(0), "{resumed}");
-    assert!(
-        resumed.stderr.contains("Resuming tuned after step"),
-        "{resumed}"
-    );
-}
-
-#[test]
-fn records_with_a_single_label_are_refused() {
-    let sandbox = Sandbox::new();
-    let line = |i: usize| json!({"text": format!("text {i}"), "label": "spam"}).to_string() + "\n";
-    sandbox.write("records.jsonl", (0..40).map(line).collect::<String>());
-    let line = format!(
-        "train --objective classify --data records.jsonl --set data.tokenizer=byte --steps 2 {SMALL} {TINY_ENCODER} --out run"
-    );
-    let ran = sandbox.words(&line);
-    assert_eq!(ran.code, Some(1), "{ran}");
-    let message = "records.jsonl: all records have the label `spam`, and a classifier needs at least 2 labels";
-    assert!(ran.stderr.contains(message), "{ran}");
-    assert!(ran.stderr.contains("train.objective.label=NAME"), "{ran}");
+    sandbox.fails("generate tuned --prompt x");
+    let resumed = sandbox.succeeds("train --resume tuned --steps 200 --renderer plain");
+    resumed.says("Resuming tuned after step");
 }
 
 #[test]
@@ -154,7 +114,7 @@ fn an_encoder_decoder_is_tuned_on_pairs() {
     fs::create_dir(sandbox.path("t5")).unwrap();
     for file in ["config.json", "model.safetensors"] {
         fs::copy(
-            fixture("encoder_decoder/t5-untied").join(file),
+            fixtures().join("encoder_decoder/t5-untied").join(file),
             sandbox.path(format!("t5/{file}")),
         )
         .unwrap();
@@ -181,13 +141,12 @@ fn an_encoder_decoder_is_tuned_on_pairs() {
     };
     sandbox.write("pairs.jsonl", (0..60).map(line).collect::<String>());
     let line = "train --from t5 --data pairs.jsonl --steps 80 --renderer plain --learning-rate 1e-2 --out run";
-    let trained = sandbox.words(line);
-    assert_eq!(trained.code, Some(0), "{trained}");
+    sandbox.succeeds(line);
     let found: Value = sandbox
         .run(["generate", "run", "--prompt", "w5 w9", "--json"])
         .json();
     assert_eq!(found["tokens"][0], 15, "{found}");
-    sandbox.words("export run --out exported").ok();
+    sandbox.ok("export run --out exported");
     let again: Value = sandbox
         .run(["generate", "exported", "--prompt", "w5 w9", "--json"])
         .json();
@@ -196,21 +155,15 @@ fn an_encoder_decoder_is_tuned_on_pairs() {
 
 #[test]
 fn spans_of_the_tales_are_learnt_from_the_beginning() {
-    let sandbox = Sandbox::new();
-    sandbox.write("text.txt", "some text to read\n".repeat(200));
-    sandbox
-        .words("prepare text.txt --out data --tokenizer byte")
-        .ok();
+    let sandbox = Sandbox::with_text("some text to read\n".repeat(200), "byte");
     let small = "--set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 --set encoder_decoder.head_dim=8 \
         --set encoder_decoder.feed_forward.width=32 --set train.seq_len=32";
     let line =
         format!("train --objective span-corruption --data data --steps 6 {SMALL} {small} --out t5");
-    let trained = sandbox.words(&line);
-    assert_eq!(trained.code, Some(0), "{trained}");
+    let trained = sandbox.succeeds(&line);
     let note = "windows of 34 tokens become sources of 32 and targets of 8";
-    assert!(trained.stderr.contains(note), "{trained}");
-    let generated = sandbox.words("generate t5 --prompt some --max-new-tokens 3 --json");
-    assert_eq!(generated.code, Some(0), "{generated}");
+    trained.says(note);
+    sandbox.succeeds("generate t5 --prompt some --max-new-tokens 3 --json");
 }
 
 #[test]
@@ -218,61 +171,10 @@ fn bad_records_and_options_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.write("broken.csv", "text,label\na,b\nc,\n");
     sandbox.write("text.txt", "no records");
-    let fails = |line: &str, message: &str| {
-        let output = sandbox.words(line);
-        assert_ne!(output.code, Some(0), "{output}");
-        assert!(output.stderr.contains(message), "{line}: {output}");
-    };
-    let classify =
-        "train --objective classify --set data.tokenizer=byte --renderer plain --out run";
-    fails(
-        &format!("{classify} --data broken.csv"),
-        "line 3: `label` is missing or empty",
-    );
-    fails(
-        &format!("{classify} --data text.txt"),
-        "a text has no fields",
-    );
-    fails(
-        &format!("{classify} --data none.csv"),
-        "no such file or folder: none.csv",
-    );
-    fails(classify, "this objective needs records to train on");
-    fails("train --objective nonsense", "invalid value 'nonsense'");
-    fails(
-        "train --preset gpt2 --objective mlm --data text.txt",
-        "kind = mlm: must be next_token, dpo, orpo, simpo, kto or grpo for a decoder",
-    );
     let good = r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#;
     let empty = r#"{"prompt": "a", "chosen": "b", "rejected": ""}"#;
     sandbox.write("pairs.jsonl", format!("{good}\n{empty}\n"));
-    let dpo = "train --objective dpo --set data.tokenizer=byte --renderer plain --out run";
-    fails(
-        &format!("{dpo} --data pairs.jsonl"),
-        "pairs.jsonl: line 2: `rejected` is empty",
-    );
-    fails(
-        &format!("{dpo} --data pairs.jsonl --set train.objective.beta=0"),
-        "beta = 0: must be above 0",
-    );
-    fails(
-        "train --objective kto --set data.tokenizer=byte --data pairs.jsonl --out run",
-        "line 1: `completion` is missing",
-    );
-    let rewards = "train.objective.rewards=[{kind=\"exact_match\"}]";
-    let grpo =
-        format!("train --objective grpo --set data.tokenizer=byte --set {rewards} --out run");
-    fails(
-        &format!("{grpo} --data pairs.jsonl --set train.objective.group=4"),
-        "line 1: `answer` is missing, which a reward compares",
-    );
-    fails(
-        &format!("{grpo} --data pairs.jsonl --set train.objective.group=1"),
-        "group = 1: must be at least 2",
-    );
-    fails(
-        "train --objective grpo --set train.objective.rewards=[{kind=\"exact\"}] --data pairs.jsonl",
-        "exact_match",
-    );
-    assert!(!sandbox.path("run").exists());
+    let spam = |i: usize| json!({"text": format!("text {i}"), "label": "spam"}).to_string() + "\n";
+    sandbox.write("spam.jsonl", (0..40).map(spam).collect::<String>());
+    sandbox.check_messages("objectives");
 }

@@ -33,12 +33,6 @@ fn case(name: &str) -> Case {
     cases.into_iter().find(|case| case.name == name).unwrap()
 }
 
-#[track_caller]
-fn succeed(sandbox: &Sandbox, line: &str) {
-    let ran = sandbox.words(line);
-    assert_eq!(ran.code, Some(0), "{line}: {ran}");
-}
-
 impl Case {
     /// The case's records as JSON Lines.
     fn records(&self) -> String {
@@ -53,11 +47,10 @@ impl Case {
         let sandbox = Sandbox::new();
         let small = "--set model.d_model=16 --set model.n_layers=1 --set model.heads=2 --set model.kv_heads=2 \
             --set model.head_dim=8 --set model.feed_forward.width=32 --set model.seq_len=512";
-        succeed(
-            &sandbox,
-            &format!("new --preset llama-3.2-1b --vocab-size 261 {small} --out new"),
-        );
-        succeed(&sandbox, "export new --out base");
+        sandbox.succeeds(&format!(
+            "new --preset llama-3.2-1b --vocab-size 261 {small} --out new"
+        ));
+        sandbox.succeeds("export new --out base");
         let tokenizer =
             include_str!("../../../tokenizer/tests/fixtures/conversations/tokenizer.json");
         let mut tokenizer: Value = serde_json::from_str(tokenizer).unwrap();
@@ -65,10 +58,7 @@ impl Case {
         sandbox.write("base/tokenizer.json", tokenizer.to_string());
         sandbox.write("base/tokenizer_config.json", self.config.to_string());
         sandbox.write("talks.jsonl", self.records());
-        succeed(
-            &sandbox,
-            "export base --format gguf --type f32 --out base.gguf",
-        );
+        sandbox.succeeds("export base --format gguf --type f32 --out base.gguf");
         sandbox
     }
 
@@ -105,7 +95,7 @@ impl Case {
             let line = format!(
                 "prepare talks.jsonl --chat-template {source} --tokenizer {source} --val-fraction 0 --out {out}"
             );
-            succeed(sandbox, &line);
+            sandbox.succeeds(&line);
             let dataset = Dataset::open(&sandbox.path(&out)).unwrap();
             let expected: Vec<u32> = self
                 .conversations
@@ -167,61 +157,47 @@ fn published_forms_have_the_same_ids(name: &str) {
     let check_directory = |folder: &str| case.check_directory(&sandbox, folder);
     check("base");
     check("base.gguf");
-    succeed(&sandbox, "export base.gguf --out directory");
-    succeed(&sandbox, "export base --out copy");
+    sandbox.succeeds("export base.gguf --out directory");
+    sandbox.succeeds("export base --out copy");
     for folder in ["directory", "copy"] {
         check(folder);
         check_directory(folder);
     }
 
     sandbox.write("many.jsonl", case.records().repeat(12));
-    succeed(
-        &sandbox,
-        "prepare many.jsonl --chat-template base.gguf --tokenizer base.gguf --val-fraction 0.3 --out many",
-    );
+    sandbox.succeeds("prepare many.jsonl --chat-template base.gguf --tokenizer base.gguf --val-fraction 0.3 --out many");
     let train = "--data many --steps 1 --set train.micro_batch=1 --accumulation 1 --set train.seq_len=64 \
         --renderer plain";
-    succeed(
-        &sandbox,
-        &format!("train --from base.gguf --adapter lora {train} --out run"),
-    );
+    sandbox.succeeds(&format!(
+        "train --from base.gguf --adapter lora {train} --out run"
+    ));
     case.check(&sandbox, "run", None);
-    succeed(&sandbox, "export run --out adapter");
+    sandbox.succeeds("export run --out adapter");
     check_directory("adapter");
-    succeed(&sandbox, "merge run --out merged");
+    sandbox.succeeds("merge run --out merged");
     check("merged");
     check_directory("merged");
-    succeed(&sandbox, "merge base --adapter adapter --out merged-base");
+    sandbox.succeeds("merge base --adapter adapter --out merged-base");
     check("merged-base");
     check_directory("merged-base");
-    succeed(
-        &sandbox,
-        "export merged --format gguf --type f32 --out again.gguf",
-    );
+    sandbox.succeeds("export merged --format gguf --type f32 --out again.gguf");
     check("again.gguf");
-    succeed(&sandbox, "export again.gguf --out once-more");
+    sandbox.succeeds("export again.gguf --out once-more");
     check("once-more");
     check_directory("once-more");
-    succeed(
-        &sandbox,
-        &format!("train --from directory {train} --out full"),
-    );
+    sandbox.succeeds(&format!("train --from directory {train} --out full"));
     case.check(&sandbox, "full", None);
-    succeed(&sandbox, "export full --out tuned");
+    sandbox.succeeds("export full --out tuned");
     check("tuned");
     check_directory("tuned");
 
     // A run on plain text keeps the template, too.
     sandbox.write("text.txt", "hello small world\n".repeat(60));
-    succeed(
-        &sandbox,
-        "prepare text.txt --tokenizer base.gguf --out text",
-    );
+    sandbox.succeeds("prepare text.txt --tokenizer base.gguf --out text");
     let train = train.replace("many", "text");
-    succeed(
-        &sandbox,
-        &format!("train --from base.gguf --adapter lora {train} --out on-text"),
-    );
+    sandbox.succeeds(&format!(
+        "train --from base.gguf --adapter lora {train} --out on-text"
+    ));
     case.check(&sandbox, "on-text", None);
 
     let models = ["base.gguf", "directory", "run", "merged", "again.gguf"];
@@ -279,17 +255,13 @@ fn runs_have_the_ids_that_transformers_has_for_their_exports() {
         sandbox.write("talks.jsonl", case.records());
         sandbox.write("many.jsonl", case.records().repeat(40));
         let prepare = format!("--chat-template {template} --tokenizer byte");
-        succeed(
-            &sandbox,
-            &format!("prepare many.jsonl {prepare} --out many"),
-        );
+        sandbox.succeeds(&format!("prepare many.jsonl {prepare} --out many"));
         let small = "--preset char-nano --set model.d_model=48 --set model.seq_len=64 --steps 1 --renderer plain";
-        succeed(&sandbox, &format!("train {small} --data many --out run"));
+        sandbox.succeeds(&format!("train {small} --data many --out run"));
         case.check(&sandbox, "run", None);
-        succeed(
-            &sandbox,
-            &format!("prepare talks.jsonl {prepare} --val-fraction 0 --out talks"),
-        );
+        sandbox.succeeds(&format!(
+            "prepare talks.jsonl {prepare} --val-fraction 0 --out talks"
+        ));
         let dataset = Dataset::open(&sandbox.path("talks")).unwrap();
         let expected: Vec<u32> = case
             .conversations
@@ -302,21 +274,18 @@ fn runs_have_the_ids_that_transformers_has_for_their_exports() {
             .read(0, expected.len() as u64);
         assert_eq!(read.unwrap(), expected, "{name}");
 
-        succeed(&sandbox, "export run --out exported");
+        sandbox.succeeds("export run --out exported");
         case.check(&sandbox, "exported", Some("exported"));
         case.check_directory(&sandbox, "exported");
-        succeed(&sandbox, "export exported --out copy");
+        sandbox.succeeds("export exported --out copy");
         case.check(&sandbox, "copy", Some("copy"));
         // A run on the exported model, by the template that it was made with.
         let options = format!("--chat-template {template} --tokenizer exported");
-        succeed(
-            &sandbox,
-            &format!("prepare many.jsonl {options} --out tuned-talks"),
-        );
+        sandbox.succeeds(&format!("prepare many.jsonl {options} --out tuned-talks"));
         let train = "train --from exported --data tuned-talks --adapter lora --steps 1 --renderer plain --out tuned";
-        succeed(&sandbox, train);
+        sandbox.succeeds(train);
         case.check(&sandbox, "tuned", None);
-        succeed(&sandbox, "merge tuned --out merged");
+        sandbox.succeeds("merge tuned --out merged");
         case.check(&sandbox, "merged", Some("merged"));
     }
 }

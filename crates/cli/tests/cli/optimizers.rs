@@ -5,7 +5,6 @@ use std::fs;
 use serde_json::Value;
 
 use super::support::Sandbox;
-use super::support::train::trained;
 
 #[test]
 fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
@@ -15,10 +14,10 @@ fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
             "--data data --steps 6 --set train.optimizer.kind={optimizer} --set train.schedule.warmup_steps=0 \
             --set train.loss.label_smoothing=0.1 --set train.loss.z_loss=1e-3 --set train.micro_batch"
         );
-        trained(sandbox.train(&format!("{line}=6 --out {optimizer}-whole")));
-        trained(sandbox.train(&format!(
+        sandbox.trains(&format!("{line}=6 --out {optimizer}-whole"));
+        sandbox.trains(&format!(
             "{line}=2 --accumulation 3 --out {optimizer}-parts"
-        )));
+        ));
         let whole = sandbox.losses(&format!("{optimizer}-whole"));
         let parts = sandbox.losses(&format!("{optimizer}-parts"));
         assert!(whole[5] < whole[0], "{whole:?}");
@@ -33,15 +32,15 @@ fn auxiliary_loss_terms_only_affect_training() {
     let sandbox = Sandbox::with_data();
     // A learning rate of 0 keeps both runs' weights equal.
     let line = "--data data --steps 2 --set train.schedule.learning_rate=0 --set train.schedule.min_learning_rate=0";
-    trained(sandbox.train(&format!("{line} --out plain")));
-    trained(sandbox.train(&format!("{line} --set train.loss.z_loss=0.1 --out z")));
+    sandbox.trains(&format!("{line} --out plain"));
+    sandbox.trains(&format!("{line} --set train.loss.z_loss=0.1 --out z"));
     let evaluation = |run| {
         sandbox.events(run, "evaluation")[0]["loss"]
             .as_f64()
             .unwrap()
     };
     assert_eq!(evaluation("plain"), evaluation("z"));
-    let manifest = fs::read_to_string(sandbox.path("data/dataset.json")).unwrap();
+    let manifest = sandbox.text("data/dataset.json");
     let manifest: Value = serde_json::from_str(&manifest).unwrap();
     let vocab_size = manifest["tokenizer"]["vocab_size"].as_f64().unwrap();
     // `ln Σ exp x` equals the log of the vocabulary size if all logits are 0, and is slightly larger if they
@@ -61,7 +60,7 @@ fn muon_and_lion_learn() {
             "--data data --out {optimizer} --steps 60 --set train.optimizer.kind={optimizer} \
             --set train.schedule.learning_rate={rate} --set train.schedule.warmup_steps=5"
         );
-        trained(sandbox.train(&line));
+        sandbox.trains(&line);
         let losses = sandbox.losses(optimizer);
         assert!(
             losses[0] > 2.5 && losses[59] < 0.8 * losses[0],
@@ -74,9 +73,9 @@ fn muon_and_lion_learn() {
 fn parameter_groups_have_individual_learning_rates() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 1 --set train.schedule.warmup_steps=0 --set train.groups.embeddings.rate=0";
-    trained(sandbox.train(&format!("{line} --out run")));
+    sandbox.trains(&format!("{line} --out run"));
     let still = "--set train.schedule.learning_rate=0 --set train.schedule.min_learning_rate=0";
-    trained(sandbox.train(&format!("{line} {still} --out still")));
+    sandbox.trains(&format!("{line} {still} --out still"));
     let (run, still) = (sandbox.weights("run", 1), sandbox.weights("still", 1));
     let [run, still] =
         [&run, &still].map(|bytes| safetensors::SafeTensors::deserialize(bytes).unwrap());
@@ -97,10 +96,10 @@ fn every_optimizer_resumes_bit_exactly() {
             --set train.skip.deviations=3 --set train.skip.window=3 --set train.groups.head.rate=0.5"
         );
         let [whole, parts] = ["whole", "parts"].map(|name| format!("{optimizer}-{name}"));
-        trained(sandbox.train(&format!("{line} --out {whole} --steps 10")));
-        trained(sandbox.train(&format!("{line} --out {parts} --steps 5")));
+        sandbox.trains(&format!("{line} --out {whole} --steps 10"));
+        sandbox.trains(&format!("{line} --out {parts} --steps 5"));
         let resumed = format!("train --resume {parts} --steps 10 --renderer plain");
-        trained(sandbox.words(&resumed));
+        sandbox.succeeds(&resumed);
         assert_eq!(sandbox.losses(&whole), sandbox.losses(&parts));
         for file in ["model", "training", "optimizer"] {
             let read = |run: &str| {

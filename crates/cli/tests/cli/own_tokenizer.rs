@@ -24,22 +24,9 @@ fn with_hub() -> Sandbox {
 #[test]
 fn a_tokenizer_is_selected_by_file_or_folder() {
     let sandbox = with_hub();
-    insta::assert_snapshot!(sandbox.words("prepare text.txt --out folder --tokenizer hub"), @r"
-    exit 0
-    --- stdout
-    Prepared folder with a tokenizer.json (257 ids)
-      train  343 tokens  1 document  1 shard
-      val     39 tokens  1 document  1 shard
-      0.99 bytes per token
-    Warning: the validation split has only 39 tokens: its losses will be noisy
-    Next: emberlm train --data folder --preset char-nano --out runs/folder
-    ");
-    sandbox
-        .words("prepare text.txt --out file --tokenizer ./hub/tokenizer.json")
-        .ok();
-    sandbox
-        .words("prepare text.txt --out named --tokenizer byte")
-        .ok();
+    sandbox.check_messages("prepare_with_file");
+    sandbox.ok("prepare text.txt --out file --tokenizer ./hub/tokenizer.json");
+    sandbox.ok("prepare text.txt --out named --tokenizer byte");
     let manifest = |name| {
         Dataset::open(&sandbox.path(name))
             .unwrap()
@@ -56,43 +43,20 @@ fn a_tokenizer_is_selected_by_file_or_folder() {
 fn invalid_tokenizers_are_rejected_with_the_choices() {
     let sandbox = with_hub();
     sandbox.write("empty/readme.txt", "nothing");
-    insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer word"), @r"
-    exit 2
-    --- stderr
-    error: invalid value 'word' for '--tokenizer <NAME|PATH>': unknown tokenizer `word`: choose one of gpt2, p50k, cl100k, o200k, char, byte, or give the path of a tokenizer.json or of a folder that holds one
-
-    For more information, try '--help'.
-    ");
-    insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer empty"), @r"
-    exit 2
-    --- stderr
-    error: invalid value 'empty' for '--tokenizer <NAME|PATH>': this folder has no tokenizer.json and no tokenizer.model
-
-    For more information, try '--help'.
-    ");
-    insta::assert_snapshot!(sandbox.words("prepare text.txt --out d --tokenizer text.txt"), @r"
-    exit 1
-    --- stderr
-    error: text.txt: not a usable tokenizer.json: it is not JSON: expected ident at line 1 column 2
-    hint: a tokenizer.json is what Hugging Face's tokenizers library writes
-    ");
-    assert!(!sandbox.path("d").exists());
+    sandbox.check_messages("own_tokenizer");
 }
 
 #[test]
 fn checkpoints_contain_the_tokenizer_file() {
     let sandbox = with_hub();
-    sandbox
-        .words("prepare text.txt --out data --tokenizer hub")
-        .ok();
+    sandbox.ok("prepare text.txt --out data --tokenizer hub");
     let spec = Dataset::open(&sandbox.path("data"))
         .unwrap()
         .tokenizer()
         .spec();
     let tiny = "--set model.d_model=8 --set model.n_layers=1 --set model.heads=2 --set model.kv_heads=2 \
         --set model.seq_len=8 --set train.micro_batch=2 --set train.evaluation.sample_tokens=4 --renderer plain";
-    let ran = sandbox.words(&format!("train --data data --out run --steps 2 {tiny}"));
-    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.succeeds(&format!("train --data data --out run --steps 2 {tiny}"));
     for gone in ["data", "hub"] {
         fs::remove_dir_all(sandbox.path(gone)).unwrap();
     }

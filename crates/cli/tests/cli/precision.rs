@@ -1,7 +1,7 @@
 //! Matrix products in bf16, and bit-identical results for any number of threads.
 
 use super::support::Sandbox;
-use super::support::train::{TINY, trained};
+use super::support::train::TINY;
 
 /// Large enough to split every kind of product into tiles for several threads.
 const WIDE: &str = "--set model.d_model=128 --set model.n_layers=2 --set model.heads=4 --set model.kv_heads=2 \
@@ -45,11 +45,10 @@ fn bf16_learns_like_f32() {
             "train {TINY} --data data --steps 200 --set train.schedule.learning_rate=0.003 --set train.evaluation.interval=200 \
              --precision {precision} --out {precision}"
         );
-        let said = sandbox.words(&line);
+        let said = sandbox.succeeds(&line);
         let warned = said
             .stderr
             .contains("does not support matrix products in bf16");
-        trained(said);
         let evaluations = sandbox.events(precision, "evaluation");
         let loss = evaluations.last().unwrap()["loss"].as_f64().unwrap();
         (loss, sandbox.losses(precision), warned)
@@ -75,8 +74,7 @@ fn a_backend_without_bf16_prints_a_warning() {
         let line = format!(
             "train {TINY} --data data --steps 3 --precision {precision} --out {precision} --backend ndarray"
         );
-        let ran = sandbox.words(&line);
-        assert_eq!(ran.code, Some(0), "{ran}");
+        let ran = sandbox.succeeds(&line);
         (ran.stderr, sandbox.losses(precision))
     };
     let (full, rounded) = (train("f32"), train("bf16"));
@@ -84,15 +82,4 @@ fn a_backend_without_bf16_prints_a_warning() {
     assert!(rounded.0.contains(expected), "{}", rounded.0);
     assert!(!full.0.contains(expected));
     assert_eq!(full.1, rounded.1);
-}
-
-#[test]
-fn an_unknown_precision_is_refused() {
-    let sandbox = Sandbox::new();
-    let ran = sandbox.words("train --precision f8");
-    assert_eq!(ran.code, Some(2), "{ran}");
-    assert!(
-        ran.stderr.contains("[possible values: f32, bf16, f16]"),
-        "{ran}"
-    );
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use emberlm_data::{Dataset, Split};
 
-use super::support::Sandbox;
+use super::support::{AssertText, Sandbox};
 
 /// The text of a split.
 fn text(dataset: &Dataset, split: Split) -> String {
@@ -18,16 +18,7 @@ fn text(dataset: &Dataset, split: Split) -> String {
 fn a_char_dataset() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "to be or not to be\n".repeat(10));
-    insta::assert_snapshot!(sandbox.words("prepare text.txt --out data/be --tokenizer char"), @r"
-    exit 0
-    --- stdout
-    Prepared data/be with the char tokenizer (8 ids)
-      train  171 tokens  1 document  1 shard
-      val     19 tokens  1 document  1 shard
-      1.00 bytes per token
-    Warning: the validation split has only 19 tokens: its losses will be noisy
-    Next: emberlm train --data data/be --preset char-nano --out runs/be
-    ");
+    sandbox.check_messages("prepare");
     let dataset = Dataset::open(&sandbox.path("data/be")).unwrap();
     dataset.verify().unwrap();
     assert_eq!(
@@ -47,16 +38,11 @@ fn byte_and_byte_pair_datasets_of_a_folder() {
     sandbox.write("texts/a.txt", "One small step. ".repeat(20));
     sandbox.write("texts/deep/b.txt", "Grüße aus 東京. ".repeat(20));
     for kind in ["byte", "gpt2", "cl100k"] {
-        let summary = sandbox
-            .words(&format!(
-                "prepare texts --out {kind} --tokenizer {kind} --val-fraction 0.25"
-            ))
-            .ok();
-        assert!(summary.contains("2 documents"), "{summary}");
-        assert!(
-            summary.contains(&format!("Next: emberlm train --data {kind} --preset ")),
-            "{summary}"
-        );
+        let summary = sandbox.ok(&format!(
+            "prepare texts --out {kind} --tokenizer {kind} --val-fraction 0.25"
+        ));
+        summary.assert_has("2 documents");
+        summary.assert_has(&format!("Next: emberlm train --data {kind} --preset "));
         let dataset = Dataset::open(&sandbox.path(kind)).unwrap();
         let all = text(&dataset, Split::Train) + &text(&dataset, Split::Val);
         assert_eq!(all.matches("One small step. ").count(), 20, "{kind}");
@@ -68,13 +54,9 @@ fn byte_and_byte_pair_datasets_of_a_folder() {
 fn shards_have_a_maximum_size() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "abcdefghij".repeat(10));
-    let summary = sandbox
-        .words("prepare text.txt --out d --tokenizer byte --shard-tokens 40 --val-fraction 0")
-        .ok();
-    assert!(
-        summary.contains("101 tokens   1 document  3 shards"),
-        "{summary}"
-    );
+    let summary =
+        sandbox.ok("prepare text.txt --out d --tokenizer byte --shard-tokens 40 --val-fraction 0");
+    summary.assert_has("101 tokens   1 document  3 shards");
 }
 
 #[test]
@@ -109,10 +91,8 @@ fn force_replaces_a_dataset() {
     let sandbox = Sandbox::new();
     sandbox.write("a.txt", "first text");
     sandbox.write("b.txt", "second text");
-    sandbox.words("prepare a.txt --out d --tokenizer byte").ok();
-    sandbox
-        .words("prepare b.txt --out d --tokenizer byte --force")
-        .ok();
+    sandbox.ok("prepare a.txt --out d --tokenizer byte");
+    sandbox.ok("prepare b.txt --out d --tokenizer byte --force");
     let dataset = Dataset::open(&sandbox.path("d")).unwrap();
     assert!(text(&dataset, Split::Train).starts_with("second"));
     assert_eq!(sandbox.names(), ["a.txt", "b.txt", "d"]);
@@ -140,17 +120,7 @@ fn files_of_the_validation_split() {
     let sandbox = Sandbox::new();
     sandbox.write("train/a.txt", "for training");
     sandbox.write("val/b.txt", "for validation");
-    let line = "prepare train --out d --tokenizer byte --val val --threads 1";
-    insta::assert_snapshot!(sandbox.words(line), @r"
-    exit 0
-    --- stdout
-    Prepared d with the byte tokenizer (257 ids)
-      train  13 tokens  1 document  1 shard
-      val    15 tokens  1 document  1 shard
-      0.93 bytes per token
-    Warning: the validation split has only 15 tokens: its losses will be noisy
-    Next: emberlm train --data d --preset char-nano --out runs/d
-    ");
+    sandbox.check_messages("prepare_validation");
 }
 
 #[test]
@@ -161,13 +131,13 @@ fn duplicates_are_reported_or_removed() {
         sandbox.write(&format!("texts/{name}.txt"), &text);
     }
     let line = "prepare texts --out d --tokenizer byte --val-fraction 0.3";
-    let summary = sandbox.words(line).ok();
+    let summary = sandbox.ok(line);
     let warning =
         "Warning: 2 of 3 documents are equal to an earlier one: --dedup leaves them out\n";
-    assert!(summary.contains(warning), "{summary}");
-    let summary = sandbox.words(&format!("{line} --dedup --force")).ok();
-    assert!(summary.contains("Left out: 2 duplicates\n"), "{summary}");
-    assert!(!summary.contains("Warning"), "{summary}");
+    summary.assert_has(warning);
+    let summary = sandbox.ok(&format!("{line} --dedup --force"));
+    summary.assert_has("Left out: 2 duplicates\n");
+    summary.assert_lacks("Warning");
 }
 
 #[test]
@@ -182,7 +152,7 @@ fn inputs_are_only_read() {
     };
     mode("texts/a.txt", 0o444);
     mode("texts", 0o555);
-    sandbox.words("prepare texts --out d --tokenizer byte").ok();
+    sandbox.ok("prepare texts --out d --tokenizer byte");
     mode("texts", 0o755);
 }
 

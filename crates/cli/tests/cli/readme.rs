@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::support::Sandbox;
 use super::support::model::write_encoder;
+use super::support::{AssertText, Sandbox};
 
 /// Options appended to every `train` to keep the test fast.
 const SHORT: &str = " --renderer plain --steps 2 --set train.evaluation.sample_tokens=5";
@@ -38,7 +38,7 @@ fn sweep(page: &str) -> String {
         .unwrap()
         .replace("4096", "100")
         .replace("[5e-4, 2e-3, 8e-3]", "[5e-4]");
-    assert!(text.contains("\"train.steps\" = 300\n"), "{text}");
+    text.assert_has("\"train.steps\" = 300\n");
     let short = "\"train.steps\" = 2\n\"train.evaluation.sample_tokens\" = 0\n";
     text.replace("\"train.steps\" = 300\n", short)
 }
@@ -142,7 +142,7 @@ fn every_command_is_in_the_tour() {
 
 /// The commands that `emberlm --help` lists.
 fn command_names() -> Vec<String> {
-    let help = Sandbox::new().words("--help").ok();
+    let help = Sandbox::new().ok("--help");
     let listed = help.split("Commands:").nth(1).unwrap();
     let names = listed
         .lines()
@@ -167,6 +167,6 @@ fn every_preset_is_listed() {
     let readme = readme();
     for preset in emberlm_model::families::presets() {
         let name = format!("`{}`", preset.name);
-        assert!(readme.contains(&name), "{name} is not in the README");
+        readme.assert_has(&name);
     }
 }

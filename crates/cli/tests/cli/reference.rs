@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::serve::with_model;
 use super::support::Sandbox;
-use super::support::train::trained;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
 
@@ -20,7 +19,7 @@ fn page(name: &str) -> String {
 fn generated_pages_match_the_program() {
     let sandbox = Sandbox::new();
     for name in ["commands", "configuration", "metrics", "http-api", "files"] {
-        let generated = sandbox.words(&format!("reference {name}")).ok();
+        let generated = sandbox.ok(&format!("reference {name}"));
         assert!(
             generated == page(name),
             "docs/reference/{name}.md is stale: run `cargo xtask reference`"
@@ -79,10 +78,8 @@ fn file_names(folder: &Path, names: &mut BTreeSet<String>) {
 #[test]
 fn files_page_lists_every_file_and_event_field() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train(
-            "--data data --steps 8 --out run --set train.log_interval=1 --set train.evaluation.interval=4 \
-             --set train.checkpoints.interval=4 --set train.ema=0.9",
-        ));
+    sandbox.trains("--data data --steps 8 --out run --set train.log_interval=1 --set train.evaluation.interval=4 \
+             --set train.checkpoints.interval=4 --set train.ema=0.9");
     let page = page("files");
     // The table of events; other files have fields with the names of events.
     let (_, events) = page.split_once("## Events").unwrap();
@@ -98,7 +95,7 @@ fn files_page_lists_every_file_and_event_field() {
             missing.insert(name);
         }
     }
-    let log = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap();
+    let log = sandbox.text("run/events.jsonl");
     let mut kinds = BTreeSet::new();
     for line in log.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
@@ -123,10 +120,7 @@ fn files_page_lists_every_file_and_event_field() {
         "checkpoint",
         "ended",
     ] {
-        assert!(
-            kinds.contains(kind),
-            "the run has no `{kind}` event: {kinds:?}"
-        );
+        assert!(kinds.contains(kind), "no `{kind}` event: {kinds:?}");
     }
     assert!(
         missing.is_empty(),

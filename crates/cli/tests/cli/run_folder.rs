@@ -8,16 +8,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::signals::send;
-use super::support::train::trained;
-use super::support::{CommandOutput, Sandbox};
+use super::support::{AssertText, CommandOutput, Sandbox};
 
 impl Sandbox {
     /// A run `run` of 6 steps with checkpoints at 3 and 6.
     fn with_a_run() -> Self {
         let sandbox = Self::with_data();
-        trained(
-            sandbox.train("--data data --out run --steps 6 --set train.checkpoints.interval=3"),
-        );
+        sandbox.trains("--data data --out run --steps 6 --set train.checkpoints.interval=3");
         sandbox
     }
 
@@ -92,25 +89,20 @@ fn invalid_utf_8_loses_only_one_line() {
     );
     let ran = sandbox.words("plot run --out a.svg");
     assert_eq!((ran.code, &ran.stderr), (Some(0), &expected), "{ran}");
-    let ran = sandbox.words("runs .");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    let ran = sandbox.succeeds("runs .");
     assert_eq!(ran.stderr.replace("./run", "run"), expected);
-    let ran = sandbox.words("train --resume run --renderer plain --steps 8");
-    assert_eq!(ran.code, Some(0), "{ran}");
-    assert!(ran.stderr.contains(&expected), "{ran}");
+    let ran = sandbox.succeeds("train --resume run --renderer plain --steps 8");
+    ran.says(&expected);
     // The missing line is still reported.
     let ran = sandbox.words("plot run --out a.svg");
-    assert!(
-        ran.stderr.contains("1 line is missing before line"),
-        "{ran}"
-    );
-    assert!(ran.stderr.contains("between steps 2 and 3"), "{ran}");
+    ran.says("1 line is missing before line");
+    ran.says("between steps 2 and 3");
 }
 
 #[test]
 fn missing_and_repeated_lines_are_reported() {
     let sandbox = Sandbox::with_a_run();
-    sandbox.words("plot run --out a.svg").ok();
+    sandbox.ok("plot run --out a.svg");
     sandbox.change_events(|lines| {
         let lost = index_of(lines, "step", 4);
         lines.remove(lost);
@@ -118,13 +110,9 @@ fn missing_and_repeated_lines_are_reported() {
         let line = lines[twice].clone();
         lines.insert(twice + 1, line);
     });
-    let ran = sandbox.words("plot run --out a.svg");
-    assert_eq!(ran.code, Some(0), "{ran}");
-    assert!(ran.stderr.contains("of step 2, is there twice"), "{ran}");
-    assert!(
-        ran.stderr.contains("1 line is missing before line"),
-        "{ran}"
-    );
+    let ran = sandbox.succeeds("plot run --out a.svg");
+    ran.says("of step 2, is there twice");
+    ran.says("1 line is missing before line");
 }
 
 #[test]
@@ -194,10 +182,7 @@ fn a_run_fails_when_its_folder_is_removed() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        stderr.contains("error: run was removed, renamed or replaced while it was being trained"),
-        "{stderr}"
-    );
+    stderr.assert_has("error: run was removed, renamed or replaced while it was being trained");
     assert!(!sandbox.path("run").exists(), "it was made again");
     fs::remove_dir_all(sandbox.path("gone")).unwrap();
 }
@@ -207,15 +192,10 @@ fn removing_the_lock_file_does_not_admit_a_second_trainer() {
     let sandbox = Sandbox::with_data();
     let child = sandbox.start_training("", "--steps 1000000");
     fs::remove_file(sandbox.path("run/lock")).unwrap();
-    let ran = sandbox.words("train --resume run --renderer plain");
-    assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(
-        ran.stderr
-            .contains("run is being trained by another process"),
-        "{ran}"
-    );
-    let listed = sandbox.words("runs .").ok();
-    assert!(listed.contains("running"), "{listed}");
+    let ran = sandbox.fails("train --resume run --renderer plain");
+    ran.says("run is being trained by another process");
+    let listed = sandbox.ok("runs .");
+    listed.assert_has("running");
     std::thread::sleep(Duration::from_millis(100));
     send(&child, Signal::TERM);
     let output = child.wait_with_output().unwrap();

@@ -6,22 +6,17 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emberlm_data::Manifest;
 use emberlm_model::ModelConfig;
 use serde_json::{Value, json};
 
-use super::support::Sandbox;
 use super::support::model::{tiny, write_run};
-use super::support::server::{Answer, Server};
+use super::support::server::{Answer, Server, together};
+use super::support::{AssertText, Sandbox};
 
 /// A run `run` with a byte-level model and a context of `seq_len` tokens.
 pub fn with_model(seq_len: usize, steps: &[usize]) -> Sandbox {
-    let sandbox = Sandbox::new();
-    sandbox.write("text.txt", "hello small world\n".repeat(20));
-    sandbox
-        .words("prepare text.txt --out data --tokenizer byte")
-        .ok();
-    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    let sandbox = Sandbox::with_text("hello small world\n".repeat(20), "byte");
+    let spec = sandbox.spec("data");
     let model = ModelConfig {
         seq_len,
         ..tiny(257)
@@ -47,7 +42,7 @@ pub fn generated(sandbox: &Sandbox, prompt: &[u32], tokens: usize) -> Vec<u64> {
         "generate run --tokens {} --max-new-tokens {tokens} --temperature 0 --json",
         prompt.join(",")
     );
-    ids(&json!({ "token_ids": sandbox.words(&line).json::<Value>()["tokens"] }))
+    ids(&json!({ "token_ids": sandbox.json::<Value>(&line)["tokens"] }))
 }
 
 #[test]
@@ -57,23 +52,13 @@ fn concurrent_requests_equal_single_ones() {
     let prompts: Vec<Vec<u32>> = (1..=9)
         .map(|n| (0..n * 3).map(|i| (i * 7 + n) % 256).collect())
         .collect();
-    let answers: Vec<(Vec<u64>, Answer)> = thread::scope(|scope| {
-        let ask = |prompt: &Vec<u32>| {
-            let (server, prompt) = (&server, prompt.clone());
-            scope.spawn(move || {
-                let answer = server.post("/v1/completions", &greedy(&prompt, 20));
-                let mut streamed = greedy(&prompt, 20);
-                streamed["stream"] = true.into();
-                let events = server.post("/v1/completions", &streamed).events();
-                let pieces = events.iter().flat_map(|event| ids(&event["choices"][0]));
-                (pieces.collect(), answer)
-            })
-        };
-        let asked: Vec<_> = prompts.iter().map(ask).collect();
-        asked
-            .into_iter()
-            .map(|asked| asked.join().unwrap())
-            .collect()
+    let answers = together(&prompts, |prompt| {
+        let answer = server.post("/v1/completions", &greedy(prompt, 20));
+        let mut streamed = greedy(prompt, 20);
+        streamed["stream"] = true.into();
+        let events = server.post("/v1/completions", &streamed).events();
+        let pieces = events.iter().flat_map(|event| ids(&event["choices"][0]));
+        (pieces.collect::<Vec<u64>>(), answer)
     });
     for (prompt, (streamed, answer)) in prompts.iter().zip(answers) {
         let expected = generated(&sandbox, prompt, 20);
@@ -111,8 +96,7 @@ fn a_disconnected_client_frees_its_slot() {
         server.wait_for("emberlm_free_slots", "1");
     }
     let start = Instant::now();
-    let answer = server.post("/v1/completions", &greedy(&[1], 3));
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    server.post("/v1/completions", &greedy(&[1], 3)).expect(200);
     let metrics = server.get("/metrics").body;
     let made: f64 = metrics
         .lines()
@@ -132,9 +116,8 @@ fn the_queue_is_bounded() {
     let _first = server.begin("POST", "/v1/completions", JSON, &long(true));
     let _second = server.begin("POST", "/v1/completions", JSON, &long(false));
     server.wait_for("emberlm_waiting_requests", "1");
-    let third = server.post("/v1/completions", &greedy(&[1], 3));
-    assert_eq!(third.status, 429);
-    assert!(third.headers.contains("retry-after: 1"));
+    let third = server.post("/v1/completions", &greedy(&[1], 3)).expect(429);
+    third.headers.assert_has("retry-after: 1");
     assert_eq!(third.json()["error"]["code"], "rate_limit_exceeded");
 }
 
@@ -143,14 +126,15 @@ fn long_requests_time_out() {
     let sandbox = with_model(1 << 14, &[1]);
     let server =
         sandbox.serve("serve run --slots 1 --timeout 1 --max-tokens 16000 --context 16384");
-    let answer = server.ask("POST", "/v1/completions", JSON, &long(false));
-    assert_eq!(answer.status, 504, "{}", answer.body);
+    let answer = server
+        .ask("POST", "/v1/completions", JSON, &long(false))
+        .expect(504);
     assert_eq!(answer.json()["error"]["code"], "timeout");
     server.wait_for("emberlm_free_slots", "1");
     let streamed = server.ask("POST", "/v1/completions", JSON, &long(true));
     let events = streamed.events();
     assert_eq!(events.last().unwrap()["error"]["code"], "timeout");
-    assert!(!streamed.body.contains("[DONE]"));
+    streamed.body.assert_lacks("[DONE]");
     server.wait_for("emberlm_free_slots", "1");
 }
 
@@ -217,8 +201,9 @@ fn a_followed_run_serves_each_new_checkpoint() {
     );
     assert_ne!(before, after);
     let answered = |server: &Server| {
-        let answer = server.post("/v1/completions", &greedy(&prompt, 30));
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer = server
+            .post("/v1/completions", &greedy(&prompt, 30))
+            .expect(200);
         ids(&answer.json()["choices"][0])
     };
     assert_eq!(answered(&server), before);

@@ -3,14 +3,12 @@
 use std::collections::HashSet;
 use std::fs;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::fine_tuning::with_base;
-use super::support::Sandbox;
 use super::support::server::Server;
-use super::support::train::trained;
+use super::support::{Sandbox, wait_until};
 
 const TRAIN: &str = "train --from base --data talks --learning-rate 3e-2 --renderer plain --seed 3 \
     --set train.micro_batch=2 --set train.accumulation=1 --steps 20";
@@ -33,9 +31,9 @@ fn with_adapters() -> Sandbox {
             "--adapter lora --set train.adapter.rank=2".to_owned(),
         ),
     ] {
-        trained(sandbox.words(&format!("{TRAIN} {options} --out {name}")));
+        sandbox.succeeds(&format!("{TRAIN} {options} --out {name}"));
     }
-    sandbox.words("export queries --out peft").ok();
+    sandbox.ok("export queries --out peft");
     sandbox
 }
 
@@ -66,7 +64,7 @@ fn generated(sandbox: &Sandbox, model: &str, prompt: &str) -> Value {
     let bias = ENDS.map(|id| format!("--logit-bias {id}=-100")).join(" ");
     let options = "--max-new-tokens 24 --temperature 0 --json";
     let line = format!("generate {model} --prompt {prompt} {options} {bias}");
-    sandbox.words(&line).json::<Value>()["tokens"].clone()
+    sandbox.json::<Value>(&line)["tokens"].clone()
 }
 
 /// The value of a metric for each model that has one.
@@ -82,22 +80,12 @@ fn metric(server: &Server, name: &str) -> Vec<(String, u64)> {
 
 /// Waits until a metric has these values, one for each engine. Metrics follow after the answers.
 fn wait_for(server: &Server, name: &str, expected: &[(&str, u64)]) {
-    let expected: Vec<_> = expected
+    let expected = expected
         .iter()
-        .map(|&(model, value)| (model.to_owned(), value))
-        .collect();
-    let start = Instant::now();
-    loop {
-        let found = metric(server, name);
-        if found == expected {
-            return;
-        }
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "{name}: {found:?}"
-        );
-        thread::sleep(Duration::from_millis(5));
-    }
+        .map(|&(model, value)| (model.to_owned(), value));
+    let expected: Vec<_> = expected.collect();
+    let what = format!("{name} of {expected:?}");
+    wait_until(&what, || metric(server, name) == expected);
 }
 
 #[test]
@@ -196,7 +184,7 @@ fn an_adapter_with_a_module_of_its_base_is_served_beside_the_others() {
         ),
     ] {
         let options = format!("--adapter lora {options} --out {name}");
-        trained(sandbox.words(&format!("{TRAIN} {options}")));
+        sandbox.succeeds(&format!("{TRAIN} {options}"));
     }
     let server = sandbox.serve("serve base lora whole");
     let models = [
@@ -227,8 +215,9 @@ fn adapters_share_slots_and_no_cached_prefix() {
     let found = ["lora", "peft", "lora", "peft"].map(cached);
     assert_eq!(found, [json!(0), json!(0), json!(4), json!(4)]);
     wait_for(&server, "emberlm_free_slots", &[("lora", 3)]);
-    let unknown = server.post("/v1/completions", &request("base", "Hello"));
-    assert_eq!(unknown.status, 404, "{}", unknown.body);
+    server
+        .post("/v1/completions", &request("base", "Hello"))
+        .expect(404);
     drop(server);
 
     // Models with other settings have other engines.
@@ -247,25 +236,24 @@ fn adapters_share_slots_and_no_cached_prefix() {
 fn an_adapter_whose_recorded_base_is_elsewhere_is_one_of_the_only_base() {
     let sandbox = with_adapters();
     let expected = generated(&sandbox, "base --adapter peft", "Hello");
-    let file = sandbox.path("peft/adapter_config.json");
-    let mut config: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    config["base_model_name_or_path"] = json!("somebody/a-model");
-    sandbox.write("peft/adapter_config.json", config.to_string());
+    sandbox.edit("peft/adapter_config.json", |config| {
+        config["base_model_name_or_path"] = json!("somebody/a-model");
+    });
     let server = sandbox.serve("serve peft base lora");
     let found = answer(&server, "peft", "Hello");
     assert_eq!(found["choices"][0]["token_ids"], expected);
     wait_for(&server, "emberlm_waiting_requests", &[("peft", 0)]);
     drop(server);
     let ran = sandbox.words("serve peft lora --port 0");
-    assert!(ran.stderr.contains("peft: "), "{ran}");
-    assert!(ran.stderr.contains("somebody/a-model"), "{ran}");
+    ran.says("peft: ");
+    ran.says("somebody/a-model");
     assert_eq!(ran.code, Some(1), "{ran}");
 }
 
 #[test]
 fn adapters_are_unloaded_and_loaded_with_their_base() {
     let sandbox = with_adapters();
-    sandbox.words("merge dora --out merged").ok();
+    sandbox.ok("merge dora --out merged");
     // Less than any model needs: each is loaded only while it is the only one.
     let server = sandbox.serve("serve base lora merged peft --memory 1B");
     for _ in 0..2 {
@@ -283,22 +271,19 @@ fn an_adapter_of_another_base_is_refused_at_the_start() {
     let small = "--set model.d_model=32 --set model.n_layers=1 --set model.heads=2 --set model.kv_heads=2 \
         --set model.head_dim=16 --set model.feed_forward.width=32 --set model.seq_len=96";
     let line = format!("new --preset llama-3.2-1b --vocab-size 259 {small} --out other");
-    sandbox.words(&line).ok();
-    sandbox.words("export other --out exported").ok();
+    sandbox.ok(&line);
+    sandbox.ok("export other --out exported");
     fs::copy(
         sandbox.path("base/tokenizer.json"),
         sandbox.path("exported/tokenizer.json"),
     )
     .unwrap();
-    let file = sandbox.path("peft/adapter_config.json");
-    let mut config: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    config["base_model_name_or_path"] = json!("../exported");
-    sandbox.write("peft/adapter_config.json", config.to_string());
+    sandbox.edit("peft/adapter_config.json", |config| {
+        config["base_model_name_or_path"] = json!("../exported");
+    });
     let ran = sandbox.words("serve exported peft lora --port 0");
-    assert!(
-        ran.stderr.contains("peft: ") && ran.stderr.contains("has shape"),
-        "{ran}"
-    );
+    ran.says("peft: ");
+    ran.says("has shape");
     assert_ne!(ran.code, Some(0), "{ran}");
 
     let weights = sandbox.path("base/model.safetensors");
@@ -307,9 +292,6 @@ fn an_adapter_of_another_base_is_refused_at_the_start() {
     bytes[last] ^= 1;
     fs::write(&weights, bytes).unwrap();
     let ran = sandbox.words("serve base lora --port 0");
-    assert!(
-        ran.stderr.contains("lora: the adapter was trained on"),
-        "{ran}"
-    );
+    ran.says("lora: the adapter was trained on");
     assert_ne!(ran.code, Some(0), "{ran}");
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use serde_json::{Value, json};
 
 use super::serve::{greedy, ids, with_model};
-use super::support::server::{Answer, Server};
+use super::support::server::{Answer, Server, together};
 
 pub const JSON: &str = "content-type: application/json\r\n";
 
@@ -95,8 +95,9 @@ fn stalled_streams_use_little_memory_and_lose_no_token() {
         thread::sleep(Duration::from_millis(500));
     }
     // Other clients are served meanwhile.
-    let answer = server.post("/v1/completions", &greedy(&[1, 2], 20));
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    server
+        .post("/v1/completions", &greedy(&[1, 2], 20))
+        .expect(200);
     thread::sleep(Duration::from_millis(300));
     let more = metric(&server, "emberlm_generated_tokens_total") - made;
     assert!(
@@ -125,8 +126,9 @@ fn the_time_limit_frees_slots_of_clients_that_do_not_read() {
     let stalled: Vec<TcpStream> = (0..4).map(|_| begin()).collect();
     server.wait_for("emberlm_waiting_requests", "2");
     server.wait_for("emberlm_free_slots", "2");
-    let answer = server.post("/v1/completions", &greedy(&[1, 2], 2));
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    server
+        .post("/v1/completions", &greedy(&[1, 2], 2))
+        .expect(200);
     drop(stalled);
 }
 
@@ -214,14 +216,8 @@ fn embeddings_yield_to_streams_and_end_with_their_clients() {
 
     let limited = sandbox.serve("serve run --slots 2 --timeout 1");
     let texts = json!({ "model": "run", "input": vec![vec![7; 2000]; 64] });
-    let answers: Vec<u16> = thread::scope(|scope| {
-        let ask = || limited.post("/v1/embeddings", &texts).status;
-        let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
-        asked
-            .into_iter()
-            .map(|asked| asked.join().unwrap())
-            .collect()
-    });
+    let ask = |_: &u32| limited.post("/v1/embeddings", &texts).status;
+    let answers = together(&[0; 8], ask);
     assert!(answers.contains(&504), "{answers:?}");
     limited.wait_for("emberlm_free_slots", "2");
     limited.wait_for("emberlm_waiting_requests", "0");
@@ -293,18 +289,12 @@ fn deterministic_answers_do_not_depend_on_load() {
         let prompt: Vec<u64> = (0..n * 5 % 90 + 1).map(|i| (i * 7 + n % 3) % 256).collect();
         let body = json!({ "model": "run", "prompt": prompt, "max_tokens": 40, "seed": n, "n": n % 2 + 1, "logprobs": 1,
             "temperature": 1.5 });
-        let answer = server.post("/v1/completions", &body);
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer = server.post("/v1/completions", &body).expect(200);
         answer.json()["choices"].clone()
     };
-    let together: Vec<Value> = thread::scope(|scope| {
-        let asked: Vec<_> = (0..24).map(|n| scope.spawn(move || ask(n))).collect();
-        asked
-            .into_iter()
-            .map(|asked| asked.join().unwrap())
-            .collect()
-    });
-    for (n, together) in (0..).zip(together) {
-        assert_eq!(together, ask(n), "request {n}");
+    let numbers: Vec<u64> = (0..24).collect();
+    let answers = together(&numbers, |&n| ask(n));
+    for (n, answer) in (0..).zip(answers) {
+        assert_eq!(answer, ask(n), "request {n}");
     }
 }

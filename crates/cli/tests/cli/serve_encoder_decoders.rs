@@ -1,13 +1,13 @@
 //! `emberlm serve` with an encoder–decoder: targets, chat and refusals.
 
 use std::path::Path;
-use std::thread;
 
 use serde_json::{Value, json};
 
 use super::encoder_decoder as encoder_decoders;
 use super::serve_encoders::{serve, text};
-use super::support::Sandbox;
+use super::support::server::together;
+use super::support::{AssertText, Sandbox};
 
 /// The output of `emberlm generate --json`.
 fn generated(sandbox: &Sandbox, model: &Path, options: &[&str]) -> Value {
@@ -24,8 +24,7 @@ fn targets_equal_those_of_generate() {
         let mut body = body.clone();
         body["model"] = "run".into();
         body["return_token_ids"] = true.into();
-        let answer = server.post("/v1/completions", &body);
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer = server.post("/v1/completions", &body).expect(200);
         answer.json()
     };
     // Without settings, the most probable token is chosen.
@@ -99,17 +98,10 @@ fn concurrent_targets_equal_single_ones() {
     let (sandbox, model) = (Sandbox::new(), encoder_decoders::with_tokenizer());
     let server = serve(&sandbox, model.path(), "--slots 2");
     let sources: Vec<String> = (0..8).map(text).collect();
-    let answers: Vec<Value> = thread::scope(|scope| {
-        let ask = |source: &String| {
-            let body = json!({ "model": "run", "prompt": source, "max_tokens": 20, "return_token_ids": true });
-            let server = &server;
-            scope.spawn(move || server.post("/v1/completions", &body).json())
-        };
-        let asked: Vec<_> = sources.iter().map(ask).collect();
-        asked
-            .into_iter()
-            .map(|asked| asked.join().unwrap())
-            .collect()
+    let answers = together(&sources, |source| {
+        let body =
+            json!({ "model": "run", "prompt": source, "max_tokens": 20, "return_token_ids": true });
+        server.post("/v1/completions", &body).json()
     });
     for (source, answer) in sources.iter().zip(answers) {
         let options = ["--prompt", source, "--max-new-tokens", "20"];
@@ -120,10 +112,7 @@ fn concurrent_targets_equal_single_ones() {
         );
     }
     let metrics = server.get("/metrics").body;
-    assert!(
-        metrics.contains("emberlm_free_slots{model=\"run\"} 2"),
-        "{metrics}"
-    );
+    metrics.assert_has("emberlm_free_slots{model=\"run\"} 2");
 }
 
 #[test]
@@ -131,51 +120,7 @@ fn encoder_decoders_refuse_what_they_cannot_do() {
     let (sandbox, model) = (Sandbox::new(), encoder_decoders::with_tokenizer());
     let server = serve(&sandbox, model.path(), "--context 24");
     assert_eq!(server.json("/v1/models")["data"][0]["max_model_len"], 24);
-    let long = ["w5"; 24].join(" ");
-    let refused = |path: &str, body: Value| {
-        let answer = server.post(path, &body);
-        assert_eq!(answer.status, 400, "{}", answer.body);
-        answer.json()["error"]["message"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
-    let completion = |field: &str, value: Value| {
-        let mut body = json!({ "model": "run", "prompt": "w5" });
-        body[field] = value;
-        refused("/v1/completions", body)
-    };
-    for (message, expected) in [
-        (
-            refused("/v1/embeddings", json!({ "model": "run", "input": "w1" })),
-            "the model \"run\" is an encoder–decoder, which embeds no texts: use a decoder or an encoder",
-        ),
-        (
-            refused("/api/play", json!({ "model": "run", "prompt": "w1" })),
-            "the model \"run\" is an encoder–decoder, and only decoders continue a text",
-        ),
-        (
-            completion("echo", true.into()),
-            "echo: is not supported for this model: its answer does not continue the prompt",
-        ),
-        (
-            completion("prompt", long.into()),
-            "a text of 25 tokens is longer than this model's context of 24",
-        ),
-        (
-            completion("max_tokens", 25.into()),
-            "max_tokens = 25: must be at most 24, the context of a target",
-        ),
-        (
-            refused(
-                "/v1/chat/completions",
-                json!({ "model": "run", "messages": [{ "role": "user", "content": "w1" }] }),
-            ),
-            "model: run has no chat template: use /v1/completions, or serve it with --chat-template",
-        ),
-    ] {
-        assert_eq!(message, expected);
-    }
+    server.check_answers("http_encoder_decoders");
 }
 
 #[test]
@@ -186,8 +131,7 @@ fn encoder_decoders_chat_with_a_template() {
     let body = json!({
         "model": "run", "max_tokens": 16, "messages": [{ "role": "user", "content": "w5 w6 w7" }]
     });
-    let answer = server.post("/v1/chat/completions", &body);
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = server.post("/v1/chat/completions", &body).expect(200);
     let options = ["--prompt", "w5 w6 w7", "--max-new-tokens", "16"];
     let expected = generated(&sandbox, model.path(), &options);
     let message = &answer.json()["choices"][0]["message"];

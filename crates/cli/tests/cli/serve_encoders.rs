@@ -2,15 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread;
 
 use emberlm_model::encoder::{EncoderConfig, EncoderSettings};
 use emberlm_model::hugging_face::{ExportOptions, encoder};
 use serde_json::{Value, json};
 
-use super::support::Sandbox;
 use super::support::model::Cpu;
-use super::support::server::{Answer, Server};
+use super::support::server::{Answer, Server, together};
+use super::support::{AssertText, Sandbox};
 use super::{encoder as encoders, encoder_decoder as encoder_decoders};
 
 /// An encoder wide enough for matrix products of different kernels, with a tokenizer of words.
@@ -144,16 +143,9 @@ fn embeddings_have_the_models_pooling_and_normalization() {
 
 /// Asks for requests of several texts at once. Returns the vectors of each.
 fn asked_together(server: &Server, requests: &[Vec<String>]) -> Vec<Vec<Value>> {
-    thread::scope(|scope| {
-        let ask = |texts: &Vec<String>| {
-            let body = json!({ "model": "run", "input": texts });
-            scope.spawn(move || vectors(&server.post("/v1/embeddings", &body)))
-        };
-        let asked: Vec<_> = requests.iter().map(ask).collect();
-        asked
-            .into_iter()
-            .map(|asked| asked.join().unwrap())
-            .collect()
+    together(requests, |texts| {
+        let body = json!({ "model": "run", "input": texts });
+        vectors(&server.post("/v1/embeddings", &body))
     })
 }
 
@@ -190,29 +182,7 @@ fn encoders_are_listed_and_generate_nothing() {
     assert_eq!((named(0), named(1)), (json!("run"), json!("small")));
     assert_eq!(models["data"][0]["max_model_len"], 32);
     assert_eq!(server.json("/api/models")["models"], json!([]));
-    let chat = json!({ "model": "run", "messages": [{ "role": "user", "content": "w1" }] });
-    for (path, body) in [
-        (
-            "/v1/completions",
-            json!({ "model": "small", "prompt": "w1" }),
-        ),
-        ("/v1/chat/completions", chat),
-        ("/v1/responses", json!({ "model": "run", "input": "w1" })),
-    ] {
-        let answer = server.post(path, &body);
-        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
-        assert_eq!(
-            answer.json()["error"],
-            json!({
-                "message": "the model \"run\" is an encoder, which generates no text: use /v1/embeddings, or another model",
-                "type": "invalid_request_error",
-                "param": "model",
-                "code": "model_not_supported",
-            })
-        );
-    }
-    let played = server.post("/api/play", &json!({ "model": "run", "prompt": "w1" }));
-    assert_eq!(played.status, 400, "{}", played.body);
+    server.check_answers("http_encoders");
 }
 
 /// A text that is too long has the vector that `embed` computes, which truncates it with its special tokens.
@@ -240,59 +210,17 @@ fn long_texts_are_truncated_if_requested() {
     let cut = json!({ "model": "run", "input": [ids, ids[..32]], "truncate": true });
     let cut = vectors(&server.post("/v1/embeddings", &cut));
     assert_eq!(cut[0], cut[1]);
-    let wrong = json!({ "model": "run", "input": "w1", "truncate": "END" });
-    assert_eq!(server.post("/v1/embeddings", &wrong).status, 400);
 }
 
 #[test]
 fn invalid_texts_to_embed_are_refused() {
     let (sandbox, model) = (Sandbox::new(), encoders::model());
     let server = serve(&sandbox, model.path(), "");
-    let long = ["w5"; 33].join(" ");
-    for (input, code, message) in [
-        (
-            json!(["w1", long]),
-            json!("context_length_exceeded"),
-            "a text of 33 tokens is longer than this model's context of 32",
-        ),
-        (
-            json!(""),
-            Value::Null,
-            "input: must not be empty for this model",
-        ),
-        (
-            json!([[1, 59]]),
-            Value::Null,
-            "token 59 at position 1 is outside of the vocabulary of 59",
-        ),
-        (
-            json!([[]]),
-            Value::Null,
-            "no tokens given: the model needs at least one",
-        ),
-    ] {
-        let answer = server.post("/v1/embeddings", &json!({ "model": "run", "input": input }));
-        let error = &answer.json()["error"];
-        assert_eq!(answer.status, 400, "{error}");
-        assert_eq!(
-            (&error["message"], &error["code"]),
-            (&json!(message), &code)
-        );
-        assert_eq!(error["param"], "input");
-    }
-    let body = json!({ "model": "run", "input": "w1", "dimensions": 5 });
-    let answer = server.post("/v1/embeddings", &body);
-    assert_eq!(
-        answer.json()["error"]["param"],
-        "dimensions",
-        "{}",
-        answer.body
-    );
+    server.check_answers("http_embeddings");
 
     let fails = |line: &str, message: &str| {
-        let output = sandbox.words(&line.replace("MODEL", model.path().to_str().unwrap()));
-        assert_eq!(output.code, Some(1));
-        assert!(output.stderr.contains(message), "{output}");
+        let output = sandbox.fails(&line.replace("MODEL", model.path().to_str().unwrap()));
+        output.stderr.assert_has(message);
     };
     fails(
         "serve MODEL --context 33",

@@ -1,6 +1,6 @@
 //! The request log of `emberlm serve`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::serve::with_model;
-use super::support::Sandbox;
 use super::support::server::Server;
+use super::support::{AssertText, Sandbox};
 
 /// A server with its stderr redirected to the file `log`.
 fn logged(sandbox: &Sandbox, line: &str) -> Server {
@@ -21,7 +21,7 @@ fn logged(sandbox: &Sandbox, line: &str) -> Server {
 fn line_with(sandbox: &Sandbox, text: &str) -> (String, String) {
     let start = Instant::now();
     loop {
-        let log = fs::read_to_string(sandbox.path("log")).unwrap();
+        let log = sandbox.text("log");
         if let Some(line) = log.lines().find(|line| line.contains(text)) {
             return (line.to_owned(), log);
         }
@@ -45,33 +45,28 @@ fn a_request_logs_one_line_without_its_prompt() {
     server.get("/nothing?key=sesame");
     server.post("/v1/embeddings", &json!({ "model": "run", "input": "abc" }));
     let (line, _) = line_with(&sandbox, "\"POST /v1/completions\" 200 ");
-    assert!(line.contains(" 127.0.0.1:"), "{line}");
-    assert!(
-        line.contains(" model=run prompt=6 completion=5 queue="),
-        "{line}"
-    );
+    line.assert_has(" 127.0.0.1:");
+    line.assert_has(" model=run prompt=6 completion=5 queue=");
     line_with(&sandbox, "\"POST /v1/completions\" 400 ");
     line_with(&sandbox, "\"GET /nothing\" 404 total=");
     let (line, log) = line_with(&sandbox, "\"POST /v1/embeddings\" 200 ");
-    assert!(
-        line.contains(" model=run prompt=3 completion=0 queue="),
-        "{line}"
-    );
+    line.assert_has(" model=run prompt=3 completion=0 queue=");
     assert_eq!(log.matches("\"POST /v1/completions\" 200 ").count(), 2);
-    assert!(!log.contains("sesame"), "{log}");
+    log.assert_lacks("sesame");
 }
 
 #[test]
 fn requests_rejected_for_host_or_origin_are_logged() {
     let sandbox = with_model(64, &[1]);
     let server = logged(&sandbox, "serve run");
-    let foreign =
-        server.raw("GET /host HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n");
-    assert_eq!(foreign.status, 403);
-    let origin = server.ask("GET", "/origin", "origin: http://evil.example\r\n", "");
-    assert_eq!(origin.status, 403);
+    server
+        .raw("GET /host HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
+        .expect(403);
+    server
+        .ask("GET", "/origin", "origin: http://evil.example\r\n", "")
+        .expect(403);
     let (line, _) = line_with(&sandbox, "\"GET /host\" 403 total=");
-    assert!(line.contains(" 127.0.0.1:"), "{line}");
+    line.assert_has(" 127.0.0.1:");
     line_with(&sandbox, "\"GET /origin\" 403 total=");
 }
 
@@ -113,13 +108,13 @@ fn disconnects_are_logged_and_the_log_can_be_disabled() {
     server.wait_for("emberlm_running_sequences", "1");
     drop(asked);
     let (line, _) = line_with(&sandbox, "\"POST /v1/completions\" - model=run prompt=1 ");
-    assert!(!line.contains("completion=16000"), "{line}");
+    line.assert_lacks("completion=16000");
     drop(server);
     let server = logged(&sandbox, "serve run --log none");
     server.get("/nothing");
     server.get("/health");
-    let log = fs::read_to_string(sandbox.path("log")).unwrap();
-    assert!(!log.contains("/nothing"), "{log}");
+    let log = sandbox.text("log");
+    log.assert_lacks("/nothing");
 }
 
 #[cfg(unix)]
@@ -132,11 +127,12 @@ fn a_blocked_stderr_delays_neither_responses_nor_shutdown() {
     for _ in 0..1600 {
         assert_eq!(server.get(&path).status, 404);
     }
-    let answer = server.post(
-        "/v1/completions",
-        &json!({ "model": "run", "prompt": "a", "max_tokens": 2 }),
-    );
-    assert_eq!(answer.status, 200);
+    server
+        .post(
+            "/v1/completions",
+            &json!({ "model": "run", "prompt": "a", "max_tokens": 2 }),
+        )
+        .expect(200);
     let id = server.id().to_string();
     let start = Instant::now();
     Command::new("kill").args(["-TERM", &id]).status().unwrap();

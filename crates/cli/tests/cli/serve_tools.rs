@@ -28,8 +28,7 @@ fn required_calls_are_valid_and_hostile_schemas_are_rejected() {
         json!({ "type": "array", "items": { "enum": [1, 2] }, "minItems": 2, "maxItems": 3 });
     let schema = json!({ "properties": { "n": { "$ref": "#/$defs/numbers" } }, "required": ["n"],
         "additionalProperties": false, "$defs": { "numbers": numbers } });
-    let answer = ask(schema);
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = ask(schema).expect(200);
     let call = &answer.json()["choices"][0]["message"]["tool_calls"][0]["function"];
     assert_eq!(call["name"], "f");
     let arguments: Value = serde_json::from_str(call["arguments"].as_str().unwrap()).unwrap();
@@ -39,8 +38,7 @@ fn required_calls_are_valid_and_hostile_schemas_are_rejected() {
         json!({ "properties": { "a": { "$ref": "https://example.com/schema" } }, "required": ["a"] }),
         json!({ "properties": { "a": { "enum": vec!["x".repeat(1000); 300] } }, "required": ["a"] }),
     ] {
-        let answer = ask(hostile);
-        assert_eq!(answer.status, 400, "{}", answer.body);
+        let answer = ask(hostile).expect(400);
         let param = "tools[0].function.parameters";
         assert_eq!(answer.json()["error"]["param"], param, "{}", answer.body);
     }

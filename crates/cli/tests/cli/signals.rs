@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::support::Sandbox;
 use super::support::train::TINY;
+use super::support::{AssertText, Sandbox, wait_until};
 
 impl Sandbox {
     /// Starts `train` on `data` into `run` from a shell that first runs `before`, and waits for its first
@@ -31,18 +31,6 @@ impl Sandbox {
     fn how_it_ended(&self) -> String {
         let ended = self.events("run", "ended");
         ended[0]["how"].as_str().unwrap().to_owned()
-    }
-}
-
-#[track_caller]
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(
-            started.elapsed() < Duration::from_secs(120),
-            "{what} does not come"
-        );
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -129,20 +117,15 @@ fn a_run_stopped_within_a_step_resumes_bit_exactly() {
     let sandbox = Sandbox::with_data();
     let started = Instant::now();
     let line = format!("train {TINY} {LONG} --out whole");
-    assert_eq!(sandbox.words(&line).code, Some(0));
+    sandbox.succeeds(&line);
     let step = started.elapsed() / 3;
     let (took, output) = stopped_within_a_step(&sandbox, "step", "run");
-    assert!(
-        output
-            .contains("Stopping after this micro-batch, with a checkpoint of the last whole step."),
-        "{output}"
-    );
+    output.assert_has("Stopping after this micro-batch, with a checkpoint of the last whole step.");
     println!("a step takes {step:?}, stopping took {took:?}");
     // Only the first step counts. The second one was discarded.
     assert_eq!(sandbox.events("run", "ended")[0]["step"], 1);
     assert_eq!(sandbox.losses("run").len(), 1);
-    let ran = sandbox.words("train --resume run --renderer plain");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.succeeds("train --resume run --renderer plain");
     assert_eq!(sandbox.losses("whole"), sandbox.losses("run"));
     assert_eq!(sandbox.weights("whole", 3), sandbox.weights("run", 3));
 }
@@ -151,13 +134,12 @@ fn a_run_stopped_within_a_step_resumes_bit_exactly() {
 fn a_run_stopped_within_its_first_step_has_no_checkpoint() {
     let sandbox = Sandbox::with_data();
     let (_, output) = stopped_within_a_step(&sandbox, "begun", "run");
-    assert!(output.contains("Stopped after step 0."), "{output}");
+    output.assert_has("Stopped after step 0.");
     assert_eq!(sandbox.losses("run"), [] as [f64; 0]);
     let saved = std::fs::read_dir(sandbox.path("run/checkpoints")).unwrap();
     assert_eq!(saved.count(), 0);
     // Restarting loses nothing, so it needs no `--restart`.
-    let ran = sandbox.words("train --resume run --renderer plain --steps 1");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.succeeds("train --resume run --renderer plain --steps 1");
 }
 
 #[test]
@@ -165,20 +147,13 @@ fn an_interrupted_evaluation_is_repeated_after_resuming() {
     let sandbox = Sandbox::with_data();
     let lines = (0..40_000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
     sandbox.write("long.txt", lines.collect::<String>());
-    sandbox
-        .words("prepare long.txt --out long --tokenizer char")
-        .ok();
+    sandbox.ok("prepare long.txt --out long --tokenizer char");
     let line = format!(
         "train {TINY} --data long --steps 3 --eval-interval 2 --set train.evaluation.batch=1 \
          --set train.evaluation.tokens=0 --out"
     );
-    assert_eq!(sandbox.words(&format!("{line} whole")).code, Some(0));
-    let mut child = sandbox
-        .command(format!("{line} run").split_whitespace())
-        .stderr(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    sandbox.succeeds(&format!("{line} whole"));
+    let mut child = sandbox.background(&format!("{line} run"));
     wait_until("the second step", || {
         sandbox.events_so_far("run", "step") > 1
     });
@@ -187,10 +162,9 @@ fn an_interrupted_evaluation_is_repeated_after_resuming() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(sandbox.events("run", "ended")[0]["step"], 2);
     assert_eq!(sandbox.events("run", "evaluation").len(), 0);
-    let ran = sandbox.words("train --resume run --renderer plain");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.succeeds("train --resume run --renderer plain");
     let log = |run: &str| {
-        let text = std::fs::read_to_string(sandbox.path(run).join("events.jsonl")).unwrap();
+        let text = sandbox.text(format!("{run}/events.jsonl"));
         let lines = text.lines().filter(|line| !line.contains("\"time\":"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };

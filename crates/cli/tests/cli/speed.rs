@@ -1,7 +1,7 @@
 //! The throughput that `generate` and `chat` report, and the loading indicator.
 
 use super::chat::LETTERS;
-use super::support::Sandbox;
+use super::support::{AssertText, Sandbox};
 
 /// Replaces the timings in a line such as "prompt: 5 tokens in 0.01 s (500.0 tokens/s)".
 fn without_times(line: &str) -> String {
@@ -21,7 +21,7 @@ fn without_times(line: &str) -> String {
 fn generate_reports_its_speed_with_verbose() {
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --prompt hello --temperature 0 --max-new-tokens 30";
-    let silent = sandbox.words(line).ok();
+    let silent = sandbox.ok(line);
     for more in ["", " --draft run"] {
         let ran = sandbox.words(&format!("{line} --verbose{more}"));
         assert_eq!((ran.code, &ran.stdout), (Some(0), &silent), "{ran}");
@@ -42,7 +42,7 @@ fn generate_reports_its_speed_with_verbose() {
     // Stdout remains valid JSON.
     let ran = sandbox.words(&format!("{line} --json -v"));
     assert!(serde_json::from_str::<serde_json::Value>(&ran.stdout).is_ok());
-    assert!(ran.stderr.contains("\ngenerated: 30 tokens in "), "{ran}");
+    ran.says("\ngenerated: 30 tokens in ");
 }
 
 #[test]
@@ -60,17 +60,17 @@ fn chat_reports_the_speed_of_the_last_and_of_all_answers() {
         ["prompt", "answer"]
     );
     assert!(last.starts_with("  last answer  "), "{last}");
-    assert!(last.contains("20 tokens in "), "{last}");
+    last.assert_has("20 tokens in ");
     assert!(all.starts_with("  all answers  "), "{all}");
-    assert!(all.contains("40 tokens in "), "{all}");
+    all.assert_has("40 tokens in ");
     // The second prompt is the whole conversation, but only its new tokens are computed. The first prompt
     // starts with an end-of-text token.
     let first = 1 + "### user: hello\n### assistant: ".len();
     let new = "\n### user: again\n### assistant: ".len() + 1;
     let computed = format!("{new} tokens in ");
-    assert!(last.contains(&computed), "{computed}: {last}");
+    last.assert_has(&computed);
     let computed = format!("{} tokens in ", first + new);
-    assert!(all.contains(&computed), "{computed}: {all}");
+    all.assert_has(&computed);
     // The conversation as the template writes it for the next answer, after the end-of-text token.
     let answer = format!("### assistant: {}\n", "a".repeat(20));
     let text = [
@@ -121,7 +121,7 @@ fn chat_reports_every_answer_with_stats() {
             " of 8,192 tokens; cache: 2.0 MiB",
         ];
         for part in parts {
-            assert!(line.contains(part), "{part}: {line}");
+            line.assert_has(part);
         }
     }
 }
@@ -133,7 +133,7 @@ fn the_loading_spinner_is_removed_from_the_terminal() {
 
     let sandbox = Sandbox::with_char_model();
     let line = "generate run --prompt hello --temperature 0 --max-new-tokens 3";
-    let text = sandbox.words(line).ok();
+    let text = sandbox.ok(line);
     let terminal = Terminal::start(&sandbox, line, 24, 80);
     let bytes = terminal.bytes_at_the_end();
     assert!(String::from_utf8_lossy(&bytes).contains("loading run"));

@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::{CommandOutput, Sandbox};
+use super::support::{AssertText, Sandbox, wait_until};
 
 /// A model that trains quickly.
 const TINY: &str = "data = \"data\"
@@ -25,11 +25,7 @@ const TINY: &str = "data = \"data\"
 
 impl Sandbox {
     fn with_sweep(rest: &str) -> Self {
-        let sandbox = Self::new();
-        sandbox.write("text.txt", "a few words to learn from\n".repeat(30));
-        sandbox
-            .words("prepare text.txt --out data --tokenizer char")
-            .ok();
+        let sandbox = Self::with_text("a few words to learn from\n".repeat(30), "char");
         sandbox.write_sweep(rest);
         sandbox
     }
@@ -40,7 +36,7 @@ impl Sandbox {
 
     /// The validation losses of a run, in order.
     fn validation(&self, run: &str) -> Vec<f64> {
-        let text = fs::read_to_string(self.path(format!("runs/rates/{run}/events.jsonl"))).unwrap();
+        let text = self.text(format!("runs/rates/{run}/events.jsonl"));
         let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
         events
             .filter(|event: &Value| event["event"] == "evaluation")
@@ -54,16 +50,10 @@ const GRID: &str = "[grid]
 \"train.seed\" = [1, 2]
 ";
 
-#[track_caller]
-fn done(ran: CommandOutput) -> CommandOutput {
-    assert_eq!(ran.code, Some(0), "{ran}");
-    ran
-}
-
 #[test]
 fn a_grid_is_trained_compared_and_extended() {
     let sandbox = Sandbox::with_sweep(GRID);
-    let ran = done(sandbox.words("sweep rates.toml --json --parallel 2"));
+    let ran = sandbox.succeeds("sweep rates.toml --json --parallel 2");
     let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
     let configurations = summary["configurations"].as_array().unwrap();
     assert_eq!(configurations.len(), 2);
@@ -112,12 +102,10 @@ fn a_grid_is_trained_compared_and_extended() {
 
     // A second invocation has nothing to do.
     let before = sandbox.validation("schedule.learning_rate=0.003,seed=2");
-    let again = done(sandbox.words("sweep rates.toml"));
-    assert!(!again.stderr.contains("started"), "{again}");
-    assert!(
-        again.stdout.contains("configuration") && again.stdout.contains(" ± "),
-        "{again}"
-    );
+    let again = sandbox.succeeds("sweep rates.toml");
+    again.stderr.assert_lacks("started");
+    again.prints("configuration");
+    again.prints(" ± ");
     assert_eq!(
         sandbox.validation("schedule.learning_rate=0.003,seed=2"),
         before
@@ -125,15 +113,8 @@ fn a_grid_is_trained_compared_and_extended() {
 
     // Additional seeds only add new runs.
     sandbox.write_sweep(&GRID.replace("[1, 2]", "[1, 2, 3]"));
-    assert_eq!(
-        sandbox
-            .words("sweep rates.toml --dry-run")
-            .ok()
-            .lines()
-            .count(),
-        2
-    );
-    let more = done(sandbox.words("sweep rates.toml"));
+    assert_eq!(sandbox.ok("sweep rates.toml --dry-run").lines().count(), 2);
+    let more = sandbox.succeeds("sweep rates.toml");
     assert_eq!(more.stderr.matches("started").count(), 2, "{more}");
     assert_eq!(
         more.stderr.matches(" s, step 3/3 loss ").count(),
@@ -143,21 +124,13 @@ fn a_grid_is_trained_compared_and_extended() {
 
     // A different sweep in the same folder is rejected.
     sandbox.write_sweep(&GRID.replace("[1, 2]", "[1]"));
-    insta::assert_snapshot!(sandbox.words("sweep rates.toml"), @r"
-    exit 1
-    --- stderr
-    error: runs/rates holds another sweep: its run schedule.learning_rate=0.001,seed=2 is no longer in the file
-    hint: choose another --out; a sweep's runs can be added, but not changed
-    ");
+    sandbox.check_messages("sweep_changed");
     sandbox.write(
         "rates.toml",
         format!("{TINY}{GRID}").replace("= 3\n", "= 4\n"),
     );
     let changed = sandbox.words("sweep rates.toml");
-    assert!(
-        changed.stderr.contains("train.steps was 3 and now is 4"),
-        "{changed}"
-    );
+    changed.says("train.steps was 3 and now is 4");
     assert_eq!(changed.code, Some(1));
 }
 
@@ -166,7 +139,7 @@ fn a_dry_run_prints_commands_that_work() {
     let sandbox = Sandbox::with_sweep(
         "[[list]]\n\"model.norm.epsilon\" = 1e-6\n[[list]]\n\"train.optimizer.beta1\" = 0.8\n",
     );
-    let text = sandbox.words("sweep rates.toml --dry-run --out out").ok();
+    let text = sandbox.ok("sweep rates.toml --dry-run --out out");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(
@@ -174,10 +147,10 @@ fn a_dry_run_prints_commands_that_work() {
         "{text}"
     );
     assert_eq!(sandbox.names(), ["data", "rates.toml", "text.txt"]);
-    done(sandbox.words(lines[1].strip_prefix("emberlm ").unwrap()));
+    sandbox.succeeds(lines[1].strip_prefix("emberlm ").unwrap());
     // Unfinished runs are resumed.
     sandbox.write("out/model.norm.epsilon=0.000001/config.toml", "");
-    let text = sandbox.words("sweep rates.toml --dry-run --out out").ok();
+    let text = sandbox.ok("sweep rates.toml --dry-run --out out");
     let expected = "emberlm train --resume out/model.norm.epsilon=0.000001 --restart --renderer plain --backend ";
     assert!(
         text.starts_with(expected) && text.lines().count() == 1,
@@ -187,8 +160,7 @@ fn a_dry_run_prints_commands_that_work() {
 
 #[test]
 fn adapters_are_swept_on_preferences() {
-    let sandbox = Sandbox::new();
-    sandbox.write("text.txt", "a few words to learn from\n".repeat(30));
+    let sandbox = Sandbox::with_text("a few words to learn from\n".repeat(30), "byte");
     let pair = |i: usize| {
         let sum = i % 5 + 2;
         format!(
@@ -197,23 +169,19 @@ fn adapters_are_swept_on_preferences() {
         )
     };
     sandbox.write("pairs.jsonl", (0..20).map(pair).collect::<String>());
-    sandbox
-        .words("prepare text.txt --out data --tokenizer byte")
-        .ok();
     let base = "train --data data --preset char-nano --steps 2 --out base --renderer plain --set model.n_layers=1 \
         --set model.d_model=16 --set model.heads=2 --set model.seq_len=32 --set train.evaluation.sample_tokens=0";
-    done(sandbox.words(base));
+    sandbox.succeeds(base);
     let sweep = "from = \"base\"\ndata = \"pairs.jsonl\"\n[set]\n\"train.steps\" = 2\n\"train.micro_batch\" = 2\n\
         [grid]\n\"train.objective.beta\" = [0.1, 0.5]\n\"train.objective.kind\" = [\"dpo\"]\n\"train.adapter.rank\" = [2, 4]\n";
     sandbox.write("preferences.toml", sweep);
-    let table = done(sandbox.words("sweep preferences.toml --out out")).stdout;
+    let table = sandbox.succeeds("sweep preferences.toml --out out").stdout;
     for rank in [2, 4] {
         for beta in [0.1, 0.5] {
             let run = format!("adapter.rank={rank},objective.beta={beta},objective.kind=dpo");
-            assert!(table.contains(&run), "{table}");
-            let events =
-                fs::read_to_string(sandbox.path(format!("out/{run}/events.jsonl"))).unwrap();
-            assert!(events.contains("reward_accuracy"), "{events}");
+            table.assert_has(&run);
+            let events = sandbox.text(format!("out/{run}/events.jsonl"));
+            events.assert_has("reward_accuracy");
         }
     }
 }
@@ -223,8 +191,7 @@ fn failed_runs_are_reported_and_others_are_kept() {
     let sandbox = Sandbox::with_sweep(
         "[[list]]\n\"train.from\" = \"nowhere\"\n[[list]]\n\"train.seed\" = 5\n",
     );
-    let ran = sandbox.words("sweep rates.toml");
-    assert_eq!(ran.code, Some(1), "{ran}");
+    let ran = sandbox.words("sweep rates.toml").exits(1);
     for part in [
         "from=nowhere: failed",
         "from=nowhere failed; runs/rates/from=nowhere/log.txt ends in",
@@ -233,10 +200,10 @@ fn failed_runs_are_reported_and_others_are_kept() {
         "hint: repeat the command to retry them",
         "seed=5: finished",
     ] {
-        assert!(ran.stderr.contains(part), "{part}: {ran}");
+        ran.says(part);
     }
-    assert!(ran.stdout.contains("\n  all "), "{ran}");
-    assert!(ran.stdout.contains("\n  from=nowhere   0 of 1 "), "{ran}");
+    ran.prints("\n  all ");
+    ran.prints("\n  from=nowhere   0 of 1 ");
 }
 
 /// Sweep files whose runs would exhaust memory or time, and keys deep enough to overflow a stack.
@@ -277,7 +244,7 @@ fn hostile_sweep_files_are_refused() {
         sandbox.write_sweep(&rest);
         let ran = sandbox.sh("ulimit -v 16777216; timeout 120 \"$EMBERLM\" sweep rates.toml");
         assert!(matches!(ran.code, Some(1 | 2)), "{message}: {ran}");
-        assert!(ran.stderr.contains(message), "{message}: {ran}");
+        ran.says(message);
         assert!(!sandbox.path("runs").exists());
     }
     let key = "a.".repeat(50_000);
@@ -300,81 +267,36 @@ fn hostile_sweep_files_are_refused() {
 
 #[test]
 fn an_invalid_run_prevents_the_sweep() {
-    for (rest, code, expected) in [
-        (
-            "[grid]\n\"train.learning_rat\" = [1]\n",
-            2,
-            "unknown field `learning_rat`",
-        ),
-        (
-            "[grid]\n\"train.steps\" = [1, \"many\"]\n",
-            2,
-            "run steps=many: ",
-        ),
-        (
-            "[grid]\n\"train.micro_batch\" = [1, 0]\n",
-            1,
-            "run micro_batch=0: train.micro_batch = 0: must be at least 1",
-        ),
-        (
-            "[grid]\n\"model.heads\" = [2, 3]\n",
-            1,
-            "run model.heads=3: model.heads = 3: must divide",
-        ),
-        (
-            "[grid]\n\"train.seq_len\" = [99]\n",
-            1,
-            "train.seq_len = 99: must be at most",
-        ),
-        (
-            "[grid]\n\"train.seed\" = []\n",
-            2,
-            "rates.toml: grid: train.seed has no values",
-        ),
-        (
-            "[grid]\n\"train.seed\" = 1\n",
-            2,
-            "grid: train.seed = 1: must be a list",
-        ),
-        (
-            "[grid]\n\"train.seed\" = [1, 1]\n",
-            2,
-            "two runs have the name seed=1",
-        ),
-        ("", 2, "it varies nothing"),
-        ("[gird]\n", 2, "unknown field `gird`"),
-    ] {
-        let sandbox = Sandbox::with_sweep(rest);
-        let ran = sandbox.words("sweep rates.toml");
-        assert_eq!(
-            (ran.code, ran.stdout.as_str()),
-            (Some(code), ""),
-            "{rest}{ran}"
-        );
-        assert!(ran.stderr.contains(expected), "{expected}: {ran}");
-        assert!(ran.stderr.starts_with("error: rates.toml: "), "{ran}");
-        assert_eq!(sandbox.names(), ["data", "rates.toml", "text.txt"]);
-    }
     let sandbox = Sandbox::with_sweep("[grid]\n\"train.seed\" = [1]\n");
-    let other = |from: &str, to: &str| {
-        let text = fs::read_to_string(sandbox.path("rates.toml")).unwrap();
-        sandbox.write("other.toml", text.replace(from, to));
-        let ran = sandbox.words("sweep other.toml");
-        assert_ne!(ran.code, Some(0), "{ran}");
-        ran.stderr
-    };
-    assert!(other("data = \"data\"", "data = \"nowhere\"").contains("nowhere"));
-    assert!(other("data = ", "preset = \"x\"\ndata = ").contains("unknown preset `x`"));
-    assert!(other("data = ", "config = \"x.toml\"\ndata = ").contains("cannot read x.toml"));
-    assert_eq!(sandbox.words("sweep nowhere.toml").code, Some(1));
-    assert_eq!(sandbox.words("sweep rates.toml --parallel 0").code, Some(2));
+    for (name, rest) in [
+        ("key", "[grid]\n\"train.learning_rat\" = [1]\n"),
+        ("type", "[grid]\n\"train.steps\" = [1, \"many\"]\n"),
+        ("range", "[grid]\n\"train.micro_batch\" = [1, 0]\n"),
+        ("heads", "[grid]\n\"model.heads\" = [2, 3]\n"),
+        ("window", "[grid]\n\"train.seq_len\" = [99]\n"),
+        ("none", "[grid]\n\"train.seed\" = []\n"),
+        ("number", "[grid]\n\"train.seed\" = 1\n"),
+        ("twice", "[grid]\n\"train.seed\" = [1, 1]\n"),
+        ("empty", ""),
+        ("table", "[gird]\n"),
+    ] {
+        sandbox.write(&format!("{name}.toml"), format!("{TINY}{rest}"));
+    }
+    let file = sandbox.text("rates.toml");
+    for (name, from, to) in [
+        ("data", "data = \"data\"", "data = \"nowhere\""),
+        ("preset", "data = ", "preset = \"x\"\ndata = "),
+        ("config", "data = ", "config = \"x.toml\"\ndata = "),
+    ] {
+        sandbox.write(&format!("{name}.toml"), file.replace(from, to));
+    }
+    sandbox.check_messages("sweep");
 }
 
 #[cfg(unix)]
 #[test]
 fn ctrl_c_stops_the_runs_with_a_checkpoint() {
     use std::process::Stdio;
-    use std::time::{Duration, Instant};
 
     let sandbox = Sandbox::with_sweep("");
     let long = TINY.replace("\"train.steps\" = 3", "\"train.steps\" = 1000000");
@@ -395,27 +317,14 @@ fn ctrl_c_stops_the_runs_with_a_checkpoint() {
     let events = |seed: u32| sandbox.path(format!("runs/rates/seed={seed}/events.jsonl"));
     let begun =
         |seed: u32| fs::read_to_string(events(seed)).is_ok_and(|text| text.contains("\"step\""));
-    let started = Instant::now();
-    while !(begun(1) && begun(2)) {
-        assert!(
-            started.elapsed() < Duration::from_secs(120),
-            "the runs do not begin"
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("a step of both runs", || begun(1) && begun(2));
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(
-        stderr.contains("error: stopped with 0 of 3 runs finished"),
-        "{stderr}"
-    );
-    assert!(
-        stderr.contains("hint: repeat the command to continue the sweep"),
-        "{stderr}"
-    );
+    stderr.assert_has("error: stopped with 0 of 3 runs finished");
+    stderr.assert_has("hint: repeat the command to continue the sweep");
     for seed in [1, 2] {
         let checkpoints = fs::read_dir(sandbox.path(format!("runs/rates/seed={seed}/checkpoints")));
         assert_eq!(checkpoints.unwrap().count(), 1);
@@ -426,8 +335,7 @@ fn ctrl_c_stops_the_runs_with_a_checkpoint() {
 #[cfg(unix)]
 #[test]
 fn a_killed_sweep_resumes() {
-    use std::process::Stdio;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use rustix::process::{Pid, Signal, kill_process};
 
@@ -446,20 +354,12 @@ fn a_killed_sweep_resumes() {
         sandbox.write("rates.toml", &file);
         sandbox
     });
-    done(alone.words("sweep rates.toml"));
+    alone.succeeds("sweep rates.toml");
 
-    let mut command = killed.command(["sweep", "rates.toml"]);
-    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut sweep = command.spawn().unwrap();
+    let mut sweep = killed.background("sweep rates.toml");
     let run = killed.path("runs/rates/seed=1");
-    let started = Instant::now();
-    while !run.join("checkpoints/step-00000050").exists() {
-        assert!(
-            started.elapsed() < Duration::from_secs(60),
-            "no checkpoint comes"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let checkpoint = run.join("checkpoints/step-00000050");
+    wait_until("a checkpoint", || checkpoint.exists());
     sweep.kill().unwrap();
     sweep.wait().unwrap();
     // The run is a separate process. Its lock file contains the process id.
@@ -469,7 +369,7 @@ fn a_killed_sweep_resumes() {
     // The orphaned process is not a child of this one and cannot be waited for.
     std::thread::sleep(Duration::from_millis(300));
 
-    done(killed.words("sweep rates.toml"));
+    killed.succeeds("sweep rates.toml");
     let text = fs::read_to_string(run.join("events.jsonl")).unwrap();
     assert_eq!(text.matches("\"event\":\"begun\"").count(), 2, "{text}");
     for seed in [1, 2] {

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::support::Sandbox;
-use super::support::train::trained;
 
 const EXPORT: &str = "export run --format gguf --type f32";
 
@@ -14,7 +13,7 @@ impl Sandbox {
         let sandbox = Self::with_data();
         let settings = "--set train.checkpoints.interval=2 --set train.checkpoints.keep_last=2 \
             --set train.evaluation.interval=2 --set train.evaluation.tokens=64";
-        trained(sandbox.train(&format!("--data data --steps 4 {settings} --out run")));
+        sandbox.trains(&format!("--data data --steps 4 {settings} --out run"));
         fs::create_dir(sandbox.path("outside")).unwrap();
         sandbox.write("outside/file", "precious");
         sandbox
@@ -59,7 +58,7 @@ fn training_changes_nothing_outside_of_its_run() {
                 ran.code == Some(1) && ran.stderr.contains(&message),
                 "{line}: {ran}"
             );
-            assert!(ran.stderr.contains("hint: replace the link"), "{ran}");
+            ran.says("hint: replace the link");
         }
         assert_eq!(
             sandbox.sh("ls -lR outside; cat outside/*").stdout,
@@ -68,9 +67,7 @@ fn training_changes_nothing_outside_of_its_run() {
         );
         // Commands that read follow it.
         if name == "checkpoints" {
-            sandbox
-                .words("generate run --prompt 1 --max-new-tokens 2")
-                .ok();
+            sandbox.ok("generate run --prompt 1 --max-new-tokens 2");
         }
 
         fs::remove_file(&path).unwrap();
@@ -80,21 +77,15 @@ fn training_changes_nothing_outside_of_its_run() {
     }
     sandbox.link("run/labels.json", "../outside/none");
     let ran = sandbox.words("runs note run hello");
-    assert!(
-        ran.stderr.contains("run/labels.json is a symbolic link"),
-        "{ran}"
-    );
+    ran.says("run/labels.json is a symbolic link");
     assert!(!sandbox.path("outside/none").exists());
 
     // A new run, too.
     fs::create_dir(sandbox.path("new")).unwrap();
     sandbox.link("new/lock", "../outside/file");
     let ran = sandbox.train("--data data --steps 1 --out new");
-    assert!(ran.stderr.contains("new/lock is a symbolic link"), "{ran}");
-    assert_eq!(
-        fs::read_to_string(sandbox.path("outside/file")).unwrap(),
-        "precious"
-    );
+    ran.says("new/lock is a symbolic link");
+    assert_eq!(sandbox.text("outside/file"), "precious");
 }
 
 #[test]
@@ -110,7 +101,7 @@ fn rotation_removes_links_among_the_checkpoints_and_not_their_targets() {
     symlink("../../outside", checkpoints.join(".step-00000006.partial")).unwrap();
     symlink("../../outside/gone", checkpoints.join("step-00000006")).unwrap();
     let before = sandbox.sh("ls -lR outside").stdout;
-    trained(sandbox.words("train --resume run --renderer plain --steps 8 --keep-last 2"));
+    sandbox.succeeds("train --resume run --renderer plain --steps 8 --keep-last 2");
     assert_eq!(sandbox.sh("ls -lR outside").stdout, before);
     let mut left: Vec<_> = fs::read_dir(&checkpoints)
         .unwrap()
@@ -137,7 +128,7 @@ fn outputs_are_written_to_the_target_of_a_link() {
         &format!("{new} --out to-new --force"),
         &format!("{new} --out to-new/ --force"),
     ] {
-        sandbox.words(line).ok();
+        sandbox.ok(line);
         assert!(sandbox.path("to-new").is_symlink(), "{line}");
         assert!(sandbox.path("disk/new/model.json").exists(), "{line}");
     }
@@ -145,13 +136,13 @@ fn outputs_are_written_to_the_target_of_a_link() {
         "export to-new --format gguf --type f32 --out to-model.gguf",
         "export to-new --format gguf --type f32 --out to-model.gguf --force",
     ] {
-        sandbox.words(line).ok();
+        sandbox.ok(line);
         assert!(sandbox.path("to-model.gguf").is_symlink(), "{line}");
         assert!(sandbox.path("disk/model.gguf").is_file(), "{line}");
     }
-    trained(sandbox.train("--data data --steps 2 --out to-run"));
+    sandbox.trains("--data data --steps 2 --out to-run");
     assert!(sandbox.path("to-run").is_symlink());
-    sandbox.words("plot disk/run --out to-curve.svg").ok();
+    sandbox.ok("plot disk/run --out to-curve.svg");
     assert!(sandbox.path("disk/curve.svg").is_file());
     let partial = sandbox.sh("ls -A . disk | grep partial").stdout;
     assert_eq!(partial, "");

@@ -4,14 +4,16 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::Sandbox;
-use super::support::train::{TINY, trained};
+use super::support::tensors::floats;
+use super::support::train::TINY;
+use super::support::{AssertText, Sandbox};
 
 #[test]
 fn train_without_arguments_completes() {
     let sandbox = Sandbox::new();
-    let text =
-        trained(sandbox.train("--steps 4 --eval-interval 2 --set train.evaluation.tokens=500"));
+    let text = sandbox
+        .trains("--steps 4 --eval-interval 2 --set train.evaluation.tokens=500")
+        .stdout;
     for part in [
         "Validation loss",
         "Floor            0.11",
@@ -19,7 +21,7 @@ fn train_without_arguments_completes() {
         "Run              runs/pocket-tales-001",
         "generate runs/pocket-tales-001",
     ] {
-        assert!(text.contains(part), "`{part}` is not in\n{text}");
+        text.assert_has(part);
     }
     let run = sandbox.path("runs/pocket-tales-001");
     for file in [
@@ -34,10 +36,12 @@ fn train_without_arguments_completes() {
     assert_eq!(evaluations.len(), 2);
     assert_eq!(evaluations[1]["step"], 4);
     assert_eq!(evaluations[1]["tokens"], 500);
-    let more = trained(sandbox.words("generate runs/pocket-tales-001 --max-new-tokens 5"));
+    let more = sandbox
+        .succeeds("generate runs/pocket-tales-001 --max-new-tokens 5")
+        .stdout;
     assert_eq!(more.chars().count(), 1 + 5 + 1, "{more:?}");
     // A second run gets the next free name.
-    trained(sandbox.train("--steps 1 --set train.evaluation.tokens=50"));
+    sandbox.trains("--steps 1 --set train.evaluation.tokens=50");
     assert!(sandbox.path("runs/pocket-tales-002").exists());
 }
 
@@ -67,28 +71,23 @@ fn plain_lines_report_progress() {
 #[test]
 fn a_small_llama_is_trained_and_exported_in_both_formats() {
     let sandbox = Sandbox::with_data();
-    sandbox
-        .words("prepare text.txt --out bytes --tokenizer byte")
-        .ok();
+    sandbox.ok("prepare text.txt --out bytes --tokenizer byte");
     let line = "train --preset llama-nano --data bytes --steps 2 --set model.n_layers=1 --set model.seq_len=32 \
         --set train.micro_batch=2 --renderer plain --out run";
-    let ran = sandbox.words(line);
-    assert_eq!(ran.code, Some(0), "{ran}");
-    assert!(!ran.stderr.contains("warning"), "{ran}");
-    sandbox.words("export run --out hf").ok();
+    let ran = sandbox.succeeds(line);
+    ran.stderr.assert_lacks("warning");
+    sandbox.ok("export run --out hf");
     for file_type in ["f16", "q8_0", "q4_k_m"] {
         let out = format!("{file_type}.gguf");
         let line = format!("export run --format gguf --type {file_type} --out {out}");
-        sandbox.words(&line).ok();
-        let info: Value = sandbox.words(&format!("info {out} --json")).json();
+        sandbox.ok(&line);
+        let info: Value = sandbox.json(&format!("info {out} --json"));
         assert_eq!(info["file_type"], file_type);
     }
     let logits = |model: &str| {
         let out = format!("{model}.logits");
-        sandbox
-            .words(&format!("logits {model} --tokens 1,2,3 --out {out}"))
-            .ok();
-        fs::read(sandbox.path(&out)).unwrap()
+        sandbox.ok(&format!("logits {model} --tokens 1,2,3 --out {out}"));
+        sandbox.bytes(&out)
     };
     assert_eq!(logits("hf"), logits("run"));
 }
@@ -99,7 +98,7 @@ fn a_shrunk_preset_learns_the_vocabulary_of_its_dataset() {
     let small = "--set model.n_layers=1 --set model.d_model=32 --set model.heads=4 --set model.kv_heads=2 \
         --set model.seq_len=32";
     let line = format!("train --preset llama-3-8b {small} --data data --print-config");
-    let printed = sandbox.words(&line).ok();
+    let printed = sandbox.ok(&line);
     for setting in [
         "vocab_size = 18\n",
         "micro_batch = 12\n",
@@ -110,11 +109,9 @@ fn a_shrunk_preset_learns_the_vocabulary_of_its_dataset() {
             "{setting}: {printed}"
         );
     }
-    let own = sandbox
-        .words(&format!(
-            "{line} --set model.vocab_size=100 --accumulation 3"
-        ))
-        .ok();
+    let own = sandbox.ok(&format!(
+        "{line} --set model.vocab_size=100 --accumulation 3"
+    ));
     for setting in ["vocab_size = 100\n", "accumulation = 3\n"] {
         assert!(own.contains(&format!("\n{setting}")), "{setting}: {own}");
     }
@@ -125,7 +122,7 @@ fn a_run_is_a_function_of_its_seed() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 5 --set model.dropout=0.1 --seed";
     for (run, seed) in [("a", 7), ("b", 7), ("c", 8)] {
-        trained(sandbox.train(&format!("{line} {seed} --out {run}")));
+        sandbox.trains(&format!("{line} {seed} --out {run}"));
     }
     assert_eq!(sandbox.losses("a"), sandbox.losses("b"));
     assert_eq!(sandbox.weights("a", 5), sandbox.weights("b", 5));
@@ -135,16 +132,14 @@ fn a_run_is_a_function_of_its_seed() {
 #[test]
 fn training_lowers_the_loss_and_eval_agrees_with_it() {
     let sandbox = Sandbox::with_data();
-    trained(
-        sandbox.train("--data data --out run --steps 60 --set train.schedule.learning_rate=1e-2"),
-    );
+    sandbox.trains("--data data --out run --steps 60 --set train.schedule.learning_rate=1e-2");
     let losses = sandbox.losses("run");
     assert!(
         losses[0] > 2.5 && losses[59] < 0.8 * losses[0],
         "{losses:?}"
     );
     let last = &sandbox.events("run", "evaluation")[0];
-    let found: Value = sandbox.words("eval run --data data --json").json();
+    let found: Value = sandbox.json("eval run --data data --json");
     let (logged, found_loss) = (last["loss"].as_f64(), found["loss"].as_f64());
     let difference = (logged.unwrap() - found_loss.unwrap()).abs();
     assert!(difference < 1e-6, "{last} and {found}");
@@ -155,8 +150,8 @@ fn training_lowers_the_loss_and_eval_agrees_with_it() {
 fn accumulation_equals_the_large_batch() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --steps 6 --set train.micro_batch";
-    trained(sandbox.train(&format!("{line}=6 --out whole")));
-    trained(sandbox.train(&format!("{line}=2 --accumulation 3 --out parts")));
+    sandbox.trains(&format!("{line}=6 --out whole"));
+    sandbox.trains(&format!("{line}=2 --accumulation 3 --out parts"));
     let (whole, parts) = (sandbox.losses("whole"), sandbox.losses("parts"));
     for (a, b) in whole.iter().zip(&parts) {
         assert!((a - b).abs() < 1e-4, "{whole:?}\n{parts:?}");
@@ -169,23 +164,12 @@ fn weight_decay_excludes_vectors() {
     // The learning rate is so small that only the weight decay, 0.1 per step, changes the weights.
     let line = "--data data --steps 1 --preset char-nano --set train.schedule.learning_rate=1e-9 \
         --set train.schedule.min_learning_rate=0 --set train.schedule.warmup_steps=0 --set train.optimizer.weight_decay=1e8";
-    trained(sandbox.train(&format!("{line} --out run")));
+    sandbox.trains(&format!("{line} --out run"));
     let bytes = sandbox.weights("run", 1);
-    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let gain = tensors.tensor("norm_final.gain").unwrap();
-    let gain: Vec<f32> = gain
-        .data()
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|&bytes| f32::from_le_bytes(bytes))
-        .collect();
+    let gain = floats(&bytes, "norm_final.gain");
     assert!(gain.iter().all(|g| (g - 1.0).abs() < 1e-6), "{gain:?}");
-    let table = tensors.tensor("tokens").unwrap();
-    let values = table.data().as_chunks::<4>().0;
-    let squares = values
-        .iter()
-        .map(|&bytes| f64::from(f32::from_le_bytes(bytes)).powi(2));
+    let values = floats(&bytes, "tokens");
+    let squares = values.iter().map(|&x| f64::from(x).powi(2));
     let std = (squares.sum::<f64>() / values.len() as f64).sqrt();
     // The initial standard deviation of 0.02, reduced by a tenth.
     assert!((std - 0.018).abs() < 0.001, "{std}");
@@ -195,34 +179,26 @@ fn weight_decay_excludes_vectors() {
 fn the_printed_configuration_makes_the_same_run() {
     let sandbox = Sandbox::with_data();
     let printed = sandbox.train("--data data --steps 2 --print-config").ok();
-    assert!(
-        printed.contains("# Number of steps.\nsteps = 2\n"),
-        "{printed}"
-    );
+    printed.assert_has("# Number of steps.\nsteps = 2\n");
     sandbox.write("run.toml", &printed);
-    let again = sandbox.words("train --config run.toml --print-config").ok();
+    let again = sandbox.ok("train --config run.toml --print-config");
     assert_eq!(printed, again);
-    trained(sandbox.words("train --config run.toml --out run --renderer plain"));
-    let kept = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
+    sandbox.succeeds("train --config run.toml --out run --renderer plain");
+    let kept = sandbox.text("run/config.toml");
     assert_eq!(kept, printed);
 }
 
 #[test]
 fn greedy_generation_takes_the_largest_logit() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train("--data data --out run --steps 5"));
-    sandbox
-        .words("logits run --tokens 3,1,2 --out logits.safetensors")
-        .ok();
-    let bytes = fs::read(sandbox.path("logits.safetensors")).unwrap();
-    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let logits = tensors.tensor("logits").unwrap();
-    let vocab_size = logits.shape()[1];
-    let last = &logits.data().as_chunks::<4>().0[2 * vocab_size..];
-    let last: Vec<f32> = last.iter().map(|&b| f32::from_le_bytes(b)).collect();
+    sandbox.trains("--data data --out run --steps 5");
+    sandbox.ok("logits run --tokens 3,1,2 --out logits.safetensors");
+    let logits = floats(&sandbox.bytes("logits.safetensors"), "logits");
+    let vocab_size = logits.len() / 3;
+    let last = &logits[2 * vocab_size..];
     let largest = (0..vocab_size).max_by(|&a, &b| last[a].total_cmp(&last[b]));
     let line = "generate run --tokens 3,1,2 --temperature 0 --max-new-tokens 1 --json";
-    let made: Value = sandbox.words(line).json();
+    let made: Value = sandbox.json(line);
     assert_eq!(made["tokens"][0], largest.unwrap());
 }
 
@@ -232,7 +208,7 @@ fn backends_agree_on_a_run() {
     let sandbox = Sandbox::with_data();
     for backend in ["flex", "ndarray"] {
         let line = format!("--data data --steps 4 --out {backend} --backend {backend}");
-        trained(sandbox.train(&line));
+        sandbox.trains(&line);
     }
     let (flex, ndarray) = (sandbox.losses("flex"), sandbox.losses("ndarray"));
     for (a, b) in flex.iter().zip(&ndarray) {
@@ -251,7 +227,7 @@ fn memory_does_not_grow_with_the_corpus() {
             "the same words again \n".repeat(megabytes * 47_000),
         );
         let line = format!("prepare text.txt --out {name} --tokenizer byte");
-        trained(sandbox.words(&line));
+        sandbox.succeeds(&line);
         let line = format!("train {TINY} --data {name} --out {name}-run --steps 40");
         let line = format!("{line} --set train.evaluation.tokens=1000");
         peaks.push(peak_memory(sandbox.command(line.split_whitespace())));
@@ -319,7 +295,7 @@ fn ctrl_c_ends_a_run_with_a_checkpoint() {
         .unwrap();
     assert!(step >= 5);
     assert!(!sandbox.weights("run", step).is_empty());
-    trained(sandbox.words("generate run --max-new-tokens 3"));
+    sandbox.succeeds("generate run --max-new-tokens 3");
 }
 
 #[test]
@@ -327,7 +303,7 @@ fn linear_attention_learns() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --out run --steps 60 --set model.attention.kind=linear \
         --set model.attention.features=64 --set train.schedule.warmup_steps=5";
-    trained(sandbox.train(line));
+    sandbox.trains(line);
     let losses = sandbox.losses("run");
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     let (first, last) = (mean(&losses[..5]), mean(&losses[55..]));

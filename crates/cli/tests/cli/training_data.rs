@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use emberlm_data::Manifest;
 use serde_json::{Value, json};
 
 use super::support::model::{tiny, write_run};
-use super::support::train::trained;
-use super::support::{CommandOutput, Sandbox, close};
+use super::support::{AssertText, CommandOutput, Sandbox, close};
 
 /// Byte datasets of numbered lines, one file per document.
 fn with_datasets(names: &[&str]) -> Sandbox {
@@ -19,64 +17,60 @@ fn with_datasets(names: &[&str]) -> Sandbox {
             sandbox.write(&format!("texts/{name}/{file:02}.txt"), text);
         }
         let line = format!("prepare texts/{name} --out {name} --tokenizer byte");
-        sandbox.words(&line).ok();
+        sandbox.ok(&line);
     }
     sandbox
 }
 
 /// Adds a loss mask to every shard of a dataset. `learnt` selects the token positions of a split that count.
 fn mask(sandbox: &Sandbox, data: &str, learnt: impl Fn(u64) -> bool) {
-    let path = sandbox.path(data).join("dataset.json");
-    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    for split in ["train", "val"] {
-        let shard = &mut manifest["splits"][split]["shards"][0];
-        let bytes: Vec<u8> = (0..shard["tokens"].as_u64().unwrap())
-            .map(|at| u8::from(learnt(at)))
-            .collect();
-        let file = format!("{split}.mask");
-        let count = bytes.iter().filter(|&&byte| byte == 1).count();
-        let hash = blake3::hash(&bytes).to_hex();
-        shard["mask"] = json!({ "file": file, "learnt": count, "blake3": hash.as_str() });
-        fs::write(sandbox.path(data).join(file), bytes).unwrap();
-    }
-    fs::write(&path, manifest.to_string()).unwrap();
+    sandbox.edit(format!("{data}/dataset.json"), |manifest| {
+        for split in ["train", "val"] {
+            let shard = &mut manifest["splits"][split]["shards"][0];
+            let tokens = shard["tokens"].as_u64().unwrap();
+            let bytes: Vec<u8> = (0..tokens).map(|at| u8::from(learnt(at))).collect();
+            let file = format!("{split}.mask");
+            let count = bytes.iter().filter(|&&byte| byte == 1).count();
+            let hash = blake3::hash(&bytes).to_hex();
+            shard["mask"] = json!({ "file": file, "learnt": count, "blake3": hash.as_str() });
+            sandbox.write(&format!("{data}/{file}"), bytes);
+        }
+    });
 }
 
 #[track_caller]
 fn refused(ran: CommandOutput) -> String {
-    assert!(matches!(ran.code, Some(1 | 2)), "{ran}");
-    assert_eq!(ran.stdout, "");
-    assert!(ran.stderr.contains("hint: "), "{ran}");
-    ran.stderr
+    let message = ran.refusal();
+    message.assert_has("hint: ");
+    message
 }
 
 #[test]
 fn a_mix_resumes_at_the_same_position() {
     let sandbox = with_datasets(&["a", "b"]);
     let line = "--data a=0.7 b=0.3 --set train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2";
-    trained(sandbox.train(&format!("{line} --out long --steps 8")));
-    trained(sandbox.train(&format!("{line} --out run --steps 5")));
+    sandbox.trains(&format!("{line} --out long --steps 8"));
+    sandbox.trains(&format!("{line} --out run --steps 5"));
     // Resumes with moved datasets and a different number of threads.
     fs::rename(sandbox.path("a"), sandbox.path("c")).unwrap();
     let resume = "train --resume run --steps 8 --renderer plain";
-    let ran = sandbox.words(&format!(
+    sandbox.succeeds(&format!(
         "{resume} --data c=0.7 b=0.3 --set train.loader_workers=3"
     ));
-    trained(ran);
     assert_eq!(sandbox.losses("long"), sandbox.losses("run"));
     assert_eq!(sandbox.weights("long", 8), sandbox.weights("run", 8));
     let message = refused(sandbox.words(&format!("{resume} --data c=0.6 b=0.4")));
     let expected =
         "data.mix.0.weight was 0.7 and now is 0.6; data.mix.1.weight was 0.3 and now is 0.4";
-    assert!(message.contains(expected), "{message}");
+    message.assert_has(expected);
     let message = refused(sandbox.words(&format!("{resume} --data b=0.7 c=0.3")));
-    assert!(message.contains("b: its train split"), "{message}");
+    message.assert_has("b: its train split");
 }
 
 #[test]
 fn a_mix_is_validated_on_each_dataset() {
     let sandbox = with_datasets(&["a", "b"]);
-    let ran = sandbox.train("--data a=3 --data b=1 --out run --steps 2");
+    let ran = sandbox.trains("--data a=3 --data b=1 --out run --steps 2");
     let last = &sandbox.events("run", "evaluation")[0];
     let datasets = last["datasets"].as_array().unwrap();
     let names: Vec<&Value> = datasets.iter().map(|of| &of["dataset"]).collect();
@@ -85,23 +79,20 @@ fn a_mix_is_validated_on_each_dataset() {
     let mean = json!(0.75 * loss(0) + 0.25 * loss(1));
     close(&last["loss"], &mean, 1e-12);
     let shown = format!("  a {:.4}  b {:.4}", loss(0), loss(1));
-    assert!(ran.stderr.contains(&shown), "{ran}");
-    trained(ran);
+    ran.says(&shown);
     // The losses equal those of `eval` on each dataset.
     for (of, name) in datasets.iter().zip(["a", "b"]) {
-        let found: Value = sandbox
-            .words(&format!("eval run --data {name} --json"))
-            .json();
+        let found: Value = sandbox.json(&format!("eval run --data {name} --json"));
         close(&found["loss"], &of["loss"], 1e-6);
         assert_eq!(found["tokens"], of["tokens"]);
     }
-    let config = fs::read_to_string(sandbox.path("run/config.toml")).unwrap();
-    assert!(config.contains("[[data.mix]]\n"), "{config}");
+    let config = sandbox.text("run/config.toml");
+    config.assert_has("[[data.mix]]\n");
     // Without weights, all datasets have equal weight.
     let printed = sandbox.train("--data a b --print-config").ok();
     assert_eq!(printed.matches("\nweight = 1.0\n").count(), 2, "{printed}");
     sandbox.write("mix.toml", &printed);
-    let again = sandbox.words("train --config mix.toml --print-config").ok();
+    let again = sandbox.ok("train --config mix.toml --print-config");
     assert_eq!(printed, again);
 }
 
@@ -109,43 +100,12 @@ fn a_mix_is_validated_on_each_dataset() {
 fn invalid_mixes_are_rejected() {
     let sandbox = with_datasets(&["a", "b"]);
     sandbox.write("text.txt", "a few words\n".repeat(30));
-    sandbox
-        .words("prepare text.txt --out words --tokenizer char")
-        .ok();
-    for (line, expected) in [
-        ("--data a=0 b=1", "`0` is not a weight: must be above 0"),
-        ("--data a=-1 b=1", "`-1` is not a weight"),
-        ("--data a=nan b=1", "`nan` is not a weight"),
-        (
-            "--data a=1 b",
-            "some datasets have a weight and some have none",
-        ),
-        ("--data a=0.5 nowhere=0.5", "nowhere"),
-        (
-            "--data a words",
-            "a and words have different tokenizers: byte and char",
-        ),
-        (
-            "--data words --documents isolated",
-            "words: its tokenizer, char, has no end-of-text token",
-        ),
-        (
-            "--data a --documents isolated --set model.attention.kind=linear --set model.attention.features=8",
-            "attention.kind",
-        ),
-    ] {
-        let ran = sandbox.words(&format!("train --renderer plain --out run {line}"));
-        assert!(matches!(ran.code, Some(1 | 2)), "{line}:\n{ran}");
-        assert!(ran.stderr.contains(expected), "{line}:\n{ran}");
-        assert!(!sandbox.path("run").exists(), "{line}");
-    }
+    sandbox.ok("prepare text.txt --out words --tokenizer char");
     sandbox.write(
         "mix.toml",
         "[data]\nmix = [{ dataset = \"a\", weight = 1 }, { dataset = \"b\", weight = 0.0 }]",
     );
-    let ran = sandbox.words("train --config mix.toml");
-    let expected = "data.mix.weight = 0 of b: must be above 0 and finite";
-    assert!(ran.stderr.contains(expected), "{ran}");
+    sandbox.check_messages("mixes");
 }
 
 #[test]
@@ -171,64 +131,53 @@ fn isolated_documents_have_their_individual_losses() {
         let ids: Vec<u8> = ids.flat_map(u16::to_le_bytes).collect();
         sandbox.write(&format!("data-{i}/train.bin"), ids);
         let line = format!("data adopt data-{i} --tokenizer byte");
-        sandbox.words(&line).ok();
+        sandbox.ok(&line);
     }
-    sandbox
-        .words("prepare all --out data --val-fraction 0 --tokenizer byte")
-        .ok();
-    let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+    sandbox.ok("prepare all --out data --val-fraction 0 --tokenizer byte");
+    let spec = sandbox.spec("data");
     write_run(&sandbox.path("run"), &tiny(spec.vocab_size), None, &[1]);
     for i in 0..texts.len() {
         let line = format!("eval run --data data-{i} --split train --json");
-        let found: Value = sandbox.words(&line).json();
+        let found: Value = sandbox.json(&line);
         let count = found["tokens"].as_u64().unwrap();
         nats += found["loss"].as_f64().unwrap() * count as f64;
         tokens += count;
         bytes += found["bytes"].as_u64().unwrap();
     }
     let line = "eval run --data data --split train --documents isolated";
-    let found: Value = sandbox.words(&format!("{line} --json")).json();
+    let found: Value = sandbox.json(&format!("{line} --json"));
     close(&found["loss"], &json!(nats / tokens as f64), 1e-6);
     assert_eq!(
         (&found["tokens"], &found["bytes"]),
         (&json!(tokens), &json!(bytes))
     );
-    let stream: Value = sandbox
-        .words("eval run --data data --split train --documents stream --json")
-        .json();
+    let stream: Value =
+        sandbox.json("eval run --data data --split train --documents stream --json");
     // The same tokens, predicted from different contexts.
     assert_eq!(stream["tokens"], found["tokens"]);
     assert_ne!(stream["loss"], found["loss"]);
     // Positions are relative to the document: there are as many first tokens as documents, and a long
     // document continues in the next row.
-    let found: Value = sandbox
-        .words(&format!("{line} --json --per-position"))
-        .json();
+    let found: Value = sandbox.json(&format!("{line} --json --per-position"));
     let positions = found["positions"].as_array().unwrap();
     assert_eq!(
         (positions.len(), &positions[0]["tokens"]),
         (8, &json!(6 + 3))
     );
-    let text = sandbox.words(line).ok();
-    assert!(
-        text.contains("in rows of 8 of isolated documents"),
-        "{text}"
-    );
+    let text = sandbox.ok(line);
+    text.assert_has("in rows of 8 of isolated documents");
 }
 
 #[test]
 fn isolated_training_averages_over_unmasked_targets() {
     let sandbox = with_datasets(&["a"]);
     let line = "--data a --documents isolated --steps 3 --set train.micro_batch";
-    let ran = sandbox.train(&format!("{line}=6 --out whole"));
+    let ran = sandbox.trains(&format!("{line}=6 --out whole"));
     // The document split between training and validation starts in both.
     let summary = "a: documents 12, rows of 32 positions ";
-    assert!(
-        ran.stderr.contains(summary) && ran.stderr.contains(", padding "),
-        "{ran}"
-    );
-    trained(ran);
-    trained(sandbox.train(&format!("{line}=1 --accumulation 6 --out parts")));
+    ran.says(summary);
+    ran.says(", padding ");
+    sandbox.trains(&format!("{line}=1 --accumulation 6 --out parts"));
     let (whole, parts) = (sandbox.losses("whole"), sandbox.losses("parts"));
     for (a, b) in whole.iter().zip(&parts) {
         assert!((a - b).abs() < 1e-4, "{whole:?}\n{parts:?}");
@@ -245,15 +194,13 @@ fn isolated_training_averages_over_unmasked_targets() {
     );
     // The run prints the loss of `eval`.
     let last = &sandbox.events("whole", "evaluation")[0];
-    let found: Value = sandbox.words("eval whole --data a --json").json();
+    let found: Value = sandbox.json("eval whole --data a --json");
     close(&found["loss"], &last["loss"], 1e-6);
     assert_eq!(found["tokens"], last["tokens"]);
     // Every token except the first of the split, including documents' ends.
     let tokens = |line: &str| -> u64 {
         let line = format!("eval whole --data a --split train --json {line}");
-        sandbox.words(&line).json::<Value>()["tokens"]
-            .as_u64()
-            .unwrap()
+        sandbox.json::<Value>(&line)["tokens"].as_u64().unwrap()
     };
     assert_eq!(tokens(""), tokens("--documents stream"));
 }
@@ -261,13 +208,13 @@ fn isolated_training_averages_over_unmasked_targets() {
 #[test]
 fn masked_targets_do_not_contribute_to_the_loss() {
     let sandbox = with_datasets(&["a"]);
-    let spec = Manifest::read(&sandbox.path("a")).unwrap().tokenizer;
+    let spec = sandbox.spec("a");
     write_run(&sandbox.path("model"), &tiny(spec.vocab_size), None, &[1]);
     let line = "eval model --data a --split val --documents stream --json";
-    let all: Value = sandbox.words(&format!("{line} --per-position")).json();
+    let all: Value = sandbox.json(&format!("{line} --per-position"));
     // Only position 3 of each window of 8 counts, which predicts its fifth token.
     mask(&sandbox, "a", |at| at % 8 == 4);
-    let found: Value = sandbox.words(line).json();
+    let found: Value = sandbox.json(line);
     close(&found["loss"], &all["positions"][3]["loss"], 1e-6);
     assert_eq!(found["tokens"], all["positions"][3]["tokens"]);
     assert_eq!(found["bytes"], found["tokens"]);
@@ -279,10 +226,9 @@ fn masked_targets_do_not_contribute_to_the_loss() {
     close(&found["bits_per_byte"], &bits, 1e-9);
 
     let line = "--data a --steps 3 --set train.micro_batch";
-    let ran = sandbox.train(&format!("{line}=6 --out whole"));
-    assert!(ran.stderr.contains(" tokens are learnt"), "{ran}");
-    trained(ran);
-    trained(sandbox.train(&format!("{line}=2 --accumulation 3 --out parts")));
+    let ran = sandbox.trains(&format!("{line}=6 --out whole"));
+    ran.says(" tokens are learnt");
+    sandbox.trains(&format!("{line}=2 --accumulation 3 --out parts"));
     let (whole, parts) = (sandbox.losses("whole"), sandbox.losses("parts"));
     for (a, b) in whole.iter().zip(&parts) {
         assert!((a - b).abs() < 1e-4, "{whole:?}\n{parts:?}");
@@ -295,18 +241,17 @@ fn ambiguous_document_starts_are_rejected_for_isolated_documents() {
     let sandbox = with_datasets(&["a"]);
     mask(&sandbox, "a", |at| at % 8 == 4);
     // As with three conversations whose user turns end with the end-of-text token.
-    let path = sandbox.path("a/dataset.json");
-    let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let train = &mut manifest["splits"]["train"];
-    train["documents"] = json!(3);
-    train["shards"][0]["documents"] = json!(3);
-    fs::write(&path, manifest.to_string()).unwrap();
+    sandbox.edit("a/dataset.json", |manifest| {
+        let train = &mut manifest["splits"]["train"];
+        train["documents"] = json!(3);
+        train["shards"][0]["documents"] = json!(3);
+    });
     let line = "--data a --steps 1 --out run";
     let message = refused(sandbox.train(&format!("{line} --documents isolated")));
     let expected = "a: documents of its train split cannot be distinguished: it has 3, but ";
-    assert!(message.contains(expected), "{message}");
-    assert!(message.contains("--documents stream"), "{message}");
-    trained(sandbox.train(line));
+    message.assert_has(expected);
+    message.assert_has("--documents stream");
+    sandbox.trains(line);
 }
 
 #[test]
@@ -316,12 +261,8 @@ fn steps_without_unmasked_targets_are_skipped() {
     mask(&sandbox, "a", |at| (40..48).contains(&at));
     let line =
         "--data a --steps 40 --set train.micro_batch=1 --set train.evaluation.sample_tokens=0";
-    let ran = sandbox.train(&format!("{line} --out run"));
-    assert!(
-        ran.stderr.contains("none of its targets is to be learnt"),
-        "{ran}"
-    );
-    trained(ran);
+    let ran = sandbox.trains(&format!("{line} --out run"));
+    ran.says("none of its targets is to be learnt");
     let (steps, skipped) = (
         sandbox.events("run", "step"),
         sandbox.events("run", "skipped"),
@@ -330,19 +271,14 @@ fn steps_without_unmasked_targets_are_skipped() {
     assert!(steps.iter().all(|step| step["loss"].is_f64()), "{steps:?}");
     // Validation also has no unmasked targets.
     mask(&sandbox, "a", |_| false);
-    let ran = sandbox.train(&format!("{line} --out none"));
-    assert_eq!(ran.code, Some(1));
+    let ran = sandbox.train(&format!("{line} --out none")).exits(1);
     let expected = "a: its masks exclude every token of the train split from the loss";
-    assert!(ran.stderr.contains(expected), "{ran}");
+    ran.says(expected);
     let message = refused(sandbox.words("eval run --data a"));
-    assert!(
-        message.contains("the val split of a has no token to predict"),
-        "{message}"
-    );
+    message.assert_has("the val split of a has no token to predict");
     fs::remove_file(sandbox.path("a/val.mask")).unwrap();
-    let ran = sandbox.words("eval run --data a");
-    assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(ran.stderr.contains("a/val.mask"), "{ran}");
+    let ran = sandbox.fails("eval run --data a");
+    ran.says("a/val.mask");
 }
 
 #[test]
@@ -350,7 +286,7 @@ fn the_run_is_independent_of_the_number_of_workers() {
     let sandbox = with_datasets(&["a", "b"]);
     for workers in [0, 3] {
         let line = format!("--data a b --documents isolated --steps 4 --out run-{workers}");
-        trained(sandbox.train(&format!("{line} --set train.loader_workers={workers}")));
+        sandbox.trains(&format!("{line} --set train.loader_workers={workers}"));
     }
     assert_eq!(sandbox.losses("run-0"), sandbox.losses("run-3"));
     assert_eq!(sandbox.weights("run-0", 4), sandbox.weights("run-3", 4));

@@ -6,9 +6,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::support::Sandbox;
 use super::support::server::Server;
-use super::support::train::trained;
+use super::support::{AssertText, Sandbox};
 
 fn step(step: usize, loss: f64) -> String {
     let event = json!({ "event": "step", "step": step, "tokens": 10 * step, "loss": loss, "perplexity": 1.0,
@@ -79,14 +78,14 @@ fn a_run_is_followed_as_it_is_written() {
 #[test]
 fn the_page_shows_the_events_unchanged() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train("--data data --out run --steps 3"));
+    sandbox.trains("--data data --out run --steps 3");
     let server = sandbox.serve("watch run");
     assert_eq!(
         server.json("/api/runs")["runs"],
         json!([{ "name": "run", "sweep": null, "status": "finished", "tags": [], "note": "" }])
     );
     let shown = events(&server, "run", None)["events"].clone();
-    let text = fs::read_to_string(sandbox.path("run/events.jsonl")).unwrap();
+    let text = sandbox.text("run/events.jsonl");
     let written: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -131,9 +130,9 @@ fn the_page_is_self_contained_and_restricted_by_csp() {
     sandbox.write("runs/a/config.toml", "");
     let server = sandbox.serve("watch");
     let page = server.get("/");
-    assert!(page.headers.contains("content-type: text/html"));
+    page.headers.assert_has("content-type: text/html");
     let policy = "content-security-policy: default-src 'none'; script-src 'self';";
-    assert!(page.headers.contains(policy), "{}", page.headers);
+    page.headers.assert_has(policy);
     for name in [
         "watch.css",
         "watch.js",
@@ -161,10 +160,8 @@ fn only_runs_can_be_requested() {
         let answer = server.get(&format!("/api/events?run={run}"));
         assert_eq!(answer.status, 404, "{run}: {}", answer.body);
     }
-    let without = server.get("/api/events");
-    assert_eq!(without.status, 400, "{}", without.body);
-    let offset = server.get("/api/events?run=a&offset=-1");
-    assert_eq!(offset.status, 400, "{}", offset.body);
+    server.get("/api/events").expect(400);
+    server.get("/api/events?run=a&offset=-1").expect(400);
     assert_eq!(server.get("/etc/passwd").status, 404);
     assert_eq!(server.get("/../runs/a/config.toml").status, 404);
 }
@@ -185,21 +182,11 @@ fn a_signal_stops_the_server() {
 #[test]
 fn invalid_watch_arguments_are_rejected() {
     let sandbox = Sandbox::new();
-    insta::assert_snapshot!(sandbox.words("watch"), @r"
-    exit 1
-    --- stderr
-    error: no run or folder runs
-    hint: `emberlm train --out RUN` makes a run, in the folder runs by default; `emberlm runs DIR` lists them
-    ");
     sandbox.write("runs/a/config.toml", "");
     let first = sandbox.serve("watch runs");
     let port = first.port();
-    let ran = sandbox.words(&format!("watch runs --port {port}"));
-    assert_eq!(ran.code, Some(1), "{ran}");
+    let ran = sandbox.fails(&format!("watch runs --port {port}"));
     let expected = format!("error: cannot listen on 127.0.0.1:{port}: Address already in use");
     assert!(ran.stderr.starts_with(&expected), "{ran}");
-    assert!(
-        ran.stderr.contains("hint: choose another port; --port 0"),
-        "{ran}"
-    );
+    ran.says("hint: choose another port; --port 0");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Instant;
 
 use crate::support::Sandbox;
-use crate::support::train::{TINY, trained};
+use crate::support::train::TINY;
 
 const LINE: &str = "--accumulation 2 --set train.micro_batch=1 --set train.schedule.decay_steps=50";
 const RESUME: &str = "train --resume run --steps 8 --renderer plain";
@@ -15,8 +15,8 @@ const FULL_DISK: &str = "trap '' XFSZ; ulimit -f 40";
 /// A run `run` of two ranks with a checkpoint at step 4, and a run `whole` of one process with one at step 8.
 fn begun() -> Sandbox {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train(&format!("--data data {LINE} --steps 8 --out whole")));
-    trained(sandbox.ranks(2, &format!("--data data {LINE} --steps 4 --out run")));
+    sandbox.trains(&format!("--data data {LINE} --steps 8 --out whole"));
+    sandbox.trains_on(2, &format!("--data data {LINE} --steps 4 --out run"));
     sandbox
 }
 
@@ -28,7 +28,7 @@ fn assert_resumed_exactly(sandbox: &Sandbox) {
     let names = names.map(|entry| entry.file_name().into_string().unwrap());
     let visible: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
     assert_eq!(visible, ["step-00000004"]);
-    trained(sandbox.launched(&[(2, RESUME)]));
+    sandbox.launches(&[(2, RESUME)]);
     assert!(sandbox.checkpoint("whole", 8) == sandbox.checkpoint("run", 8));
 }
 
@@ -39,8 +39,8 @@ fn a_full_disk_of_rank_0_keeps_the_last_checkpoint_and_the_run_is_resumed_exactl
     let ran = sandbox.launched_from_shell([(FULL_DISK, RESUME), ("true", RESUME)]);
     assert!(ran.code.is_some_and(|code| code != 0), "{ran}");
     let expected = "error: the run ended at step 8 without a checkpoint";
-    assert!(ran.stderr.contains(expected), "{ran}");
-    assert!(ran.stderr.contains("File too large"), "{ran}");
+    ran.says(expected);
+    ran.says("File too large");
     assert_resumed_exactly(&sandbox);
 }
 
@@ -54,8 +54,8 @@ fn a_full_disk_of_another_rank_ends_the_job_with_its_name_and_keeps_the_last_che
     assert!(ran.code.is_some_and(|code| code != 0), "{ran}");
     let host = fs::read_to_string("/etc/hostname").unwrap_or_default();
     let expected = format!("error: rank 1 of 2 on {}", host.trim());
-    assert!(ran.stderr.contains(&expected), "{ran}");
-    assert!(ran.stderr.contains("File too large"), "{ran}");
+    ran.says(&expected);
+    ran.says("File too large");
     assert_resumed_exactly(&sandbox);
 }
 
@@ -66,13 +66,15 @@ fn a_run_that_only_rank_0_sees_has_the_checkpoints_of_one_process() {
     let line =
         format!("train {TINY} {LINE} --set train.checkpoints.interval=3 --steps 8 --out run");
     let settings = "--set train.checkpoints.interval=3 --steps 8 --out whole";
-    trained(sandbox.train(&format!("--data data {LINE} {settings}")));
+    sandbox.trains(&format!("--data data {LINE} {settings}"));
     fs::create_dir(sandbox.path("other")).unwrap();
     let (first, second) = (
         format!("{line} --data data"),
         format!("{line} --data ../data"),
     );
-    trained(sandbox.launched_from_shell([("true", &first), ("cd other", &second)]));
+    sandbox
+        .launched_from_shell([("true", &first), ("cd other", &second)])
+        .exits(0);
     for step in [3, 6, 8] {
         assert!(sandbox.checkpoint("whole", step) == sandbox.checkpoint("run", step));
     }

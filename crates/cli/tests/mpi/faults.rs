@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::launch::{process_of_rank, wait_until};
-use crate::support::Sandbox;
-use crate::support::train::{TINY, trained};
+use crate::support::train::TINY;
+use crate::support::{AssertText, Sandbox};
 
 /// Starts a run of two ranks, and waits for a few steps and a checkpoint.
 fn started(sandbox: &Sandbox) -> Child {
@@ -40,7 +40,7 @@ fn signal(process: i32, signal: Signal) {
 fn resume(sandbox: &Sandbox) {
     let steps = sandbox.events("run", "step").len() + 20;
     let line = format!("train --resume run --steps {steps} --renderer plain");
-    trained(sandbox.words(&line));
+    sandbox.succeeds(&line);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_stop_signal_to_one_rank_checkpoints_and_ends_all() {
         let output = child.wait_with_output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{message}");
-        assert!(message.contains("Stopped after step"), "{message}");
+        message.assert_has("Stopped after step");
         let ended = sandbox.events("run", "ended");
         assert_eq!(ended[0]["how"], "interrupted");
         let step = ended[0]["step"].as_u64().unwrap() as usize;

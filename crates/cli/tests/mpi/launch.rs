@@ -64,23 +64,21 @@ impl Sandbox {
         output(&mut self.launcher(lines))
     }
 
+    /// As [`Self::launched`], for a job that must succeed.
+    #[track_caller]
+    pub fn launches(&self, lines: &[(usize, &str)]) -> CommandOutput {
+        self.launched(lines).exits(0)
+    }
+
     /// Trains a small model on `ranks` ranks.
     pub fn ranks(&self, ranks: usize, line: &str) -> CommandOutput {
         self.launched(&[(ranks, &format!("train {TINY} {line}"))])
     }
 
-    /// The files of a checkpoint that the steps determine, and the manifest with the hashes of all files.
-    pub fn checkpoint(&self, run: &str, step: usize) -> [Vec<u8>; 4] {
-        let folder = self.path(run).join(format!("checkpoints/step-{step:08}"));
-        let names = [
-            "model.safetensors",
-            "optimizer.safetensors",
-            "state.json",
-            "manifest.json",
-        ];
-        names.map(|name| {
-            fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-        })
+    /// As [`Self::ranks`], for a run that must succeed.
+    #[track_caller]
+    pub fn trains_on(&self, ranks: usize, line: &str) -> CommandOutput {
+        self.ranks(ranks, line).exits(0)
     }
 }
 

@@ -36,9 +36,7 @@ fn peak_of_a_rank(sandbox: &Sandbox, line: &str) -> f64 {
 #[test]
 fn fit_predicts_and_measures_the_memory_of_a_rank() {
     let sandbox = Sandbox::with_data();
-    sandbox
-        .words("prepare text.txt --out words --tokenizer gpt2")
-        .ok();
+    sandbox.ok("prepare text.txt --out words --tokenizer gpt2");
     for line in [
         // Dominated by the table of tokens, which the boundary of the shards cuts.
         "--preset gpt2-small --data words --set model.d_model=192 --set model.heads=6 --set model.kv_heads=6 \
@@ -48,9 +46,7 @@ fn fit_predicts_and_measures_the_memory_of_a_rank() {
         --set model.n_layers=8 --set model.feed_forward.width=2048 --set model.seq_len=64 --set train.micro_batch=4 \
         --set train.accumulation=2",
     ] {
-        let fit: Value = sandbox
-            .words(&format!("fit --json --ranks 2 --memory 20GiB {line}"))
-            .json();
+        let fit: Value = sandbox.json(&format!("fit --json --ranks 2 --memory 20GiB {line}"));
         assert_eq!(fit["ranks"], 2);
         let command = fit["command"].as_str().unwrap();
         assert!(
@@ -91,7 +87,7 @@ fn fit_predicts_and_measures_the_memory_of_a_rank() {
     assert_eq!(launched.code, Some(0), "{launched}");
     let launched: Value = serde_json::from_str(&launched.stdout).unwrap();
     assert_eq!(launched["ranks"], 2);
-    let asked = sandbox.words(&format!("{line} --ranks 2")).json();
+    let asked = sandbox.json(&format!("{line} --ranks 2"));
     let weights = |fit: &Value| fit["asked"]["predicted"]["weights"].clone();
     assert_eq!(weights(&launched), weights(&asked));
 }

@@ -56,7 +56,7 @@ fn ranks_prepare_the_dataset_of_one_process() {
         ),
     ] {
         let of = |out: &str| format!("prepare {line} --out {name}-{out} --shard-tokens 20000");
-        let one = sandbox.words(&of("one")).ok();
+        let one = sandbox.ok(&of("one"));
         let ran = sandbox.launched(&[(ranks, &of("ranks"))]);
         assert_eq!(ran.code, Some(0), "{ran}");
         // Only rank 0 prints.
@@ -100,13 +100,11 @@ fn bad_input_leaves_nothing_behind_and_names_the_file_once() {
         assert!(ran.code.is_some_and(|code| code != 0), "{ran}");
         assert_eq!(ran.stdout, "", "{ran}");
         assert_eq!(ran.stderr.matches("error: ").count(), 1, "{ran}");
-        assert!(ran.stderr.contains(expected), "{ran}");
+        ran.says(expected);
         assert!(!sandbox.path("data").exists());
     }
     // Files that a killed rank 0 left behind are replaced.
-    sandbox
-        .words("prepare talks.jsonl --out data --tokenizer byte --chat-template chatml")
-        .ok();
+    sandbox.ok("prepare talks.jsonl --out data --tokenizer byte --chat-template chatml");
     let found = sandbox.names();
     assert_eq!(found.len(), names.len() + 1, "{found:?}");
 }
@@ -114,7 +112,7 @@ fn bad_input_leaves_nothing_behind_and_names_the_file_once() {
 #[test]
 fn an_error_of_one_rank_is_printed_with_its_name_and_cleans_up() {
     let sandbox = with_inputs();
-    let mut talks = fs::read_to_string(sandbox.path("talks.jsonl")).unwrap();
+    let mut talks = sandbox.text("talks.jsonl");
     // Several rounds of waves of 4 MiB. The last wave is another rank's.
     talks = talks.repeat(30);
     talks.push_str("{\"messages\": [{\"role\": \"nobody\", \"content\": \"x\"}]}\n");

@@ -19,8 +19,7 @@ fn ranks_that_train_different_runs_are_refused() {
         "other.txt",
         "0 and 1 make 1 + 2, as 3 and 5 make 8\n".repeat(200),
     );
-    let ran = sandbox.words("prepare other.txt --out other --tokenizer byte");
-    assert_eq!(ran.code, Some(0), "{ran}");
+    sandbox.succeeds("prepare other.txt --out other --tokenizer byte");
     let line = format!("train {TINY} --accumulation 2 --out run");
     for (change, expected) in [
         ("--data data --seed 2", "train.seed is 2, and 1 on rank 0"),
@@ -69,7 +68,7 @@ fn a_backend_without_addresses_does_not_exchange_device_memory() {
         "error: train.exchange = device: must be host on ndarray, whose memory has no addresses";
     assert!(refused(&sandbox, &ran).contains(expected), "{ran}");
     // A single process exchanges nothing.
-    crate::support::train::trained(sandbox.train(&format!("{line} --out single")));
+    sandbox.trains(&format!("{line} --out single"));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::support::Sandbox;
-use crate::support::train::{TINY, trained};
+use crate::support::train::TINY;
+use crate::support::{AssertText, Sandbox};
 
 /// Dropout, an average of the weights, skipped steps, and a decay that does not depend on the number of steps.
 const SETTINGS: &str = "--data data --set train.micro_batch=1 --set model.dropout=0.1 --ema 0.9 \
@@ -16,7 +16,7 @@ fn ranks_equal_accumulated_micro_batches_to_the_bit() {
     for ranks in [2, 4] {
         let line = format!("{SETTINGS} --accumulation {ranks} --steps 12");
         let (one, several) = (format!("one-{ranks}"), format!("ranks-{ranks}"));
-        trained(sandbox.train(&format!("{line} --out {one}")));
+        sandbox.trains(&format!("{line} --out {one}"));
         let ran = sandbox.ranks(ranks, &format!("{line} --out {several}"));
         assert!(
             sandbox.checkpoint(&one, 12) == sandbox.checkpoint(&several, 12),
@@ -29,7 +29,7 @@ fn ranks_equal_accumulated_micro_batches_to_the_bit() {
         assert_eq!(sandbox.events(&one, "skipped"), skipped);
         // Only rank 0 prints.
         let notes = ran.stderr.clone();
-        let printed = trained(ran);
+        let printed = ran.exits(0).stdout;
         assert_eq!(printed.matches("Run  ").count(), 1, "{printed}");
         let costs = format!("each of {ranks} ranks: ");
         assert_eq!(notes.matches(&costs).count(), 1, "{notes}");
@@ -40,9 +40,9 @@ fn ranks_equal_accumulated_micro_batches_to_the_bit() {
 fn ranks_with_several_micro_batches_have_the_same_result_each_time() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --set train.micro_batch=1 --accumulation 4 --steps 6";
-    trained(sandbox.train(&format!("{line} --out one")));
+    sandbox.trains(&format!("{line} --out one"));
     for run in ["first", "second"] {
-        trained(sandbox.ranks(2, &format!("{line} --out {run}")));
+        sandbox.trains_on(2, &format!("{line} --out {run}"));
     }
     assert!(sandbox.checkpoint("first", 6) == sandbox.checkpoint("second", 6));
     for (one, two) in sandbox.losses("one").iter().zip(sandbox.losses("first")) {
@@ -57,16 +57,16 @@ fn exchanges_of_device_memory_have_the_same_bits() {
     for (ranks, optimizer) in [(2, "adamw"), (4, "muon")] {
         let line = format!("{SETTINGS} --accumulation 4 --set train.optimizer.kind={optimizer}");
         let [host, device] = ["host", "device"].map(|memory| format!("{memory}-{optimizer}"));
-        trained(sandbox.ranks(ranks, &format!("{line} --steps 12 --out {host}")));
+        sandbox.trains_on(ranks, &format!("{line} --steps 12 --out {host}"));
         let exchange = "--set train.exchange=device";
         let part = format!("{line} --steps 6 --out {device} {exchange}");
-        trained(sandbox.ranks(ranks, &part));
+        sandbox.trains_on(ranks, &part);
         // A resumed run may exchange another memory.
         let resume = format!("train --resume {device} --renderer plain");
         let line = format!("{resume} --steps 9 --set train.exchange=host");
-        trained(sandbox.launched(&[(ranks, &line)]));
+        sandbox.launches(&[(ranks, &line)]);
         let line = format!("{resume} --steps 12 {exchange}");
-        trained(sandbox.launched(&[(ranks, &line)]));
+        sandbox.launches(&[(ranks, &line)]);
         assert!(
             sandbox.checkpoint(&host, 12) == sandbox.checkpoint(&device, 12),
             "{optimizer}"
@@ -83,16 +83,17 @@ fn a_run_is_resumed_with_other_numbers_of_ranks_to_the_bit() {
         let [whole, run] = ["whole", "run"].map(|name| format!("{name}-{optimizer}"));
         let resumed = |run: &str, ranks: usize, steps: usize| {
             let line = format!("train --resume {run} --steps {steps} --renderer plain");
-            trained(match ranks {
+            match ranks {
                 1 => sandbox.words(&line),
                 _ => sandbox.launched(&[(ranks, &line)]),
-            });
+            }
+            .exits(0);
         };
         // Four ranks round as one process, two do not.
-        trained(sandbox.train(&format!("{line} --steps 12 --out {whole}")));
+        sandbox.trains(&format!("{line} --steps 12 --out {whole}"));
         resumed(&whole, 2, 18);
         resumed(&whole, 1, 24);
-        trained(sandbox.ranks(4, &format!("{line} --steps 6 --out {run}")));
+        sandbox.trains_on(4, &format!("{line} --steps 6 --out {run}"));
         resumed(&run, 1, 12);
         resumed(&run, 2, 18);
         resumed(&run, 4, 24);
@@ -107,7 +108,7 @@ fn a_run_is_resumed_with_other_numbers_of_ranks_to_the_bit() {
 #[test]
 fn adapters_and_preferences_equal_one_process() {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train("--data data --steps 2 --out base"));
+    sandbox.trains("--data data --steps 2 --out base");
     let pairs = (0..40).map(|i| {
         let [good, bad] = [2 * i + 1, i];
         format!(
@@ -126,8 +127,8 @@ fn adapters_and_preferences_equal_one_process() {
     ] {
         let line = format!("train {common} {line}");
         let (one, two) = (format!("one-{name}"), format!("two-{name}"));
-        trained(sandbox.words(&format!("{line} --out {one}")));
-        trained(sandbox.launched(&[(2, &format!("{line} --out {two}"))]));
+        sandbox.succeeds(&format!("{line} --out {one}"));
+        sandbox.launches(&[(2, &format!("{line} --out {two}"))]);
         assert!(
             sandbox.checkpoint(&one, 4) == sandbox.checkpoint(&two, 4),
             "{name}"
@@ -147,16 +148,14 @@ fn encoders_and_encoder_decoders_equal_one_process() {
     let sandbox = Sandbox::new();
     let lines = (0..2000).map(|i| format!("line {i} has the number {}\n", i * 7 % 1000));
     sandbox.write("lines.txt", lines.collect::<String>());
-    sandbox
-        .words("prepare lines.txt --out lines --tokenizer byte")
-        .ok();
+    sandbox.ok("prepare lines.txt --out lines --tokenizer byte");
     let common =
         "--data lines --accumulation 2 --steps 4 --renderer plain --set train.micro_batch=2";
     for preset in ["bert-nano", "t5-nano"] {
         let line = format!("train {common} --preset {preset}");
         let (one, two) = (format!("one-{preset}"), format!("two-{preset}"));
-        trained(sandbox.words(&format!("{line} --out {one}")));
-        trained(sandbox.launched(&[(2, &format!("{line} --out {two}"))]));
+        sandbox.succeeds(&format!("{line} --out {one}"));
+        sandbox.launches(&[(2, &format!("{line} --out {two}"))]);
         let [one, two] = [one, two].map(|run| sandbox.checkpoint(&run, 4));
         assert!(one == two, "{preset}");
     }
@@ -184,14 +183,13 @@ fn a_sweep_starts_its_runs_with_a_launcher() {
         launcher,
     ]);
     assert_eq!(swept.code, Some(0), "{swept}");
-    let one = sandbox.words("sweep rates.toml --out one");
-    assert_eq!(one.code, Some(0), "{one}");
+    sandbox.succeeds("sweep rates.toml --out one");
     for rate in ["0.001", "0.002"] {
         let [one, ranks] =
             ["one", "ranks"].map(|out| format!("{out}/schedule.learning_rate={rate}"));
         assert!(sandbox.checkpoint(&one, 4) == sandbox.checkpoint(&ranks, 4));
         let log = fs::read_to_string(sandbox.path(&ranks).join("log.txt")).unwrap();
-        assert!(log.contains(", 2 ranks: "), "{log}");
+        log.assert_has(", 2 ranks: ");
     }
 }
 
@@ -200,5 +198,5 @@ fn ranks_share_the_built_in_tales() {
     let sandbox = Sandbox::new();
     let line =
         format!("train {TINY} --accumulation 4 --steps 1 --out run --set train.micro_batch=1");
-    trained(sandbox.launched(&[(4, &line)]));
+    sandbox.launches(&[(4, &line)]);
 }

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::launch::{process_of_rank, wait_until};
 use crate::support::Sandbox;
-use crate::support::train::trained;
 
 /// Groups of 4 completions in micro-batches of 6, so the second group lies in those of both ranks. A part that is sampled
 /// together has one group in 5 slots.
@@ -18,7 +17,7 @@ const SETTINGS: &str = "--from base --data sums.jsonl --set train.micro_batch=6 
 /// A sandbox with a model `base`, the prompts `sums.jsonl`, and the objective `NAME.toml` with `settings` and `rewards`.
 fn with_objective(name: &str, settings: &str, rewards: &str) -> Sandbox {
     let sandbox = Sandbox::with_data();
-    trained(sandbox.train("--data data --steps 20 --out base"));
+    sandbox.trains("--data data --steps 20 --out base");
     let record = |i: usize| {
         let (first, second) = (i % 10, i * i % 90);
         let sum = first + second;
@@ -67,12 +66,12 @@ fn ranks_that_sample_equal_one_process_and_are_resumed_exactly() {
         let line = format!("train --config {objective}.toml {SETTINGS} {options}");
         let runs @ [whole, ranks, moved] =
             &["whole", "ranks", "moved"].map(|run| format!("{run}-{objective}"));
-        trained(sandbox.words(&format!("{line} --steps 7 --out {whole}")));
-        trained(sandbox.launched(&[(2, &format!("{line} --steps 7 --out {ranks}"))]));
-        trained(sandbox.launched(&[(2, &format!("{line} --steps 4 --out {moved}"))]));
+        sandbox.succeeds(&format!("{line} --steps 7 --out {whole}"));
+        sandbox.launches(&[(2, &format!("{line} --steps 7 --out {ranks}"))]);
+        sandbox.launches(&[(2, &format!("{line} --steps 4 --out {moved}"))]);
         let resume = format!("train --resume {moved} --renderer plain");
-        trained(sandbox.words(&format!("{resume} --steps 5")));
-        trained(sandbox.launched(&[(2, &format!("{resume} --steps 7"))]));
+        sandbox.succeeds(&format!("{resume} --steps 5"));
+        sandbox.launches(&[(2, &format!("{resume} --steps 7"))]);
         assert_same_runs(&sandbox, [whole, ranks], 7);
         assert!(sandbox.checkpoint(whole, 7) == sandbox.checkpoint(moved, 7));
         let steps = runs.each_ref().map(|run| sandbox.events(run, "step"));
@@ -109,7 +108,7 @@ fn a_reward_command_that_fails_on_one_rank_ends_the_job_with_its_rank() {
         "error: rank 1 of 2 on {}: 8 of 16 completions lack a reward: `sh` failed with exit status: 3",
         host.trim()
     );
-    assert!(ran.stderr.contains(&expected), "{ran}");
+    ran.says(&expected);
     assert_eq!(ran.stderr.matches("error: ").count(), 1, "{ran}");
     assert_eq!(sandbox.losses("run").len(), 2);
     assert!(sandbox.path("run/checkpoints/step-00000002").exists());
@@ -122,7 +121,7 @@ fn a_stop_of_any_rank_interrupts_sampling_and_the_resumed_run_repeats_it() {
     let sandbox = with_objective("judged", "", command);
     sandbox.write("judge.sh", "sleep 0.1; tr -dc 0-9 | wc -c\n");
     let line = format!("train --config judged.toml {SETTINGS} --steps 6");
-    trained(sandbox.launched(&[(2, &format!("{line} --out whole"))]));
+    sandbox.launches(&[(2, &format!("{line} --out whole"))]);
     let mut command = sandbox.launcher(&[(2, &format!("{line} --out run"))]);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -133,6 +132,6 @@ fn a_stop_of_any_rank_interrupts_sampling_and_the_resumed_run_repeats_it() {
     assert!(output.status.success(), "{output:?}");
     assert!(sandbox.losses("run").len() < 6);
     let resume = "train --resume run --renderer plain";
-    trained(sandbox.launched(&[(2, resume)]));
+    sandbox.launches(&[(2, resume)]);
     assert_same_runs(&sandbox, ["whole", "run"], 6);
 }

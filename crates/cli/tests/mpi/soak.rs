@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::launch::find_rank;
 use crate::support::Sandbox;
-use crate::support::train::{TINY, trained};
+use crate::support::train::TINY;
 
 /// The steps of a run.
 const STEPS: usize = 150;
@@ -96,7 +96,7 @@ fn command(sandbox: &Sandbox, line: &str, ranks: usize) -> Command {
 fn soak(accumulation: usize, kills: usize, seed: u64) {
     let sandbox = Sandbox::with_data();
     let line = format!("{LINE} --set train.micro_batch=1 --accumulation {accumulation}");
-    trained(sandbox.train(&format!("{line} --out whole")));
+    sandbox.trains(&format!("{line} --out whole"));
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |count: usize| rng.next_u32() as usize % count;
     let (mut killed, mut within, mut left, mut run) = (0, 0, 0, 0);

@@ -1,7 +1,7 @@
 //! Ranks on different backends in one job.
 
-use crate::support::train::{TINY, trained};
-use crate::support::{CommandOutput, Sandbox};
+use crate::support::train::TINY;
+use crate::support::{AssertText, CommandOutput, Sandbox};
 
 impl Sandbox {
     /// Runs one command line on two ranks with different backends.
@@ -19,7 +19,7 @@ fn trains_with(other: &str, name: &str) {
     let line = format!(
         "train {TINY} --data data --set train.micro_batch=2 --accumulation 2 --ema 0.9 --set train.schedule.decay_steps=24"
     );
-    trained(sandbox.words(&format!("{line} --steps 24 --out one")));
+    sandbox.succeeds(&format!("{line} --steps 24 --out one"));
 
     let ran = sandbox.on_two_backends(["flex", other], &format!("{line} --steps 8 --out ranks"));
     let warning = format!(
@@ -27,18 +27,17 @@ fn trains_with(other: &str, name: &str) {
          division of a step among ranks, and differ from those of one process by rounding"
     );
     assert_eq!(ran.stderr.matches(&warning).count(), 1, "{ran}");
-    trained(ran);
+    ran.exits(0);
 
     let resume = |steps: usize| format!("train --resume ranks --renderer plain --steps {steps}");
     let ran = sandbox.on_two_backends([other, "flex"], &resume(16));
     assert_eq!(ran.stderr.matches(&warning).count(), 1, "{ran}");
-    assert!(!ran.stderr.contains("was computed on"), "{ran}");
-    trained(ran);
+    ran.stderr.assert_lacks("was computed on");
+    ran.exits(0);
 
-    let ran = sandbox.words(&format!("{} --backend flex", resume(24)));
+    let ran = sandbox.succeeds(&format!("{} --backend flex", resume(24)));
     let moved = format!("the run was computed on flex + {name} and continues on flex");
     assert_eq!(ran.stderr.matches(&moved).count(), 1, "{ran}");
-    trained(ran);
 
     let (one, ranks) = (sandbox.losses("one"), sandbox.losses("ranks"));
     assert_eq!(ranks.len(), 24);

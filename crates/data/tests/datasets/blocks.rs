@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use emberlm_data::{DataError, Dataset, Packing, Split, UnverifiedFiles};
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
-use super::common::{adopt, copy, edit_manifest, ids, options, prepared};
+use super::common::{adopt, copy, edit_file, ids, options, prepared, write_mask};
 
 const MIB: u64 = 1 << 20;
 
@@ -23,10 +23,7 @@ fn large() -> (tempfile::TempDir, Dataset) {
 }
 
 fn flip(folder: &Path, file: &str, at: u64) {
-    let path = folder.join(file);
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[at as usize] ^= 1;
-    fs::write(path, bytes).unwrap();
+    edit_file(&folder.join(file), |bytes| bytes[at as usize] ^= 1);
 }
 
 /// The damage found when reading `len` tokens from `start`: file, first byte and end.
@@ -100,13 +97,7 @@ fn small_file_needs_no_block_hashes() {
 #[test]
 fn damaged_mask_is_rejected() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
-    let mask = [0, 1, 1, 1];
-    let hash = blake3::hash(&mask).to_hex().to_string();
-    fs::write(dataset.folder().join("train_00000.mask"), mask).unwrap();
-    edit_manifest(dataset.folder(), |m| {
-        m["splits"]["train"]["shards"][0]["mask"] =
-            serde_json::json!({"file": "train_00000.mask", "learnt": 3, "blake3": hash});
-    });
+    write_mask(dataset.folder(), &[0, 1, 1, 1], 3);
     let learnt = || {
         Dataset::open(dataset.folder())
             .unwrap()

@@ -103,3 +103,20 @@ pub fn edit_manifest(folder: &Path, edit: impl FnOnce(&mut serde_json::Value)) {
     edit(&mut value);
     fs::write(path, value.to_string()).unwrap();
 }
+
+/// Writes the mask of the training shard, and enters it in the manifest with `learnt` targets.
+pub fn write_mask(folder: &Path, mask: &[u8], learnt: u64) {
+    fs::write(folder.join("train_00000.mask"), mask).unwrap();
+    let hash = blake3::hash(mask).to_hex().to_string();
+    edit_manifest(folder, |manifest| {
+        manifest["splits"]["train"]["shards"][0]["mask"] =
+            serde_json::json!({"file": "train_00000.mask", "learnt": learnt, "blake3": hash});
+    });
+}
+
+/// Changes the bytes of a file.
+pub fn edit_file(path: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).unwrap();
+    edit(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}

@@ -5,7 +5,7 @@ use emberlm_data::ExportFormat::{self, LlmC, NanoGpt, Npy};
 use emberlm_data::{Dataset, ExportOptions, Exported, Split, export};
 use emberlm_tokenizer::TokenizerKind::{Byte, Cl100k};
 
-use super::common::{edit_manifest, fixture, ids, llmc, names, prepared};
+use super::common::{edit_file, fixture, ids, llmc, names, prepared, write_mask};
 
 fn run(dataset: &Dataset, format: ExportFormat, folder: &Path) -> Result<Vec<Exported>, String> {
     let options = ExportOptions {
@@ -102,12 +102,7 @@ fn large_vocabulary_needs_four_bytes() {
 fn masks_are_exported_if_supported() {
     let (_source, dataset) = prepared(&["ab"], Byte, 0.0);
     let folder = dataset.folder().to_owned();
-    fs::write(folder.join("train_00000.mask"), [0, 1, 1]).unwrap();
-    let hash = blake3::hash(&[0, 1, 1]).to_hex().to_string();
-    edit_manifest(&folder, |m| {
-        m["splits"]["train"]["shards"][0]["mask"] =
-            serde_json::json!({"file": "train_00000.mask", "learnt": 2, "blake3": hash});
-    });
+    write_mask(&folder, &[0, 1, 1], 2);
     let dataset = Dataset::open(&folder).unwrap();
     let out = tempfile::tempdir().unwrap();
     for format in [NanoGpt, LlmC] {
@@ -134,9 +129,7 @@ fn masks_are_exported_if_supported() {
 fn damaged_dataset_is_not_exported() {
     let (source, dataset) = llmc();
     let path = source.path().join("tiny_train_000001.bin");
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[1030] ^= 1;
-    fs::write(&path, bytes).unwrap();
+    edit_file(&path, |bytes| bytes[1030] ^= 1);
     let out = tempfile::tempdir().unwrap();
     let message = run(&dataset, NanoGpt, out.path()).unwrap_err();
     assert!(message.contains("tiny_train_000001.bin is not a usable shard: its BLAKE3 is "));

@@ -1,10 +1,7 @@
-use std::fs;
-
 use emberlm_data::{Dataset, inspect};
 use emberlm_tokenizer::TokenizerKind::{Byte, Char};
-use serde_json::json;
 
-use super::common::{edit_manifest, llmc, prepared};
+use super::common::{edit_file, llmc, prepared, write_mask};
 
 /// Expected values were counted by hand from the documents in `make.py`.
 #[test]
@@ -93,13 +90,7 @@ fn character_dataset_has_no_documents() {
 #[test]
 fn number_of_targets_is_reported() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
-    let mask = [0, 1, 1, 1];
-    let hash = blake3::hash(&mask).to_hex().to_string();
-    fs::write(dataset.folder().join("train_00000.mask"), mask).unwrap();
-    edit_manifest(dataset.folder(), |m| {
-        m["splits"]["train"]["shards"][0]["mask"] =
-            json!({"file": "train_00000.mask", "learnt": 3, "blake3": hash});
-    });
+    write_mask(dataset.folder(), &[0, 1, 1, 1], 3);
     let dataset = Dataset::open(dataset.folder()).unwrap();
     let found = inspect(&dataset, 0, 0, &|_| {}).unwrap();
     assert_eq!((found.train.learnt, found.val.learnt), (Some(3), None));
@@ -109,9 +100,7 @@ fn number_of_targets_is_reported() {
 fn damaged_dataset_is_rejected() {
     let (_source, dataset) = prepared(&["abc"], Byte, 0.0);
     let path = dataset.folder().join("train_00000.bin");
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[1027] = 9;
-    fs::write(&path, bytes).unwrap();
+    edit_file(&path, |bytes| bytes[1027] = 9);
     let message = inspect(&dataset, 1, 0, &|_| {}).unwrap_err().to_string();
     assert!(
         message.ends_with("token 2401 at position 1 is outside the vocabulary of 257"),

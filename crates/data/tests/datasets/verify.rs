@@ -4,7 +4,7 @@ use emberlm_data::{Dataset, verify};
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use serde_json::json;
 
-use super::common::{edit_manifest, llmc, prepared};
+use super::common::{edit_file, edit_manifest, llmc, prepared, write_mask};
 
 /// All problems of the dataset, except different hashes.
 fn problems(dataset: &Dataset) -> Vec<String> {
@@ -35,17 +35,12 @@ fn prepared_dataset_verifies() {
 fn all_problems_are_reported() {
     let (source, dataset) = llmc();
     let path = |name: &str| source.path().join(name);
-    let edit = |name: &str, edit: &dyn Fn(&mut Vec<u8>)| {
-        let mut bytes = fs::read(path(name)).unwrap();
-        edit(&mut bytes);
-        fs::write(path(name), bytes).unwrap();
-    };
     // The first token, an end-of-text token, becomes 511, and the next one 365.
-    edit("tiny_train_000000.bin", &|bytes| {
+    edit_file(&path("tiny_train_000000.bin"), |bytes| {
         bytes[1024] = 255;
         bytes[1027] = 1;
     });
-    edit("tiny_train_000001.bin", &|bytes| bytes.truncate(1100));
+    edit_file(&path("tiny_train_000001.bin"), |bytes| bytes.truncate(1100));
     fs::remove_file(path("tiny_val_000000.bin")).unwrap();
     fs::write(path("notes.txt"), "mine").unwrap();
     assert_eq!(
@@ -126,12 +121,7 @@ fn masks_are_verified() {
     let folder = dataset.folder();
     let path = folder.join("train_00000.mask");
     let check = |bytes: &[u8], learnt: u64| {
-        fs::write(&path, bytes).unwrap();
-        let hash = blake3::hash(bytes).to_hex().to_string();
-        edit_manifest(folder, |m| {
-            m["splits"]["train"]["shards"][0]["mask"] =
-                json!({"file": "train_00000.mask", "learnt": learnt, "blake3": hash});
-        });
+        write_mask(folder, bytes, learnt);
         problems(&Dataset::open(folder).unwrap())
     };
     assert_eq!(check(&[0, 1, 1, 0], 2), [""; 0]);

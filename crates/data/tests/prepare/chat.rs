@@ -2,22 +2,11 @@
 
 use std::fs;
 
-use emberlm_data::{
-    Dataset, Encoding, InputOptions, OnError, PrepareOptions, Split, Warning, prepare,
-};
+use emberlm_data::{Encoding, PrepareOptions, Split, Warning, prepare};
 use emberlm_tokenizer::TokenizerKind::{Byte, Char, Gpt2};
 use serde_json::json;
 
-use crate::prepare::common::{Workspace, options, tokens};
-
-fn chat(options: PrepareOptions) -> PrepareOptions {
-    PrepareOptions {
-        encoding: Encoding::Chat {
-            template: "chatml".to_owned(),
-        },
-        ..options
-    }
-}
+use crate::prepare::common::{Workspace, chat, options, skip, tokens};
 
 fn talk(question: &str, answer: &str) -> String {
     let messages = [
@@ -38,13 +27,7 @@ fn only_answers_are_targets() {
     let workspace = Workspace::new();
     let completion = json!({ "prompt": "1 + 1 = ", "completion": "2" }).to_string();
     let input = workspace.file("talks.jsonl", talk("Hi", "Ho") + &completion);
-    let made = prepare(
-        &[input],
-        &workspace.out(),
-        &chat(options(Byte, 0.0)),
-        &|_| {},
-    )
-    .unwrap();
+    let made = workspace.prepared(&[input], &chat(options(Byte, 0.0)));
 
     // A document begins with the end-of-text token, 256, and a completion also ends with one. ChatML as published by
     // its authors.
@@ -71,10 +54,7 @@ fn only_answers_are_targets() {
     for at in [0, ids.len() - 11] {
         mask[at] += 2;
     }
-    assert_eq!(
-        tokens(&Dataset::open(&workspace.out()).unwrap(), Split::Train),
-        ids
-    );
+    assert_eq!(tokens(&workspace.dataset(), Split::Train), ids);
     assert_eq!(
         fs::read(workspace.out().join("train_00000.mask")).unwrap(),
         mask
@@ -84,7 +64,7 @@ fn only_answers_are_targets() {
     let split = &made.manifest.splits.train;
     assert_eq!((split.documents, split.bytes), (2, ids.len() as u64 - 3));
     assert_eq!(split.shards[0].mask.as_ref().unwrap().learnt, 14);
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    let dataset = workspace.dataset();
     dataset.verify().unwrap();
     // The end-of-text token that ends a completion belongs to its document and begins no other.
     let found = emberlm_data::inspect(&dataset, 0, 0, &|_| {}).unwrap();
@@ -105,20 +85,8 @@ fn broken_conversation_stops_or_is_skipped() {
         "{message}"
     );
 
-    let skip = PrepareOptions {
-        input: InputOptions {
-            on_error: OnError::Skip,
-            ..InputOptions::default()
-        },
-        ..chat(options(Byte, 0.0))
-    };
-    let made = prepare(
-        &[workspace.path("in/talks.jsonl")],
-        &workspace.out(),
-        &skip,
-        &|_| {},
-    )
-    .unwrap();
+    let skip = skip(chat(options(Byte, 0.0)));
+    let made = workspace.prepared(&[workspace.path("in/talks.jsonl")], &skip);
     assert_eq!(made.left_out.broken(), 2);
     assert!(
         made.left_out.first()[1].contains("line 3"),

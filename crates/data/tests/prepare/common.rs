@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use emberlm_data::{DataError, Dataset, Manifest, PrepareOptions, Split, prepare};
+use emberlm_data::{
+    DataError, Dataset, Encoding, InputOptions, Manifest, OnError, PrepareOptions, Prepared, Split,
+    prepare,
+};
 use emberlm_tokenizer::TokenizerChoice;
 
 pub struct Workspace {
@@ -23,6 +26,31 @@ impl Workspace {
 
     pub fn out(&self) -> PathBuf {
         self.path("out")
+    }
+
+    /// Prepares the dataset `out`.
+    #[track_caller]
+    pub fn prepared(&self, inputs: &[PathBuf], options: &PrepareOptions) -> Prepared {
+        prepare(inputs, &self.out(), options, &|_| {}).unwrap()
+    }
+
+    /// As [`Self::prepared`], with the manifest only.
+    #[track_caller]
+    pub fn manifest(&self, inputs: &[PathBuf], options: &PrepareOptions) -> Manifest {
+        self.prepared(inputs, options).manifest
+    }
+
+    /// The message of a preparation that must fail.
+    #[track_caller]
+    pub fn refusal(&self, inputs: &[PathBuf], options: &PrepareOptions) -> String {
+        let result = prepare(inputs, &self.out(), options, &|_| {});
+        result.unwrap_err().to_string()
+    }
+
+    /// The dataset `out`.
+    #[track_caller]
+    pub fn dataset(&self) -> Dataset {
+        Dataset::open(&self.out()).unwrap()
     }
 
     /// Writes an input file and returns its path.
@@ -46,6 +74,27 @@ pub fn options(tokenizer: impl Into<TokenizerChoice>, val_fraction: f64) -> Prep
         val_fraction,
         command: "emberlm prepare in --out out".to_owned(),
         ..PrepareOptions::default()
+    }
+}
+
+/// Options for conversations in ChatML.
+pub fn chat(options: PrepareOptions) -> PrepareOptions {
+    PrepareOptions {
+        encoding: Encoding::Chat {
+            template: "chatml".to_owned(),
+        },
+        ..options
+    }
+}
+
+/// Options that skip broken records.
+pub fn skip(options: PrepareOptions) -> PrepareOptions {
+    PrepareOptions {
+        input: InputOptions {
+            on_error: OnError::Skip,
+            ..InputOptions::default()
+        },
+        ..options
     }
 }
 

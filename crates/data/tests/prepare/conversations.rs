@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::{
-    Dataset, Encoding, InputOptions, OnError, PreferenceEncoder, PreferenceForm, PrepareOptions,
-    Split, Tokenizer, read_conversations, read_preferences,
+    PreferenceEncoder, PreferenceForm, PrepareOptions, Split, Tokenizer, read_conversations,
+    read_preferences,
 };
 use emberlm_tokenizer::TokenizerKind::Byte;
 use serde::Deserialize;
 
-use crate::prepare::common::{Workspace, options, run, tokens};
+use crate::prepare::common::{Workspace, chat, options, skip, tokens};
 
 #[derive(Deserialize)]
 struct Rendered {
@@ -21,15 +21,6 @@ struct Rendered {
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
-}
-
-fn chat() -> PrepareOptions {
-    PrepareOptions {
-        encoding: Encoding::Chat {
-            template: "chatml".to_owned(),
-        },
-        ..options(Byte, 0.0)
-    }
 }
 
 /// The ids and the mask of a document: the end-of-text token, then the bytes of the text.
@@ -53,8 +44,8 @@ fn every_form_has_the_tokens_and_targets_of_the_reference() {
     for (name, rendered) in &listing {
         let path = fixtures().join("conversations").join(name);
         let workspace = Workspace::new();
-        run(std::slice::from_ref(&path), &workspace.out(), &chat()).unwrap();
-        let dataset = Dataset::open(&workspace.out()).unwrap();
+        workspace.manifest(std::slice::from_ref(&path), &chat(options(Byte, 0.0)));
+        let dataset = workspace.dataset();
         let (ids, learnt): (Vec<_>, Vec<_>) = rendered.iter().map(expected).unzip();
         assert_eq!(tokens(&dataset, Split::Train), ids.concat(), "{name}");
         let mask = fs::read(workspace.out().join("train_00000.mask")).unwrap();
@@ -117,9 +108,7 @@ fn broken_records_of_mixed_forms_are_named_or_skipped() {
             continue;
         };
         let input = workspace.file("a.jsonl", format!("{}\n{line}\n", lines[0].0));
-        let error = run(&[input], &workspace.out(), &chat())
-            .unwrap_err()
-            .to_string();
+        let error = workspace.refusal(&[input], &chat(options(Byte, 0.0)));
         assert!(
             error.contains("a.jsonl: line 2: ") && error.contains(reason),
             "{error}"
@@ -127,14 +116,8 @@ fn broken_records_of_mixed_forms_are_named_or_skipped() {
     }
     let all: Vec<&str> = lines.iter().map(|(line, _)| *line).collect();
     let input = workspace.file("all.jsonl", all.join("\n"));
-    let options = PrepareOptions {
-        input: InputOptions {
-            on_error: OnError::Skip,
-            ..InputOptions::default()
-        },
-        ..chat()
-    };
-    let made = emberlm_data::prepare(&[input], &workspace.out(), &options, &|_| {}).unwrap();
+    let options = skip(chat(options(Byte, 0.0)));
+    let made = workspace.prepared(&[input], &options);
     assert_eq!(made.left_out.broken(), 7);
     assert_eq!(made.manifest.splits.train.documents, 3);
 }
@@ -208,7 +191,7 @@ fn texts_with_many_nuls_are_warned_of() {
             force: true,
             ..options(Byte, 0.0)
         };
-        let made = emberlm_data::prepare(&[input], &workspace.out(), &options, &|_| {}).unwrap();
+        let made = workspace.prepared(&[input], &options);
         let warnings: Vec<String> = made.warnings.iter().map(ToString::to_string).collect();
         let warned = warnings.iter().any(|warning| warning.contains("are NUL"));
         assert_eq!(warned, nuls.is_some(), "{warnings:?}");

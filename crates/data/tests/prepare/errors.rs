@@ -58,9 +58,7 @@ fn shard_size_out_of_range_is_rejected() {
             shard_tokens,
             ..options(Byte, 0.1)
         };
-        let message = run(&input, &workspace.out(), &options)
-            .unwrap_err()
-            .to_string();
+        let message = workspace.refusal(&input, &options);
         let expected = format!("`shard_tokens` is {shard_tokens}: ");
         assert!(message.starts_with(&expected), "{message}");
     }
@@ -97,15 +95,15 @@ fn output_is_only_replaced_with_force() {
         [workspace.file("a", "old text")],
         [workspace.file("b", "new")],
     );
-    let train_tokens = || tokens(&Dataset::open(&workspace.out()).unwrap(), Split::Train).len();
+    let train_tokens = || tokens(&workspace.dataset(), Split::Train).len();
     let mut options = options(Byte, 0.0);
-    run(&old, &workspace.out(), &options).unwrap();
+    workspace.manifest(&old, &options);
     let error = run(&new, &workspace.out(), &options).unwrap_err();
     assert!(matches!(error, DataError::OutputExists { path } if path == workspace.out()));
     assert_eq!(train_tokens(), 9);
 
     options.force = true;
-    run(&new, &workspace.out(), &options).unwrap();
+    workspace.manifest(&new, &options);
     assert_eq!(train_tokens(), 4);
     assert_eq!(workspace.left(), ["out"]);
 }
@@ -118,13 +116,10 @@ fn failed_replacement_keeps_the_old_dataset() {
         [workspace.file("b", b"bad\xFF")],
     );
     let mut options = options(Byte, 0.0);
-    let manifest = run(&good, &workspace.out(), &options).unwrap();
+    let manifest = workspace.manifest(&good, &options);
     options.force = true;
     run(&bad, &workspace.out(), &options).unwrap_err();
-    assert_eq!(
-        Dataset::open(&workspace.out()).unwrap().manifest(),
-        &manifest
-    );
+    assert_eq!(workspace.dataset().manifest(), &manifest);
     assert_eq!(workspace.left(), ["out"]);
 }
 
@@ -145,7 +140,7 @@ fn force_only_replaces_datasets() {
     error_message(&workspace.file("precious", "text"));
     error_message(&workspace.path("in"));
     // A dataset to which the user has added a file.
-    run(&input, &workspace.out(), &options).unwrap();
+    workspace.manifest(&input, &options);
     fs::write(workspace.out().join("notes.txt"), "mine").unwrap();
     assert!(error_message(&workspace.out()).contains("it holds `notes.txt`"));
     assert!(workspace.out().join("notes.txt").exists());
@@ -185,8 +180,8 @@ fn parent_folders_of_the_output_are_created() {
 fn modified_dataset_is_rejected() {
     let workspace = Workspace::new();
     let input = [workspace.file("a", "some text")];
-    run(&input, &workspace.out(), &options(Byte, 0.0)).unwrap();
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    workspace.manifest(&input, &options(Byte, 0.0));
+    let dataset = workspace.dataset();
     let shard = workspace.out().join("train_00000.bin");
     let split = || dataset.split(Split::Train).err().unwrap().to_string();
     let mut bytes = fs::read(&shard).unwrap();

@@ -34,11 +34,11 @@ fn dataset_does_not_need_the_original_tokenizer_file() {
         let file = given(&workspace, name, config);
         let tokenizer = Tokenizer::from_file(&file).unwrap();
         let choice = TokenizerChoice::File(file);
-        let manifest = run(&inputs, &workspace.out(), &options(choice, 0.0)).unwrap();
+        let manifest = workspace.manifest(&inputs, &options(choice, 0.0));
         assert_eq!(manifest.tokenizer, tokenizer.spec());
         fs::remove_dir_all(workspace.path("given")).unwrap();
 
-        let dataset = Dataset::open(&workspace.out()).unwrap();
+        let dataset = workspace.dataset();
         dataset.verify().unwrap();
         assert_eq!(dataset.tokenizer().spec(), tokenizer.spec());
         let mut expected = Vec::new();
@@ -81,13 +81,8 @@ fn long_text_without_cuts_is_encoded_as_a_whole() {
     let input = [workspace.file("long.txt", &text)];
     let file = given(&workspace, "llama", "{}");
     let tokenizer = Tokenizer::from_file(&file).unwrap();
-    run(
-        &input,
-        &workspace.out(),
-        &options(TokenizerChoice::File(file), 0.0),
-    )
-    .unwrap();
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    workspace.manifest(&input, &options(TokenizerChoice::File(file), 0.0));
+    let dataset = workspace.dataset();
     let mut expected = vec![2];
     expected.extend(tokenizer.encode(&text).unwrap());
     assert!(tokens(&dataset, Split::Train) == expected);
@@ -123,9 +118,7 @@ fn invalid_tokenizer_is_reported_before_anything_is_written() {
     let input = [workspace.file("a.txt", "text")];
     let file = workspace.file("broken.json", "{\"model\": ");
     let choice = TokenizerChoice::File(file);
-    let message = run(&input, &workspace.out(), &options(choice, 0.0))
-        .unwrap_err()
-        .to_string();
+    let message = workspace.refusal(&input, &options(choice, 0.0));
     assert!(
         message.contains("broken.json: not a usable tokenizer.json: it is not JSON"),
         "{message}"
@@ -138,7 +131,7 @@ fn missing_tokenizer_file_error_names_the_file() {
     let workspace = Workspace::new();
     let input = [workspace.file("a.txt", "some text")];
     let choice = TokenizerChoice::File(given(&workspace, "llama", "{}"));
-    run(&input, &workspace.out(), &options(choice, 0.0)).unwrap();
+    workspace.manifest(&input, &options(choice, 0.0));
     let error_message = || Dataset::open(&workspace.out()).err().unwrap().to_string();
     let file = workspace.out().join(TOKENIZER_FILE);
     let mut json = fs::read(&file).unwrap();

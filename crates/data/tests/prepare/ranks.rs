@@ -5,13 +5,12 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use emberlm_data::{
-    DataError, Encoding, InputOptions, OnError, PrepareOptions, PrepareRanks, Prepared, Progress,
-    prepare, prepare_among,
+    DataError, PrepareOptions, PrepareRanks, Prepared, Progress, prepare, prepare_among,
 };
 use emberlm_tokenizer::TokenizerKind;
 use serde_json::json;
 
-use crate::prepare::common::{Workspace, options};
+use crate::prepare::common::{Workspace, chat, options, skip};
 use crate::prepare::unfinished::{CASES, case, check, corpus, start, uninterrupted};
 
 /// The meeting point of the ranks.
@@ -135,11 +134,8 @@ fn conversations(workspace: &Workspace, broken: &[usize]) -> (Vec<PathBuf>, Prep
     };
     let file = workspace.file("talks.jsonl", (0..400).map(record).collect::<String>());
     let options = PrepareOptions {
-        encoding: Encoding::Chat {
-            template: "chatml".to_owned(),
-        },
         journal_bytes: 2000,
-        ..options(TokenizerKind::Byte, 0.2)
+        ..chat(options(TokenizerKind::Byte, 0.2))
     };
     (vec![file], options)
 }
@@ -148,13 +144,7 @@ fn conversations(workspace: &Workspace, broken: &[usize]) -> (Vec<PathBuf>, Prep
 fn broken_records_are_left_out_as_by_one_process() {
     let workspace = Workspace::new();
     let (inputs, options) = conversations(&workspace, &[3, 77, 78, 200, 399]);
-    let options = PrepareOptions {
-        input: InputOptions {
-            on_error: OnError::Skip,
-            ..InputOptions::default()
-        },
-        ..options
-    };
+    let options = skip(options);
     let one = prepare(&inputs, &workspace.path("one"), &options, &|_| {}).unwrap();
     assert_eq!(one.left_out.broken(), 5);
     let mut results = on_ranks(3, &inputs, &workspace.out(), &options, &|_| {});

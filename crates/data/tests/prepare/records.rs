@@ -1,20 +1,12 @@
 //! Preparation of JSON Lines records.
 
-use std::path::PathBuf;
-
 use crate::prepare::common::{Workspace, options, tokens};
-use emberlm_data::{
-    Dataset, InputOptions, OnError, PrepareOptions, Prepared, Split, SplitRule, prepare,
-};
+use emberlm_data::{InputOptions, OnError, PrepareOptions, Split, SplitRule};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
 fn line(text: &str) -> String {
     serde_json::json!({ "text": text }).to_string() + "\n"
-}
-
-fn prepared(workspace: &Workspace, input: PathBuf, options: &PrepareOptions) -> Prepared {
-    prepare(&[input], &workspace.out(), options, &|_| {}).unwrap()
 }
 
 #[test]
@@ -23,7 +15,7 @@ fn records_are_documents_and_split_by_hash() {
     let texts: Vec<String> = (0..300).map(|i| format!("record {i}")).collect();
     let lines: String = texts.iter().map(|text| line(text)).collect();
     let input = workspace.file("records.jsonl", lines);
-    let manifest = prepared(&workspace, input, &options(Byte, 0.3)).manifest;
+    let manifest = workspace.prepared(&[input], &options(Byte, 0.3)).manifest;
     let is_val = |text: &&String| {
         let hex = blake3::hash(text.as_bytes()).to_hex();
         let bits = u64::from_str_radix(&hex[..16], 16).unwrap();
@@ -31,7 +23,7 @@ fn records_are_documents_and_split_by_hash() {
     };
     let val: Vec<&String> = texts.iter().filter(is_val).collect();
     assert_eq!(manifest.splits.val.documents, val.len() as u64);
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    let dataset = workspace.dataset();
     let mut expected = Vec::new();
     for text in val {
         expected.push(256);
@@ -49,8 +41,8 @@ fn records_by_position_are_only_cut_at_the_border() {
         split: Some(SplitRule::Position),
         ..options(Byte, 0.4)
     };
-    prepared(&workspace, input, &options);
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    workspace.prepared(&[input], &options);
+    let dataset = workspace.dataset();
     let ids = |texts: &[&str]| -> Vec<u32> {
         let bytes = texts.iter().map(|text| text.bytes().map(u32::from));
         bytes
@@ -71,8 +63,8 @@ fn long_record_tokens_do_not_depend_on_cuts() {
         "records.jsonl",
         line("short") + &line(&text) + &line("last"),
     );
-    prepared(&workspace, input, &options(Gpt2, 0.0));
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    workspace.prepared(&[input], &options(Gpt2, 0.0));
+    let dataset = workspace.dataset();
     let gpt2 = Tokenizer::builtin(Gpt2).unwrap();
     let mut expected = Vec::new();
     for text in ["short", &text, "last"] {
@@ -103,7 +95,7 @@ fn broken_records_are_skipped_and_counted() {
         journal_bytes: 300,
         ..options(Byte, 0.2)
     };
-    let prepared = prepared(&workspace, input, &options);
+    let prepared = workspace.prepared(&[input], &options);
     let left_out = &prepared.left_out;
     assert_eq!((left_out.broken(), left_out.empty()), (10, 1));
     assert_eq!(left_out.first().len(), 3);

@@ -12,17 +12,12 @@ use proptest::prelude::*;
 fn characters_are_split_like_nano_gpt() {
     let workspace = Workspace::new();
     let input = workspace.file("a.txt", "hello world, héllo wörld!");
-    let manifest = run(
-        &[input],
-        &workspace.out(),
-        &options(TokenizerKind::Char, 0.1),
-    )
-    .unwrap();
+    let manifest = workspace.manifest(&[input], &options(TokenizerKind::Char, 0.1));
     let (train, val) = (&manifest.splits.train, &manifest.splits.val);
     // Of 25 characters, 22.5 rounded down are for training.
     assert_eq!((train.tokens, val.tokens), (22, 3));
     assert_eq!((train.bytes, val.bytes), (24, 3));
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    let dataset = workspace.dataset();
     assert_eq!(dataset.manifest(), &manifest);
     let text = |split| {
         dataset
@@ -42,13 +37,8 @@ fn documents_begin_with_end_of_text_in_both_splits() {
     workspace.file("b.txt", "0123456789");
     workspace.file("a.txt", "abcd");
     let inputs = [workspace.path("in")];
-    let manifest = run(
-        &inputs,
-        &workspace.out(),
-        &options(TokenizerKind::Byte, 0.5),
-    )
-    .unwrap();
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    let manifest = workspace.manifest(&inputs, &options(TokenizerKind::Byte, 0.5));
+    let dataset = workspace.dataset();
     let ids = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
     let expected = [vec![256], ids("abcd"), vec![256], ids("012")].concat();
     assert_eq!(tokens(&dataset, Split::Train), expected);
@@ -62,13 +52,8 @@ fn documents_begin_with_end_of_text_in_both_splits() {
 fn border_between_documents_begins_each_document_once() {
     let workspace = Workspace::new();
     let inputs = [workspace.file("a", "abcd"), workspace.file("b", "efgh")];
-    run(
-        &inputs,
-        &workspace.out(),
-        &options(TokenizerKind::Byte, 0.5),
-    )
-    .unwrap();
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    workspace.manifest(&inputs, &options(TokenizerKind::Byte, 0.5));
+    let dataset = workspace.dataset();
     assert_eq!(tokens(&dataset, Split::Train), [256, 97, 98, 99, 100]);
     assert_eq!(tokens(&dataset, Split::Val), [256, 101, 102, 103, 104]);
 }
@@ -77,13 +62,8 @@ fn border_between_documents_begins_each_document_once() {
 fn char_tokenizer_joins_documents_without_separator() {
     let workspace = Workspace::new();
     let inputs = [workspace.file("a", "ab"), workspace.file("b", "cd")];
-    run(
-        &inputs,
-        &workspace.out(),
-        &options(TokenizerKind::Char, 0.0),
-    )
-    .unwrap();
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    workspace.manifest(&inputs, &options(TokenizerKind::Char, 0.0));
+    let dataset = workspace.dataset();
     assert_eq!(tokens(&dataset, Split::Train), [0, 1, 2, 3]);
     assert!(dataset.split(Split::Val).unwrap().is_empty());
 }
@@ -96,11 +76,11 @@ fn shards_are_limited_and_read_as_one_sequence() {
         shard_tokens: 33,
         ..options(TokenizerKind::Byte, 0.2)
     };
-    let manifest = run(&[input], &workspace.out(), &options).unwrap();
+    let manifest = workspace.manifest(&[input], &options);
     let shards = &manifest.splits.train.shards;
     let sizes: Vec<u64> = shards.iter().map(|shard| shard.tokens).collect();
     assert_eq!(sizes, [33, 33, 15]);
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    let dataset = workspace.dataset();
     let train = tokens(&dataset, Split::Train);
     let text = dataset.tokenizer().decode(&train).unwrap();
     assert_eq!(text, "abcdefghij".repeat(8));
@@ -184,8 +164,8 @@ proptest! {
         let characters = whole.chars().count();
         let train = (characters as f64 * (1.0 - val_fraction)) as usize;
         prop_assume!(train > 0 && train < characters);
-        run(&inputs, &workspace.out(), &options(TokenizerKind::Byte, val_fraction)).unwrap();
-        let dataset = Dataset::open(&workspace.out()).unwrap();
+        workspace.manifest(&inputs, &options(TokenizerKind::Byte, val_fraction));
+        let dataset = workspace.dataset();
         let text = |split| dataset.tokenizer().decode(&tokens(&dataset, split)).unwrap();
         prop_assert_eq!(text(Split::Train).chars().count(), train);
         prop_assert_eq!(text(Split::Train) + &text(Split::Val), whole);

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use crate::prepare::common::{Workspace, options, run, tokens};
-use emberlm_data::{Dataset, PrepareOptions, Prepared, Split, SplitRule, Warning, prepare};
+use emberlm_data::{PrepareOptions, Split, SplitRule, Warning};
 use emberlm_tokenizer::TokenizerChoice;
 use emberlm_tokenizer::TokenizerKind::{Byte, Gpt2};
 
@@ -12,7 +12,7 @@ const END: u32 = 256;
 
 /// The documents of a split of a byte dataset.
 fn documents(workspace: &Workspace, split: Split) -> Vec<String> {
-    let dataset = Dataset::open(&workspace.out()).unwrap();
+    let dataset = workspace.dataset();
     let ids = tokens(&dataset, split);
     let documents = ids.split(|&id| id == END).skip(1);
     let text = |ids: &[u32]| ids.iter().map(|&id| id as u8).collect();
@@ -25,10 +25,6 @@ fn documents(workspace: &Workspace, split: Split) -> Vec<String> {
 fn files(workspace: &Workspace, texts: &[&str]) -> Vec<PathBuf> {
     let write = |(at, text): (usize, &&str)| workspace.file(&format!("{at:03}"), text);
     texts.iter().enumerate().map(write).collect()
-}
-
-fn prepared(workspace: &Workspace, inputs: &[PathBuf], options: &PrepareOptions) -> Prepared {
-    prepare(inputs, &workspace.out(), options, &|_| {}).unwrap()
 }
 
 /// Returns true if a document is for validation according to the definition: the first 64 bits of its BLAKE3 are
@@ -55,7 +51,7 @@ fn document_stays_in_its_split_when_the_corpus_grows() {
     };
     for texts in [&all[50..150], &all] {
         let workspace = Workspace::new();
-        run(&files(&workspace, texts), &workspace.out(), &options).unwrap();
+        workspace.manifest(&files(&workspace, texts), &options);
         let expected = |val| -> Vec<&str> {
             let texts = texts.iter().copied();
             texts.filter(|text| by_hash(text, 0.2) == val).collect()
@@ -74,7 +70,7 @@ fn split_by_file_uses_the_named_files() {
         val: vec![val],
         ..options(Byte, 0.1)
     };
-    run(&train, &workspace.out(), &options).unwrap();
+    workspace.manifest(&train, &options);
     assert_eq!(documents(&workspace, Split::Train), ["first", "second"]);
     assert_eq!(documents(&workspace, Split::Val), ["third"]);
 }
@@ -89,9 +85,7 @@ fn contradictory_split_options_are_rejected() {
             val: val.to_vec(),
             ..options(Byte, 0.1)
         };
-        run(&inputs, &workspace.out(), &options)
-            .unwrap_err()
-            .to_string()
+        workspace.refusal(&inputs, &options)
     };
     assert!(error_message(SplitRule::File, &[]).contains("needs the inputs"));
     assert!(error_message(SplitRule::Hash, &inputs).contains("the split is not by file"));
@@ -126,7 +120,7 @@ fn duplicates_are_dropped_before_the_border_is_computed() {
         dedup: true,
         ..options(Byte, 0.3)
     };
-    let prepared = prepared(&workspace, &inputs, &options);
+    let prepared = workspace.prepared(&inputs, &options);
     // Of the 10 remaining characters, 7 are for training.
     assert_eq!(documents(&workspace, Split::Train), ["abcd", "efg"]);
     assert_eq!(documents(&workspace, Split::Val), ["h", "ij"]);
@@ -148,7 +142,7 @@ fn duplicate_is_dropped_from_the_validation_files() {
         dedup: true,
         ..options(Byte, 0.1)
     };
-    run(&train, &workspace.out(), &options).unwrap();
+    workspace.manifest(&train, &options);
     assert_eq!(documents(&workspace, Split::Val), ["ijkl"]);
 }
 
@@ -160,7 +154,7 @@ fn duplicates_and_leaks_cause_warnings() {
         val: vec![workspace.file("v1", "efgh"), workspace.file("v2", "ijkl")],
         ..options(Byte, 0.1)
     };
-    let warnings = prepared(&workspace, &train, &options).warnings;
+    let warnings = workspace.prepared(&train, &options).warnings;
     assert_eq!(
         warnings,
         [
@@ -183,7 +177,9 @@ fn short_documents_cause_a_warning() {
         dedup: false,
         ..options(Gpt2, 0.0)
     };
-    let warnings = prepared(&workspace, &files(&workspace, &texts), &options).warnings;
+    let warnings = workspace
+        .prepared(&files(&workspace, &texts), &options)
+        .warnings;
     assert!(warnings.contains(&Warning::ShortDocuments {
         short: 6,
         documents: 10
@@ -233,7 +229,7 @@ fn unknown_tokens_are_counted_and_cause_a_warning() {
         ..options(TokenizerChoice::File(tokenizer), 0.0)
     };
     let inputs = files(&workspace, &["a b c a", "b", "c d"]);
-    let warnings = prepared(&workspace, &inputs, &options).warnings;
+    let warnings = workspace.prepared(&inputs, &options).warnings;
     let expected = Warning::UnknownTokens {
         unknown: 3,
         tokens: 7,

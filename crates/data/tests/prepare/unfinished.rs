@@ -294,7 +294,7 @@ fn unfinished_dataset_is_reported_and_restarted_on_request() {
     // A restarted dataset may differ.
     again.force = true;
     again.shard_tokens = 90_000;
-    prepare(&inputs, &workspace.out(), &again, &|_| {}).unwrap();
+    workspace.prepared(&inputs, &again);
     let mut left = workspace.left();
     left.sort();
     assert_eq!(left, ["out", "records.jsonl", "val"]);
@@ -337,13 +337,13 @@ fn second_writing_process_is_rejected() {
 fn kill_during_the_exchange_loses_neither_dataset() {
     let workspace = corpus();
     let (inputs, options) = case("position", &workspace.path(""));
-    prepare(&inputs, &workspace.out(), &options, &|_| {}).unwrap();
+    workspace.prepared(&inputs, &options);
     let expected = read_files(&workspace.out());
 
     // Killed after the new dataset was moved to its path: only the cleanup is left.
     fs::create_dir(workspace.path(".out.partial")).unwrap();
     fs::write(workspace.path(".out.partial/progress.json"), "{}").unwrap();
-    let again = prepare(&inputs, &workspace.out(), &options, &|_| {}).unwrap();
+    let again = workspace.prepared(&inputs, &options);
     assert_eq!(again.manifest.command, options.command);
     check(&workspace, &expected);
 

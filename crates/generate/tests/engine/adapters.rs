@@ -12,6 +12,7 @@ use emberlm_model::nn::FeedForwardLayer;
 use emberlm_model::{Decoder, DecoderConfig, LoraConfig, WeightFormat};
 use emberlm_system::random::SplitMix64;
 
+use super::deterministic::{Bits, step};
 use super::{EventLog, drain, greedy, plain, raw, run};
 
 const PROMPT: [u32; 9] = [3, 14, 1, 5, 9, 2, 6, 5, 3];
@@ -181,18 +182,12 @@ fn deterministic_answers_have_the_bits_of_one_adapter_by_itself() {
                 .iter()
                 .map(|request| engine.submit(request.clone()).unwrap())
                 .collect();
-            let mut bits = BTreeMap::new();
+            let mut bits = Bits::new();
             while !engine.is_idle() {
-                engine.step(&mut |event| {
-                    if let EventKind::Token(chosen) = event.kind {
-                        let logprob = chosen.logprob.unwrap().to_bits();
-                        let of: &mut Vec<_> = bits.entry(event.request).or_default();
-                        of.push((chosen.id, logprob));
-                    }
-                });
+                step(engine, &mut bits);
             }
             ids.into_iter()
-                .map(|id| bits[&id].clone())
+                .map(|id| bits[&(id, 0)].clone())
                 .collect::<Vec<_>>()
         };
         let request = |len: usize| {

@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{MODELS, raw};
 
 /// The id and the bits of the log-probability of each token.
-type Bits = BTreeMap<(RequestId, usize), Vec<(u32, u32)>>;
+pub type Bits = BTreeMap<(RequestId, usize), Vec<(u32, u32)>>;
 
 fn decoder(name: &str) -> Arc<Decoder<Flex>> {
     let mut raw = raw(name);
@@ -41,7 +41,7 @@ fn engine(decoder: &Arc<Decoder<Flex>>, deterministic: bool) -> Engine<Flex> {
     Engine::new(Arc::clone(decoder), config).unwrap()
 }
 
-fn step(engine: &mut Engine<Flex>, bits: &mut Bits) {
+pub fn step(engine: &mut Engine<Flex>, bits: &mut Bits) {
     engine.step(&mut |event| {
         if let EventKind::Token(chosen) = event.kind {
             let logprob = chosen.logprob.unwrap().to_bits();

@@ -107,6 +107,15 @@ fn check(
     assert_close(&what, &c.elements(), &expected, 1e-6);
 }
 
+/// The product in row-major order, in memory that was not a number before.
+fn made(a: &Stored, b: &Stored, precision: Precision) -> Vec<f32> {
+    let ([m, _], [_, n]) = (a.sizes, b.sizes);
+    let mut c = vec![f32::NAN; m * n];
+    let place = MatrixMut::row_major(&mut c, m, n);
+    product(place, a.view(), b.view(), Output::Overwrite, precision);
+    c
+}
+
 /// Returns true if `product` reads an operand in its stored layout, and therefore uses f32 at any precision.
 fn reads_stored_layout(c: &mut Stored, a: &Stored, b: &Stored, precision: Precision) -> bool {
     let ([m, n], [down, across]) = (c.sizes, c.strides);
@@ -190,27 +199,13 @@ fn long_products_match_loops() {
             precision,
             false,
         );
-        check(
-            [3, 5, 70_001],
-            [0, 0, 0],
-            Output::Overwrite,
-            precision,
-            false,
-        );
-        check(
-            [70_001, 5, 3],
-            [1, 0, 0],
-            Output::Overwrite,
-            precision,
-            false,
-        );
-        check(
-            [1100, 1050, 37],
-            [1, 0, 0],
-            Output::Overwrite,
-            precision,
-            false,
-        );
+        for (sizes, layouts) in [
+            ([3, 5, 70_001], [0, 0, 0]),
+            ([70_001, 5, 3], [1, 0, 0]),
+            ([1100, 1050, 37], [1, 0, 0]),
+        ] {
+            check(sizes, layouts, Output::Overwrite, precision, false);
+        }
     }
 }
 
@@ -248,10 +243,7 @@ fn non_finite_elements_propagate() {
             // Truncation instead of rounding would make it infinite.
             set(5, 7, f32::from_bits(0x7f80_0001));
             set(7, 30, f32::INFINITY);
-            let mut c = vec![0.0; m * n];
-            let place = MatrixMut::row_major(&mut c, m, n);
-            product(place, a.view(), b.view(), Output::Overwrite, precision);
-            for (i, row) in c.chunks(n).enumerate() {
+            for (i, row) in made(&a, &b, precision).chunks(n).enumerate() {
                 match i {
                     3 | 5 => assert!(row.iter().all(|x| x.is_nan())),
                     7 => assert!(row.iter().all(|x| x.is_infinite())),
@@ -273,12 +265,7 @@ fn products_are_bit_identical_on_any_threads() {
         for (layouts, [m, k, n]) in cases {
             let a = Stored::new(layouts[0], [m, k], 1);
             let b = Stored::new(layouts[1], [k, n], 2);
-            same_on_any_threads(|| {
-                let mut c = vec![f32::NAN; m * n];
-                let place = MatrixMut::row_major(&mut c, m, n);
-                product(place, a.view(), b.view(), Output::Overwrite, precision);
-                c
-            });
+            same_on_any_threads(|| made(&a, &b, precision));
         }
     }
 }
@@ -323,21 +310,9 @@ proptest! {
 fn products_of_one_row_support_wide_and_deep_weights() {
     for layout in [0, 1] {
         for [k, n] in [[7, 9001], [231, 4097], [3001, 17]] {
-            let sizes = [1, k, n];
-            check(
-                sizes,
-                [0, layout, 0],
-                Output::Overwrite,
-                Precision::F32,
-                false,
-            );
-            check(
-                sizes,
-                [0, layout, 0],
-                Output::Accumulate,
-                Precision::F32,
-                false,
-            );
+            for output in [Output::Overwrite, Output::Accumulate] {
+                check([1, k, n], [0, layout, 0], output, Precision::F32, false);
+            }
         }
     }
 }
@@ -354,11 +329,6 @@ fn products_of_few_rows_are_bit_identical_on_any_threads() {
     ] {
         let x = Stored::new(0, [m, k], 1);
         let w = Stored::new(layout, [k, n], 2);
-        same_on_any_threads(|| {
-            let mut y = vec![f32::NAN; m * n];
-            let place = MatrixMut::row_major(&mut y, m, n);
-            product(place, x.view(), w.view(), Output::Overwrite, Precision::F32);
-            y
-        });
+        same_on_any_threads(|| made(&x, &w, Precision::F32));
     }
 }

@@ -5,13 +5,13 @@ use burn::backend::Autodiff;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use emberlm_kernels::{
-    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, Backend, Precision,
-    Reach, RotaryAngles, RotaryLayout, SelfAttention, ops, reference,
+    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, Backend, Reach,
+    RotaryAngles, RotaryLayout, ops, reference,
 };
 
 use crate::compare::{
-    Reference, assert_all_within, assert_close, constant, host, numbers, primitive, tracked, typed,
-    with_gradients,
+    self, Reference, assert_all_within, assert_close, causal, constant, host, numbers, primitive,
+    tracked, typed, with_gradients,
 };
 
 /// The tolerance for gradients. Scores reach 20, and the rounding errors of weights recomputed from them grow
@@ -68,10 +68,7 @@ impl Case {
             documents: with_documents.then(|| documents(batch, q_len, past, seed)),
             options: AttentionOptions {
                 reach: reach(limits),
-                scale: 1.0 / (head_dim as f64).sqrt(),
-                soft_cap: None,
-                dropout: 0.0,
-                precision: Precision::F32,
+                ..causal(1.0 / (head_dim as f64).sqrt())
             },
         }
     }
@@ -319,18 +316,7 @@ fn reference_with_dropout(case: &Case, kept: &TensorData) -> Vec<Vec<f32>> {
 fn fused<B: Backend>(sizes: [usize; 5], rotated: bool, documents: bool, seed: u64) {
     let [batch, kv_heads, group, seq, pairs] = sizes;
     let (heads, head_dim) = (kv_heads * group, 2 * pairs + 1);
-    let config = SelfAttention {
-        heads,
-        kv_heads,
-        head_dim,
-        options: AttentionOptions {
-            reach: Reach::Causal,
-            scale: 0.4,
-            soft_cap: None,
-            dropout: 0.0,
-            precision: Precision::F32,
-        },
-    };
+    let config = compare::fused(heads, kv_heads, head_dim);
     let data = numbers(seed, [batch, seq, (heads + 2 * kv_heads) * head_dim]);
     let [cos, sin] = [1, 2].map(|n| numbers(seed + n, [seq, pairs]));
     let first_keys = documents.then(|| self::documents(batch, seq, 0, seed));

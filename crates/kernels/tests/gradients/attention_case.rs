@@ -2,10 +2,10 @@
 
 use burn::tensor::{Bool, Int, Tensor, TensorData, backend};
 use emberlm_kernels::reference;
-use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach};
+use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Reach};
 
 use crate::attention::reaches;
-use crate::compare::{Reference, constant, host, numbers, primitive, typed};
+use crate::compare::{Reference, causal, constant, host, numbers, primitive, typed};
 
 /// `[batch, kv_heads, queries per key-value head, q_len, k_len, head_dim]`. The reach is full if there are more
 /// queries than keys.
@@ -57,10 +57,8 @@ impl Case {
             sizes: drawn.sizes,
             options: AttentionOptions {
                 reach,
-                scale: 1.0 / (head_dim as f64).sqrt(),
                 soft_cap: soft_cap.then_some(1.3),
-                dropout: 0.0,
-                precision: Precision::F32,
+                ..causal(1.0 / (head_dim as f64).sqrt())
             },
             documents: documents && !matches!(reach, Reach::Full | Reach::Local { .. }),
             padding,

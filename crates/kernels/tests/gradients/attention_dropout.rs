@@ -4,9 +4,9 @@
 use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::reference::{self, AttentionBlocks};
-use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach};
+use emberlm_kernels::{AttentionMask, AttentionOptions, Backend};
 
-use crate::compare::{constant, host, numbers, primitive, typed};
+use crate::compare::{causal, constant, host, numbers, primitive, typed};
 
 const ROWS: [usize; 3] = [4, 8, 64]; // batch, heads, queries
 const PAST: usize = 449;
@@ -15,11 +15,8 @@ const VISIBLE: usize = PAST + 1;
 
 fn options(dropout: f64) -> AttentionOptions {
     AttentionOptions {
-        reach: Reach::Causal,
-        scale: 1.0,
-        soft_cap: None,
         dropout,
-        precision: Precision::F32,
+        ..causal(1.0)
     }
 }
 

@@ -6,14 +6,12 @@ use burn::backend::Autodiff;
 use burn::tensor::{Bool, Tensor, TensorData, backend};
 use burn_flex::Flex;
 use emberlm_kernels::reference::{self, AttentionBlocks};
-use emberlm_kernels::{
-    AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
-};
+use emberlm_kernels::{AttentionMask, Backend, Reach, ops};
 
 use crate::attention::TOLERANCE;
 use crate::attention_case::{Case, DrawnOptions, f64s};
 use crate::compare::{
-    Reference, assert_all_within, assert_close, constant, host, numbers, primitive, typed,
+    self, Reference, assert_all_within, assert_close, constant, host, numbers, primitive, typed,
 };
 
 fn block_sizes(sequences: usize, queries: usize) -> Option<AttentionBlocks> {
@@ -106,18 +104,11 @@ pub fn reference_gradients_match_differences(drawn: DrawnOptions) {
 pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let [batch, kv_heads, group, seq] = sizes;
     let (heads, head_dim) = (kv_heads * group, 4);
-    let config = SelfAttention {
-        heads,
-        kv_heads,
-        head_dim,
-        options: AttentionOptions {
-            reach: if full { Reach::Full } else { Reach::Causal },
-            scale: 0.4,
-            soft_cap: Some(1.1),
-            dropout: 0.0,
-            precision: Precision::F32,
-        },
-    };
+    let mut config = compare::fused(heads, kv_heads, head_dim);
+    config.options.soft_cap = Some(1.1);
+    if full {
+        config.options.reach = Reach::Full;
+    }
     let qkv = numbers(seed, [batch, seq, (heads + 2 * kv_heads) * head_dim]);
     let bias = numbers(seed + 1, [heads, seq, seq]);
     let seen = numbers(seed + 2, [batch, seq]);

@@ -4,12 +4,12 @@
 use burn::tensor::{Int, Tensor, TensorData, TensorMetadata};
 use burn_flex::Flex;
 use emberlm_kernels::reference::{self, AttentionBlocks, BlockedState};
-use emberlm_kernels::{
-    AttentionMask, Backend, Precision, Reach, RotaryAngles, RotaryLayout, SelfAttention,
-};
+use emberlm_kernels::{AttentionMask, Backend, RotaryAngles, RotaryLayout};
 
 use crate::attention::{Case, Limits, Sizes, TOLERANCE, dropped_gradients_of};
-use crate::compare::{assert_all_within, assert_close, constant, host, numbers, primitive, typed};
+use crate::compare::{
+    self, assert_all_within, assert_close, constant, host, numbers, primitive, typed,
+};
 
 fn block_sizes([sequences, queries]: [usize; 2]) -> Option<AttentionBlocks> {
     Some(AttentionBlocks { sequences, queries })
@@ -96,7 +96,7 @@ fn dropout_is_independent_of_blocks<B: Backend>(
 /// Attention over the output of a fused projection, with and without rotation.
 pub fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], rotated: bool, seed: u64) {
     let [batch, kv_heads, group, seq, pairs] = sizes;
-    let config = config(kv_heads * group, kv_heads, 2 * pairs);
+    let config = compare::fused(kv_heads * group, kv_heads, 2 * pairs);
     let width = (config.heads + 2 * config.kv_heads) * config.head_dim;
     let qkv = || primitive(constant::<B, 3>(&numbers(seed, [batch, seq, width])));
     let angles = rotated.then(|| RotaryAngles {
@@ -126,21 +126,6 @@ pub fn fused<B: Backend>(sizes: [usize; 5], blocks: [usize; 2], rotated: bool, s
     let predicted = reference::blocked_self_attention::<B>(qkv(), of, mask(), config, blocks);
     let predicted = host(typed::<B, 3>(predicted));
     assert_close("fused prediction", &predicted, &expected[0]);
-}
-
-pub fn config(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
-    SelfAttention {
-        heads,
-        kv_heads,
-        head_dim,
-        options: emberlm_kernels::AttentionOptions {
-            reach: Reach::Causal,
-            scale: 0.4,
-            soft_cap: None,
-            dropout: 0.0,
-            precision: Precision::F32,
-        },
-    }
 }
 
 /// The number of elements in a state.

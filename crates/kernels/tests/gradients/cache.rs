@@ -4,11 +4,9 @@
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
-use emberlm_kernels::{
-    AttentionMask, AttentionOptions, Backend, PackedFormat, PackedTokens, Precision, Reach, ops,
-};
+use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, PackedFormat, PackedTokens, ops};
 
-use crate::compare::{assert_close, constant, host, numbers};
+use crate::compare::{assert_close, causal, constant, host, numbers};
 
 fn check<B: Backend>([batch, heads, capacity, head_dim]: [usize; 4], start: usize, seq: usize) {
     let (before, new) = (
@@ -105,11 +103,8 @@ fn packed_attention<B: Backend>(format: PackedFormat, q_len: usize) -> Vec<f32> 
         ..AttentionMask::default()
     };
     let options = AttentionOptions {
-        reach: Reach::Causal,
-        scale: 0.3,
         soft_cap: Some(5.0),
-        dropout: 0.0,
-        precision: Precision::F32,
+        ..causal(0.3)
     };
     host(ops::attention_packed(q, k, v, mask, options))
 }

@@ -4,7 +4,7 @@ use burn::backend::Autodiff;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorData, TensorPrimitive, backend};
 use burn_flex::Flex;
-use emberlm_kernels::Backend;
+use emberlm_kernels::{AttentionOptions, Backend, Precision, Reach, SelfAttention};
 use emberlm_system::random::SplitMix64;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -21,6 +21,27 @@ pub fn cases() -> Config {
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(1),
         ..Config::with_cases(24)
+    }
+}
+
+/// Causal attention with this scale and nothing else.
+pub const fn causal(scale: f64) -> AttentionOptions {
+    AttentionOptions {
+        reach: Reach::Causal,
+        scale,
+        soft_cap: None,
+        dropout: 0.0,
+        precision: Precision::F32,
+    }
+}
+
+/// Causal attention over the output of a fused projection.
+pub fn fused(heads: usize, kv_heads: usize, head_dim: usize) -> SelfAttention {
+    SelfAttention {
+        heads,
+        kv_heads,
+        head_dim,
+        options: causal(0.4),
     }
 }
 
@@ -59,9 +80,23 @@ pub fn with_gradients<B, const D: usize, const E: usize>(
 where
     B: backend::AutodiffBackend + Backend,
 {
+    let all = with_used_gradients(output, inputs);
+    assert!(all.iter().all(|of| !of.is_empty()), "a gradient is missing");
+    all
+}
+
+/// [`with_gradients`], with no numbers for an input that the output does not depend on.
+fn with_used_gradients<B, const D: usize, const E: usize>(
+    output: Tensor<B, E>,
+    inputs: &[&Tensor<B, D>],
+) -> Vec<Vec<f32>>
+where
+    B: backend::AutodiffBackend + Backend,
+{
     let factors = constant::<B, E>(&numbers(99, output.dims()));
     let grads = (output.clone() * factors).sum().backward();
-    let gradients = inputs.iter().map(|input| host(input.grad(&grads).unwrap()));
+    let gradients = inputs.iter().map(|input| input.grad(&grads));
+    let gradients = gradients.map(|gradient| gradient.map(host).unwrap_or_default());
     std::iter::once(host(output.inner()))
         .chain(gradients)
         .collect()
@@ -69,6 +104,21 @@ where
 
 pub fn host<B: backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
+}
+
+/// Compares an operation on these inputs with an implementation that Burn differentiates: the output, and the
+/// gradient of each input that it depends on.
+pub fn assert_same<B: Backend, const N: usize, const D: usize, const E: usize>(
+    what: &str,
+    inputs: &[TensorData; N],
+    actual: impl FnOnce([Tensor<Autodiff<B>, D>; N]) -> Tensor<Autodiff<B>, E>,
+    expected: impl FnOnce([Tensor<Reference, D>; N]) -> Tensor<Reference, E>,
+) {
+    let of = inputs.each_ref().map(tracked::<Autodiff<B>, D>);
+    let actual = with_used_gradients(actual(of.clone()), &of.each_ref());
+    let of = inputs.each_ref().map(tracked::<Reference, D>);
+    let expected = with_used_gradients(expected(of.clone()), &of.each_ref());
+    assert_all_close(what, &actual, &expected);
 }
 
 /// Compares the output and each gradient.

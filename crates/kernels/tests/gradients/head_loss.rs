@@ -8,8 +8,8 @@ use proptest::prelude::Strategy;
 use proptest::sample::select;
 
 use crate::compare::{
-    Reference, assert_all_close, assert_close, constant, host, numbers, primitive, tracked, typed,
-    with_gradients,
+    Reference, assert_all_close, assert_close, assert_same, constant, host, numbers, primitive,
+    tracked, typed, with_gradients,
 };
 
 /// The inputs of a case.
@@ -119,26 +119,27 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
 /// The losses of the tokens, each with its own gradient, whose logits the backward pass computes again in blocks.
 fn head_losses<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
     let case = Case::new(shape, options, seed);
-    let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
-    let weight = tracked::<Autodiff<B>, 2>(&case.weight);
-    let (h, w) = (hidden.clone(), weight.clone());
-    let losses = ops::head_losses(h, vec![w], case.targets(), options, Precision::F32);
-    let sum: f32 = host(losses.clone().inner()).iter().sum();
-    assert_close("the sum", &[sum], &case.expected()[0]);
-    let actual = with_gradients(losses, &[&hidden, &weight]);
-
-    let hidden = tracked::<Reference, 2>(&case.hidden);
-    let weight = tracked::<Reference, 2>(&case.weight);
-    let made = reference::head_losses::<Reference>(
-        primitive(hidden.clone()),
-        vec![primitive(weight.clone())],
-        case.targets::<Reference>().into_primitive(),
-        options,
-        usize::MAX,
-        Precision::F32,
+    assert_same::<B, _, 2, _>(
+        &format!("{options:?}"),
+        &[case.hidden.clone(), case.weight.clone()],
+        |[hidden, weight]| {
+            let weights = vec![weight];
+            let losses = ops::head_losses(hidden, weights, case.targets(), options, Precision::F32);
+            let sum: f32 = host(losses.clone().inner()).iter().sum();
+            assert_close("the sum", &[sum], &case.expected()[0]);
+            losses
+        },
+        |[hidden, weight]| {
+            typed(reference::head_losses::<Reference>(
+                primitive(hidden),
+                vec![primitive(weight)],
+                case.targets::<Reference>().into_primitive(),
+                options,
+                usize::MAX,
+                Precision::F32,
+            ))
+        },
     );
-    let expected = with_gradients(typed::<Reference, 1>(made), &[&hidden, &weight]);
-    assert_all_close(&format!("{options:?}"), &actual, &expected);
 }
 
 /// If all targets are ignored, the loss and all gradients are 0 rather than NaN. Blocks in which all rows are

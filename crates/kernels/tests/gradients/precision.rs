@@ -11,10 +11,10 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::reference::{self, AttentionBlocks};
 use emberlm_kernels::{
-    AttentionMask, AttentionOptions, Backend, HeadLossOptions, LinearInputs, Precision, Reach, ops,
+    AttentionMask, AttentionOptions, Backend, HeadLossOptions, LinearInputs, Precision, ops,
 };
 
-use crate::compare::{constant, host, numbers, primitive, tracked, typed, with_gradients};
+use crate::compare::{causal, constant, host, numbers, primitive, tracked, typed, with_gradients};
 
 /// The narrow precisions with their units of rounding.
 pub const NARROW: [(Precision, f64); 2] = [
@@ -62,11 +62,8 @@ fn linear<B: Backend>(precision: Precision) -> Outcome {
 
 fn options(precision: Precision) -> AttentionOptions {
     AttentionOptions {
-        reach: Reach::Causal,
-        scale: 0.3,
-        soft_cap: None,
-        dropout: 0.0,
         precision,
+        ..causal(0.3)
     }
 }
 

@@ -8,9 +8,11 @@ use burn_flex::Flex;
 use emberlm_kernels::ops::{self, Angles};
 use emberlm_kernels::{
     Activation, AdamWStep, AttentionMask, AttentionOptions, HeadLossOptions, Normalization,
-    Precision, Reach, RotaryLayout, SelfAttention,
+    Precision, RotaryLayout, SelfAttention,
 };
 use rayon::ThreadPoolBuilder;
+
+use crate::compare::causal;
 
 type Tracked = Autodiff<Flex>;
 
@@ -25,11 +27,8 @@ const CONFIG: SelfAttention = SelfAttention {
     kv_heads: 2,
     head_dim: 16,
     options: AttentionOptions {
-        reach: Reach::Causal,
-        scale: 0.25,
-        soft_cap: None,
         dropout: 0.1,
-        precision: Precision::F32,
+        ..causal(0.25)
     },
 };
 const NORM: Normalization = Normalization::Layer { epsilon: 1e-5 };

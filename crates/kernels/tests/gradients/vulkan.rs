@@ -67,7 +67,7 @@ fn state_is_linear_in_the_sequence() {
         kept(InBlocks::attention_training(q, k, v, mask, case.options).1)
     };
     assert_eq!(separate(96), 2 * separate(48));
-    let config = blocked_attention::config(4, 2, 8);
+    let config = compare::fused(4, 2, 8);
     let fused = |seq| {
         let qkv = compare::numbers(1, [2, seq, 64]);
         let qkv = compare::primitive(compare::constant::<Vulkan, 3>(&qkv));

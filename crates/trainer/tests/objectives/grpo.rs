@@ -13,7 +13,7 @@ use emberlm_trainer::config::{
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::{DataConfig, RunConfig, RunWeights};
 
-use super::runs::{check_resume, config, evaluations, run, start};
+use super::runs::{check_resume, config, evaluations, records, run, start};
 use crate::common::alone;
 
 /// Sums of two digits.
@@ -22,12 +22,11 @@ fn sums(folder: &Path) -> DataConfig {
         let (a, b) = (i % 10, i / 10 % 10);
         format!("{{\"prompt\": \"{a}+{b}=\", \"answer\": {}}}\n", a + b)
     };
-    let path = folder.join("sums.jsonl");
-    fs::write(&path, (0..100).map(line).collect::<String>()).unwrap();
-    DataConfig {
-        tokenizer: "byte".to_owned(),
-        ..DataConfig::of(path)
-    }
+    records(
+        folder,
+        "sums.jsonl",
+        &(0..100).map(line).collect::<String>(),
+    )
 }
 
 fn exact_match() -> RewardConfig {
@@ -136,12 +135,7 @@ fn division_into_micro_batches_does_not_change_the_samples() {
 fn unusable_prompts_and_settings_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let error = |contents: &str, change: fn(&mut GrpoConfig)| {
-        let path = folder.path().join("broken.jsonl");
-        fs::write(&path, contents).unwrap();
-        let data = DataConfig {
-            tokenizer: "byte".to_owned(),
-            ..DataConfig::of(path)
-        };
+        let data = records(folder.path(), "broken.jsonl", contents);
         let mut objective = grpo(vec![exact_match()]);
         change(&mut objective);
         let found = run(&grpo_config(objective, data), &folder.path().join("run"));

@@ -1,6 +1,5 @@
 //! Preferences: losses, log-probabilities, rewards and AdamW steps against TRL, and whole runs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::backend::Autodiff;
@@ -25,7 +24,7 @@ use emberlm_trainer::{
 use serde_json::Value;
 
 use super::fixture::{File, adamw, published_gradients, value};
-use super::runs::{check_resume, config, evaluations, run};
+use super::runs::{check_resume, config, evaluations, records, run};
 use crate::common::alone;
 
 /// TRL computes log-probabilities in f32; the largest relative errors that were found are about a third of these.
@@ -248,12 +247,11 @@ fn labelled(folder: &Path) -> DataConfig {
             "{{\"prompt\": \"{a}+{b}=\", \"completion\": \"{result}{end}\", \"label\": {is_right}}}\n"
         )
     };
-    let path = folder.join("labelled.jsonl");
-    fs::write(&path, (0..80).map(line).collect::<String>()).unwrap();
-    DataConfig {
-        tokenizer: "byte".to_owned(),
-        ..DataConfig::of(path)
-    }
+    records(
+        folder,
+        "labelled.jsonl",
+        &(0..80).map(line).collect::<String>(),
+    )
 }
 
 /// Sums with a right and a wrong result.
@@ -266,12 +264,11 @@ fn pairs(folder: &Path) -> DataConfig {
             a + b
         )
     };
-    let path = folder.join("pairs.jsonl");
-    fs::write(&path, (0..80).map(line).collect::<String>()).unwrap();
-    DataConfig {
-        tokenizer: "byte".to_owned(),
-        ..DataConfig::of(path)
-    }
+    records(
+        folder,
+        "pairs.jsonl",
+        &(0..80).map(line).collect::<String>(),
+    )
 }
 
 fn preference_config(objective: ObjectiveConfig, data: DataConfig) -> RunConfig {
@@ -344,12 +341,7 @@ fn unusable_preferences_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let dpo = || ObjectiveConfig::Dpo(DpoConfig::default());
     let error = |contents: &str, change: fn(&mut RunConfig)| {
-        let path = folder.path().join("broken.jsonl");
-        fs::write(&path, contents).unwrap();
-        let data = DataConfig {
-            tokenizer: "byte".to_owned(),
-            ..DataConfig::of(path)
-        };
+        let data = records(folder.path(), "broken.jsonl", contents);
         let mut config = preference_config(dpo(), data);
         change(&mut config);
         let found = run(&config, &folder.path().join("run"));

@@ -90,22 +90,24 @@ fn dataset(folder: &Path) -> DataConfig {
     DataConfig::of(out)
 }
 
+/// Records for a tokenizer of bytes, in a file of `folder`.
+pub(super) fn records(folder: &Path, name: &str, contents: &str) -> DataConfig {
+    let path = folder.join(name);
+    fs::write(&path, contents).unwrap();
+    DataConfig {
+        tokenizer: "byte".to_owned(),
+        ..DataConfig::of(path)
+    }
+}
+
 /// Texts of different lengths, whose label is the letter that they begin with.
 fn labelled(folder: &Path) -> DataConfig {
     let row = |i: usize| {
         let letter = ["a", "b", "c"][i % 3];
         format!("{letter}{},{letter}\n", "xyz".repeat(1 + i % 5))
     };
-    let path = folder.join("labelled.csv");
-    fs::write(
-        &path,
-        format!("text,label\n{}", (0..120).map(row).collect::<String>()),
-    )
-    .unwrap();
-    DataConfig {
-        tokenizer: "byte".to_owned(),
-        ..DataConfig::of(path)
-    }
+    let rows: String = (0..120).map(row).collect();
+    records(folder, "labelled.csv", &format!("text,label\n{rows}"))
 }
 
 /// Sources of a letter, whose target is the same letter twice.
@@ -117,12 +119,11 @@ fn pairs(folder: &Path) -> DataConfig {
             "x".repeat(i % 4)
         )
     };
-    let path = folder.join("pairs.jsonl");
-    fs::write(&path, (0..120).map(line).collect::<String>()).unwrap();
-    DataConfig {
-        tokenizer: "byte".to_owned(),
-        ..DataConfig::of(path)
-    }
+    records(
+        folder,
+        "pairs.jsonl",
+        &(0..120).map(line).collect::<String>(),
+    )
 }
 
 pub(super) fn run(config: &RunConfig, out: &Path) -> Result<RunResult, TrainError> {

@@ -1,7 +1,7 @@
 //! Small models with initial weights in the trainer's checkpoint format.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use emberlm_checkpoint::SourceFiles;
@@ -16,7 +16,7 @@ use emberlm_trainer::optimizer::Optimizer;
 
 use serde_json::{Map, Value, json};
 
-use super::Sandbox;
+use super::{Sandbox, fixtures};
 
 #[cfg(feature = "flex")]
 pub type Cpu = burn::backend::Flex;
@@ -74,6 +74,11 @@ pub fn write_run(
 }
 
 impl Sandbox {
+    /// The tokenizer of a dataset.
+    pub fn spec(&self, dataset: &str) -> TokenizerSpec {
+        Manifest::read(&self.path(dataset)).unwrap().tokenizer
+    }
+
     /// A char dataset `data` of a short text, and a run `run` with a model of its vocabulary.
     pub fn with_char_model() -> Self {
         Self::with_char_model_of("hello small world\n".repeat(20))
@@ -81,12 +86,8 @@ impl Sandbox {
 
     /// Like [`Self::with_char_model`], with another text.
     pub fn with_char_model_of(text: String) -> Self {
-        let sandbox = Self::new();
-        sandbox.write("text.txt", text);
-        sandbox
-            .words("prepare text.txt --out data --tokenizer char")
-            .ok();
-        let spec = Manifest::read(&sandbox.path("data")).unwrap().tokenizer;
+        let sandbox = Self::with_text(text, "char");
+        let spec = sandbox.spec("data");
         write_run(
             &sandbox.path("run"),
             &tiny(spec.vocab_size),
@@ -98,16 +99,15 @@ impl Sandbox {
 }
 
 /// A DistilBERT of `transformers` with a classifier of texts, its inputs and their expected results.
-pub const ENCODER_FIXTURE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../model/tests/fixtures/encoders/distilbert-sequence"
-);
+pub fn encoder_fixture() -> PathBuf {
+    fixtures().join("encoders/distilbert-sequence")
+}
 
-/// Writes the model of [`ENCODER_FIXTURE`] with a tokenizer whose words are `w0`, `w1`, ….
+/// Writes the model of [`encoder_fixture`] with a tokenizer whose words are `w0`, `w1`, ….
 pub fn write_encoder(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for file in ["config.json", "model.safetensors"] {
-        fs::copy(Path::new(ENCODER_FIXTURE).join(file), folder.join(file)).unwrap();
+        fs::copy(encoder_fixture().join(file), folder.join(file)).unwrap();
     }
     let vocab: Map<String, Value> = (0..59).map(|id| (format!("w{id}"), json!(id))).collect();
     let tokenizer = json!({

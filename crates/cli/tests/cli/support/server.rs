@@ -58,6 +58,13 @@ impl Answer {
         }
     }
 
+    /// Asserts the status.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.body);
+        self
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
@@ -72,6 +79,17 @@ impl Answer {
         data.map(|data| serde_json::from_str(data).unwrap())
             .collect()
     }
+}
+
+/// The results of `ask` for all items, which it is called with at the same time.
+pub fn together<T: Sync, R: Send>(items: &[T], ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let ask = &ask;
+    thread::scope(|scope| {
+        let asked = items.iter().map(|item| scope.spawn(move || ask(item)));
+        let asked: Vec<_> = asked.collect();
+        let results = asked.into_iter().map(|asked| asked.join().unwrap());
+        results.collect()
+    })
 }
 
 /// Decodes a chunked body.
@@ -203,9 +221,7 @@ impl Server {
     }
 
     pub fn json(&self, path: &str) -> Value {
-        let answer = self.get(path);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-        serde_json::from_str(&answer.body).unwrap()
+        self.get(path).expect(200).json()
     }
 
     pub fn port(&self) -> &str {

@@ -15,17 +15,18 @@ pub const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set mode
 impl Sandbox {
     /// A sandbox with a char dataset `data` of a text with learnable structure.
     pub fn with_data() -> Self {
-        let sandbox = Self::new();
         let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
-        sandbox.write("text.txt", lines.collect::<String>());
-        sandbox
-            .words("prepare text.txt --out data --tokenizer char")
-            .ok();
-        sandbox
+        Self::with_text(lines.collect::<String>(), "char")
     }
 
     pub fn train(&self, line: &str) -> CommandOutput {
         self.words(&format!("train {TINY} {line}"))
+    }
+
+    /// Trains a run, which must succeed. Returns its output.
+    #[track_caller]
+    pub fn trains(&self, line: &str) -> CommandOutput {
+        self.train(line).exits(0)
     }
 
     /// The events of one kind in a run's `events.jsonl`.
@@ -45,6 +46,24 @@ impl Sandbox {
         text.lines().filter(|line| line.starts_with(&kind)).count()
     }
 
+    /// The files of a checkpoint that the steps determine, and the manifest with the hashes of all files.
+    pub fn checkpoint(&self, run: &str, step: usize) -> [Vec<u8>; 4] {
+        let names = [
+            "model.safetensors",
+            "optimizer.safetensors",
+            "state.json",
+            "manifest.json",
+        ];
+        names.map(|name| self.bytes(format!("{run}/checkpoints/step-{step:08}/{name}")))
+    }
+
+    /// The steps of a run's checkpoints.
+    pub fn steps(&self, run: &str) -> Vec<u64> {
+        let names = self.names_in(format!("{run}/checkpoints")).into_iter();
+        let steps = names.map(|name| name.strip_prefix("step-").unwrap().parse().unwrap());
+        steps.collect()
+    }
+
     pub fn losses(&self, run: &str) -> Vec<f64> {
         let steps = self.events(run, "step");
         steps.iter().map(|e| e["loss"].as_f64().unwrap()).collect()
@@ -54,10 +73,4 @@ impl Sandbox {
         let folder = self.path(run).join(format!("checkpoints/step-{step:08}"));
         fs::read(folder.join("model.safetensors")).unwrap()
     }
-}
-
-#[track_caller]
-pub fn trained(ran: CommandOutput) -> String {
-    assert_eq!(ran.code, Some(0), "{ran}");
-    ran.stdout
 }

@@ -70,10 +70,7 @@ pub fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
                         tokens,
                         global_tokens,
                     }),
-                    scale: 0.7 / (head_dim as f64).sqrt(),
-                    soft_cap: None,
-                    dropout: 0.0,
-                    precision: Precision::F32,
+                    ..causal(0.7 / (head_dim as f64).sqrt())
                 },
                 documents,
                 padding: None,
@@ -113,6 +110,16 @@ pub fn any_case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     })
 }
 
+fn causal(scale: f64) -> AttentionOptions {
+    AttentionOptions {
+        reach: Reach::Causal,
+        scale,
+        soft_cap: None,
+        dropout: 0.0,
+        precision: Precision::F32,
+    }
+}
+
 /// Causal attention with `seq` queries and keys.
 pub fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: usize) -> Case {
     Case {
@@ -124,13 +131,7 @@ pub fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: 
             k_len: seq,
             head_dim,
         },
-        options: AttentionOptions {
-            reach: Reach::Causal,
-            scale: 0.3,
-            soft_cap: None,
-            dropout: 0.0,
-            precision: Precision::F32,
-        },
+        options: causal(0.3),
         documents: None,
         padding: None,
         bias: None,
