@@ -21,7 +21,6 @@ mod peers;
 mod prepare;
 pub mod programs;
 mod ranks;
-pub mod report;
 mod scaling;
 mod serve;
 mod session;
@@ -99,17 +98,15 @@ pub fn release(metadata: &Metadata) -> Result<PathBuf, Error> {
 /// Runs the benchmark and prints its record.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     let mut session = Session::new(args.rounds)?;
-    measure(&args.subject, &mut session, args.json)?;
+    measure(&args.subject, &mut session)?;
     match &session.record {
-        // A storm has printed its own report.
-        record if record.comparisons.is_empty() => {}
         record if args.json => println!("{}", serde_json::json!(record)),
         record => print!("{}", record.to_markdown()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(subject: &Subject, session: &mut Session, json: bool) -> Result<(), Error> {
+fn measure(subject: &Subject, session: &mut Session) -> Result<(), Error> {
     match subject {
         Subject::Train(args) => train::run(args, session),
         Subject::Peers(args) => peers::run(args, session),

@@ -1,15 +1,16 @@
 //! `cargo xtask tidy`: checks the rules of docs/architecture.md that the compiler does not check. It also runs
 //! as a test.
 //!
-//! Map: `layers` checks the dependencies between crates, `manifests` the shared lints, `sources` single files
-//! (unsafe code, length, names of families), `language` refused phrases, and `links` the links of the
-//! documentation and its table of contents. `lexer` splits Rust source.
+//! Map: `layers` checks the dependencies between crates, `modules` those between the modules of a crate, `manifests` the
+//! shared lints, `sources` single files (unsafe code, length, names of families), `language` refused phrases, and `links`
+//! the links of the documentation and its table of contents. `lexer` splits Rust source.
 
 mod language;
 mod layers;
 mod lexer;
 mod links;
 mod manifests;
+mod modules;
 mod sources;
 
 use std::{
@@ -89,6 +90,12 @@ pub fn check() -> Result<Vec<Finding>, Error> {
         let (file, text) = (relative(root, path), read(path)?);
         findings.extend(layers.check(package, &file, &text));
         findings.extend(manifests::check(&file, &text));
+        let sources = modules::sources(path.parent().unwrap_or(root))?;
+        findings.extend(modules::check(
+            &file,
+            &sources,
+            layers.circles(&package.name),
+        ));
     }
     let families = sources::family_names(root)?;
     let language = language::Language::read(root)?;

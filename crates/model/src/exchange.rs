@@ -1,8 +1,10 @@
 //! Mapping between a family's models and Hugging Face's `config.json` and tensor names.
 //!
-//! `fields` reads the fields of a `config.json`, and `known_fields` lists those without an effect; `rope`, `layers`, `experts`, `names` and `quantization` handle fields
-//! that several model types share.
+//! `fields` reads the fields of a `config.json`, and `known_fields` lists those without an effect; `rope`, `layers`, `experts`,
+//! `names` and `quantization` handle fields that several model types share. `encoder` and `t5` have the model types of
+//! encoders and encoder–decoders; those of decoders are in their families.
 
+pub(crate) mod encoder;
 pub(crate) mod experts;
 pub(crate) mod fields;
 pub(crate) mod known_fields;
@@ -10,6 +12,7 @@ pub(crate) mod layers;
 pub(crate) mod names;
 pub(crate) mod quantization;
 pub(crate) mod rope;
+pub(crate) mod t5;
 
 use serde_json::{Map, Value};
 

@@ -6,7 +6,6 @@
 mod bloom;
 mod cohere;
 mod cs336;
-pub(crate) mod encoder;
 mod falcon;
 mod gemma2;
 mod gemma3_text;
@@ -31,7 +30,6 @@ mod qwen3;
 mod qwen3_moe;
 mod smollm3;
 mod starcoder2;
-pub(crate) mod t5;
 mod vanilla;
 
 pub use crate::config::Family;

@@ -7,8 +7,12 @@ use emberlm_tokenizer::StopStrings;
 
 use crate::grammars::MAX_PENDING;
 use crate::jobs;
-use crate::server::{CONNECTIONS, HEAD_TIME};
 use crate::worker::QUEUED;
+
+/// The most open connections. When another one arrives, the one that has been idle the longest is closed.
+pub(crate) const CONNECTIONS: usize = 1024;
+/// The timeout for receiving a request's head, and for idle connections.
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
 
 /// Limits on work and memory, per request and for all requests together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

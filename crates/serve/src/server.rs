@@ -20,14 +20,11 @@ use tower::ServiceExt;
 use crate::connection::{Connections, TimedStream, answered};
 use crate::hosts::Hosts;
 use crate::jobs::THREADS;
+use crate::limits::{CONNECTIONS, HEAD_TIME};
 use crate::request_log::RequestLog;
 
-/// The most open connections. When another one arrives, the one that has been idle the longest is closed.
-pub(crate) const CONNECTIONS: usize = 1024;
 /// The default write timeout.
 const WRITE_TIME: Duration = Duration::from_secs(30);
-/// The timeout for receiving a request's head, and for idle connections.
-pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// The largest head of a request in bytes.
 const HEAD: usize = 64 << 10;
 

@@ -93,7 +93,7 @@ fn family_path(code: &str, families: &[String]) -> Option<String> {
 }
 
 /// Blanks code under `#[cfg(test)]`, but keeps the line numbers.
-fn without_tests(lines: &[Line]) -> Vec<Line> {
+pub(super) fn without_tests(lines: &[Line]) -> Vec<Line> {
     let mut kept = Vec::with_capacity(lines.len());
     let (mut waiting, mut depth) = (false, 0_usize);
     for line in lines {

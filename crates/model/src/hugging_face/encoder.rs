@@ -13,9 +13,9 @@ use emberlm_kernels::Backend;
 
 use self::export::difference;
 use crate::error::{ConfigError, HuggingFaceError, WeightsError};
+use crate::exchange::encoder::{EXCHANGES, EncoderExchange, HeadStyle};
 use crate::exchange::fields::Fields;
 use crate::exchange::{known_fields, quantization};
-use crate::families::encoder::{EXCHANGES, EncoderExchange, HeadStyle};
 use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
 use crate::transformer::encoder::EncoderConfig;
 use crate::transformer::encoder::EncoderHeadConfig;

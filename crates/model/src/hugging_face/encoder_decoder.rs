@@ -15,7 +15,7 @@ use self::export::difference;
 use crate::error::{ConfigError, HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
 use crate::exchange::known_fields;
-use crate::families::t5::{self, EXCHANGES, Exchange};
+use crate::exchange::t5::{self, EXCHANGES, Exchange};
 use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
 use crate::transformer::encoder_decoder::EncoderDecoder;
 use crate::transformer::encoder_decoder::EncoderDecoderConfig;

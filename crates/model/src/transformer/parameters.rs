@@ -10,20 +10,12 @@ use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::Backend;
 
-use crate::nn::attention::Attention;
-use crate::nn::block::Block;
-use crate::nn::cross_attention::CrossAttention;
-use crate::nn::cross_sublayer::CrossSublayer;
-use crate::nn::embeddings::Embeddings;
-use crate::nn::feed_forward::{FeedForward, FeedForwardLayer};
-use crate::nn::linear::{Linear, LinearWeight};
-use crate::nn::lm_head::LmHead;
 use crate::nn::low_rank::LowRank;
-use crate::nn::mixture::Mixture;
-use crate::nn::norm::Norm;
-use crate::nn::position::AddedPositions;
-use crate::nn::stack::Stack;
 use crate::nn::token_table::TokenTable;
+use crate::nn::{
+    AddedPositions, Attention, Block, CrossAttention, CrossSublayer, Embeddings, FeedForward,
+    FeedForwardLayer, Linear, LinearWeight, LmHead, Mixture, Norm, Stack,
+};
 use crate::params::{part_path, whole_path};
 use crate::transformer::decoder::Decoder;
 use crate::transformer::encoder::{

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{config, source};
 use crate::error::HuggingFaceError;
-use crate::families::encoder::{EXCHANGES, EncoderExchange, write_labels};
+use crate::exchange::encoder::{EXCHANGES, EncoderExchange, write_labels};
 use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
 use crate::transformer::encoder::Encoder;
 use crate::transformer::encoder::EncoderHeadConfig;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{KNOWN, exchange};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
-use crate::families::t5::{self, EXCHANGES, Exchange};
+use crate::exchange::t5::{self, EXCHANGES, Exchange};
 use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
 use crate::transformer::encoder_decoder::EncoderDecoder;
 use crate::transformer::encoder_decoder::{EncoderDecoderConfig, EncoderDecoderSettings};

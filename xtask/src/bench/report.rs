@@ -1,3 +1,0 @@
-//! The tables of tasks.
-
-pub use emberlm_system::measure::{Column, Table};
