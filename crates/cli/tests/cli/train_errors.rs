@@ -1,6 +1,8 @@
 //! Errors of `train`.
 
-use super::support::{AssertText, Sandbox};
+#[cfg(not(feature = "mpi"))]
+use super::support::AssertText;
+use super::support::Sandbox;
 
 /// A sandbox with a small char dataset `data`.
 fn with_data() -> Sandbox {
