@@ -13,7 +13,7 @@ impl<B: Backend> KvCache<B> {
     /// `batch` sequences. [`crate::Decoder::cache`] creates one in the decoder's cache format.
     ///
     /// Keys and values are allocated immediately: for every token, or, in a block with a window, for the window, the
-    /// global tokens, [`ROLLBACK_TOKENS`] and some hundred more for alignment. Linear attention's sums are small and
+    /// global tokens, [`ROLLBACK_TOKENS`](crate::kv_cache::ROLLBACK_TOKENS) and some hundred more for alignment. Linear attention's sums are small and
     /// allocated on first use.
     pub fn new(config: &DecoderConfig, batch: usize, capacity: usize, device: &Device<B>) -> Self {
         config.stack().cache(batch, capacity, device)
