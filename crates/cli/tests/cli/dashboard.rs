@@ -6,6 +6,10 @@ use super::support::terminal::Terminal;
 use super::support::train::TINY;
 use super::support::{AssertText, Sandbox};
 
+/// Without checkpoints while a test looks at the dashboard, however long that takes.
+const UNSAVED: &str =
+    "--set train.checkpoints.at_evaluations=false --set train.checkpoints.minutes=0";
+
 fn line(more: &str) -> String {
     let tiny = TINY.replace("--renderer plain", "");
     format!("train {tiny} --data data --out run --steps 100000 --eval-interval 40 {more}")
@@ -44,8 +48,7 @@ fn the_quit_dialog_stops_with_or_without_saving() {
         ("k", false, "without saving; it has no checkpoint"),
     ] {
         let sandbox = Sandbox::with_data();
-        let off = "--set train.checkpoints.at_evaluations=false";
-        let mut terminal = Terminal::start(&sandbox, &line(off), 24, 80);
+        let mut terminal = Terminal::start(&sandbox, &line(UNSAVED), 24, 80);
         terminal.wait_for("the dashboard", |text| text.contains("tok/s"));
         terminal.press("q");
         let parts = [
@@ -96,7 +99,7 @@ fn the_quit_dialog_counts_the_steps_since_the_last_evaluation() {
 #[test]
 fn stopping_without_saving_keeps_the_newest_checkpoint() {
     let sandbox = Sandbox::with_data();
-    sandbox.trains("--data data --out run --steps 3");
+    sandbox.trains(&format!("--data data --out run --steps 3 {UNSAVED}"));
     let line = "train --resume run --steps 100000";
     let mut terminal = Terminal::start(&sandbox, line, 24, 80);
     terminal.wait_for("the dashboard", |text| text.contains("tok/s"));
