@@ -6,7 +6,6 @@
 //! last half of the context (`seq_len / 2` tokens, at least one) is processed again from position 0, and
 //! generation continues. A slide costs one forward pass over half the context per half context generated.
 //! Positions never exceed those of training.
-//! context every half context; positions stay within what the model was trained on.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

@@ -3,6 +3,7 @@
 mod attention;
 pub mod choices;
 mod derived;
+pub(crate) mod difference;
 mod legacy;
 pub(crate) mod limits;
 mod positions;

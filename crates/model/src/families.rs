@@ -246,6 +246,7 @@ fn rotary(dims: Option<usize>, base: f64, layout: RotaryLayout) -> Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transformer::count;
 
     #[test]
     fn families_are_serialized_by_name() {
@@ -278,9 +279,7 @@ mod tests {
             let row = format!("| `{}` |", preset.name);
             let sized = preset.config.vocab_size.is_some();
             let count = match DecoderConfig::try_from(preset.config) {
-                Ok(config) if sized => {
-                    in_thousands(crate::transformer::count::parameters(&config).total)
-                }
+                Ok(config) if sized => in_thousands(count::parameters(&config).total),
                 _ => String::new(),
             };
             let lists_preset = |line: &str| line.starts_with(&row) && line.contains(&count);

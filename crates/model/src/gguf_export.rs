@@ -12,6 +12,7 @@ use emberlm_gguf::{GgufError, GgufHeader, GgufWriter, TensorType, Value};
 use emberlm_kernels::Backend;
 use emberlm_kernels::cpu::matrix::Matrix;
 
+use crate::config::difference::first_difference_by;
 use crate::error::HuggingFaceError;
 use crate::gguf::architecture::{self, Architecture};
 use crate::gguf::described::Planned;
@@ -24,7 +25,7 @@ use crate::hugging_face::{Exported, exchange_of, read_config, with_required_para
 use crate::transformer::calibration::{InputImportance, InputProducts};
 use crate::transformer::checked::DecoderConfig;
 use crate::transformer::decoder::Decoder;
-use crate::transformer::reconfigure::first_difference_by;
+use crate::transformer::reconfigure::{TRAINING_ONLY, computed};
 use crate::weights::{Element, Published, published};
 
 /// Relative difference up to which a number in single precision stands for a setting.
@@ -238,10 +239,10 @@ fn check_description(
     let fields = fields::read(planned).map_err(unreadable)?;
     let found = read_config(&fields)?;
     let difference = first_difference_by(
-        &config.raw(),
-        &found.raw(),
+        &computed(&config.raw()),
+        &computed(&found.raw()),
         // An architecture may be that of several families.
-        &["family"],
+        &[&TRAINING_ONLY[..], &["family"]].concat(),
         same_setting,
     );
     difference.map_or(Ok(()), |difference| Err(not_recorded(difference)))

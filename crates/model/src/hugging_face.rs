@@ -22,9 +22,8 @@ use emberlm_kernels::Backend;
 use emberlm_system::read;
 
 use crate::error::{HuggingFaceError, WeightsError};
-use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
-use crate::exchange::{known_fields, quantization};
+use crate::exchange::{Exchange, known_fields, quantization};
 use crate::families::Family;
 use crate::gguf;
 use crate::transformer::checked::DecoderConfig;
@@ -43,7 +42,7 @@ pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// Upper bound on parameters per byte of weights, well above the 1 of int8. Beyond it, some tensor must be missing or
 /// have another shape.
-pub(crate) const MAX_PARAMETERS_PER_BYTE: u64 = 4;
+const MAX_PARAMETERS_PER_BYTE: u64 = 4;
 
 /// A Hugging Face directory, or a GGUF file, whose configuration has been read.
 #[derive(Debug)]
@@ -198,7 +197,7 @@ impl HuggingFaceModel {
             None => exchange.embedding,
         };
         self.check_size(&*store, embedding, exchange.prefix)
-            .map_err(self.weights_error())?;
+            .map_err(in_weights(&self.path))?;
         let blank = self.config.blank::<B>(device);
         if let Some(file) = &self.gguf {
             let names = gguf::names(file)?;
@@ -209,7 +208,7 @@ impl HuggingFaceModel {
                 tied: &[],
             };
             return load_decoder(blank, &*store, naming, None, format)
-                .map_err(self.weights_error());
+                .map_err(in_weights(&self.path));
         }
         let naming = Naming {
             source: |path: &str| self.config.family().source(&self.config, path),
@@ -221,22 +220,19 @@ impl HuggingFaceModel {
             },
         };
         load_decoder(blank, &*store, naming, self.quantization, format)
-            .map_err(self.weights_error())
+            .map_err(in_weights(&self.path))
     }
 
-    /// Returns an error if the files are far too small for the configuration. Sizes in `config.json` can be arbitrarily
-    /// large, so this check comes before allocating memory for them.
+    /// [`check_size`], with the shape of the embedding as a clearer reason.
     fn check_size(
         &self,
         store: &dyn TensorStore,
         name: &str,
         prefix: &str,
     ) -> Result<(), WeightsError> {
-        let parameters = count::parameters(&self.config).total;
-        let bytes = store.total_bytes();
-        if parameters as u64 / MAX_PARAMETERS_PER_BYTE <= bytes {
+        let Err(too_few) = check_size(count::parameters(&self.config).total, store) else {
             return Ok(());
-        }
+        };
         let expected = [self.config.vocab_size(), self.config.d_model()];
         let short = name.strip_prefix(prefix).unwrap_or(name);
         for name in [name, short] {
@@ -251,7 +247,7 @@ impl HuggingFaceModel {
                 _ => {}
             }
         }
-        Err(WeightsError::TooFew { parameters, bytes })
+        Err(too_few)
     }
 
     /// The widest element type of the stored weights, except packed weights and their scales.
@@ -269,13 +265,6 @@ impl HuggingFaceModel {
         let weights = store.names().filter(|name| !other(name));
         let elements = weights.filter_map(|name| store.element(name));
         Ok(elements.max().unwrap_or(Element::F32))
-    }
-
-    fn weights_error(&self) -> impl Fn(WeightsError) -> HuggingFaceError + '_ {
-        |source| HuggingFaceError::Weights {
-            path: self.path.clone(),
-            source,
-        }
     }
 }
 
@@ -352,10 +341,25 @@ pub(crate) fn open_weights(path: &Path) -> Result<SafetensorsStore, HuggingFaceE
     } else {
         return Err(no_weights(path));
     };
-    store.map_err(|source| HuggingFaceError::Weights {
+    store.map_err(in_weights(path))
+}
+
+/// For `map_err`: an error of the weights in a directory.
+pub(crate) fn in_weights(path: &Path) -> impl Fn(WeightsError) -> HuggingFaceError + '_ {
+    |source| HuggingFaceError::Weights {
         path: path.to_owned(),
         source,
-    })
+    }
+}
+
+/// Returns an error if the files are far too small for a model of so many parameters. Sizes in `config.json` can be
+/// arbitrarily large, so this check comes before allocating memory for them.
+pub(crate) fn check_size(parameters: usize, store: &dyn TensorStore) -> Result<(), WeightsError> {
+    let bytes = store.total_bytes();
+    match parameters as u64 / MAX_PARAMETERS_PER_BYTE <= bytes {
+        true => Ok(()),
+        false => Err(WeightsError::TooFew { parameters, bytes }),
+    }
 }
 
 fn no_weights(path: &Path) -> HuggingFaceError {

@@ -38,7 +38,6 @@ pub struct Tail {
 ///
 /// # Errors
 /// The file cannot be read.
-/// The file cannot be read.
 pub fn read_after(path: &Path, from: &FilePosition) -> io::Result<Tail> {
     let mut file = read::open(path)?;
     let metadata = file.metadata()?;

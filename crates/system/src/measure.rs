@@ -5,13 +5,11 @@
 mod comparison;
 mod record;
 mod stopwatch;
-mod table;
 mod unit;
 
 pub use comparison::{Comparison, Contender, Figure, Measured, Metric, Ratio, Sample};
 pub use record::{Machine, Record};
 pub use stopwatch::Stopwatch;
-pub use table::{Column, Table};
 pub use unit::Unit;
 
 /// The median value, or the lower of the two middle ones: a value that was measured. NaN if there are no values.

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use crate::config::{Init, Norm};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
-use crate::transformer::encoder::EncoderSettings;
-use crate::transformer::encoder::Pooling;
-use crate::transformer::encoder::{EncoderHeadConfig, PooledActivation, ProblemType, TokenLayer};
+use crate::transformer::encoder::{
+    EncoderHeadConfig, EncoderSettings, PooledActivation, Pooling, ProblemType, TokenLayer,
+};
 use crate::weights::names::TensorName;
 use emberlm_kernels::Activation;
 

@@ -15,10 +15,9 @@ use super::llama::Sizes;
 use super::{Definition, Family, Preset, common};
 use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Wiring};
 use crate::error::HuggingFaceError;
-use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
-use crate::exchange::rope;
+use crate::exchange::{Exchange, rope};
 use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
 

@@ -14,10 +14,9 @@ use super::llama::{self, Sizes, read_rotated, write_rotated};
 use super::{Definition, Family, Preset, rotary};
 use crate::config::{AttentionKind, ModelConfig, Norm, Window};
 use crate::error::HuggingFaceError;
-use crate::exchange::PADDING;
 use crate::exchange::fields::Fields;
-use crate::exchange::layers;
 use crate::exchange::rope::{FULL_HEAD, ORIGINAL, RopeFields};
+use crate::exchange::{PADDING, layers};
 use crate::transformer::checked::DecoderConfig;
 use crate::weights::names::{TensorName, as_is, linear, part_of};
 

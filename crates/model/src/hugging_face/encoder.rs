@@ -7,19 +7,17 @@ pub use export::{export, model_type_of};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use emberlm_kernels::Backend;
 
-use self::export::difference;
-use crate::error::{ConfigError, HuggingFaceError, WeightsError};
+use crate::config::difference::check_same;
+use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::encoder::{EXCHANGES, EncoderExchange, HeadStyle};
 use crate::exchange::fields::Fields;
 use crate::exchange::{known_fields, quantization};
-use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
-use crate::transformer::encoder::EncoderConfig;
-use crate::transformer::encoder::EncoderHeadConfig;
-use crate::transformer::encoder::{Encoder, EncoderSettings};
+use crate::hugging_face::{check_size, in_weights, open_weights, read_fields};
+use crate::transformer::encoder::{Encoder, EncoderConfig, EncoderHeadConfig, EncoderSettings};
 use crate::weights::map::Source;
 use crate::weights::{Naming, SafetensorsStore, TensorStore, load, load_present, names};
 
@@ -106,10 +104,7 @@ impl HuggingFaceEncoder {
     /// A tensor is missing, unexpected, or of another shape or type.
     pub fn encoder<B: Backend>(&self, device: &Device<B>) -> Result<Encoder<B>, HuggingFaceError> {
         let loaded = self.check_size().and_then(|()| self.loaded(device));
-        loaded.map_err(|source| HuggingFaceError::Weights {
-            path: self.path.clone(),
-            source,
-        })
+        loaded.map_err(in_weights(&self.path))
     }
 
     /// Loads the weights in f32 for `config`, which may have another head and other training settings. Parameters of a
@@ -125,12 +120,7 @@ impl HuggingFaceEncoder {
     ) -> Result<Encoder<B>, HuggingFaceError> {
         const TRAINING: [&str; 4] = ["head", "dropout", "attention_dropout", "init"];
         let (own, other) = (self.config.settings(), config.settings());
-        if let Some((field, value)) = difference(own, other, &TRAINING) {
-            let rule = format!("must be {value}, as in the weights");
-            let value = json!(other)[&field].to_string();
-            let field = field.into();
-            return Err(ConfigError { field, value, rule }.into());
-        }
+        check_same(own, other, &TRAINING)?;
         let exchange = EXCHANGES[self.exchange];
         let naming = Naming {
             source: |path: &str| source(exchange, config, path),
@@ -150,10 +140,7 @@ impl HuggingFaceEncoder {
                 is_of_head,
             )
         });
-        loaded.map_err(|source| HuggingFaceError::Weights {
-            path: self.path.clone(),
-            source,
-        })
+        loaded.map_err(in_weights(&self.path))
     }
 
     /// The head of this model type that predicts masked tokens.
@@ -187,14 +174,9 @@ impl HuggingFaceEncoder {
         load(self.config.blank::<B>(device), &self.store, naming)
     }
 
-    /// Returns an error if the files are far too small for the configuration, before memory is allocated for it.
     fn check_size(&self) -> Result<(), WeightsError> {
         let parameters = usize::try_from(self.config.parameters()).unwrap_or(usize::MAX);
-        let bytes = self.store.total_bytes();
-        match parameters as u64 / MAX_PARAMETERS_PER_BYTE <= bytes {
-            true => Ok(()),
-            false => Err(WeightsError::TooFew { parameters, bytes }),
-        }
+        check_size(parameters, &self.store)
     }
 }
 

@@ -7,18 +7,17 @@ pub use export::{export, model_type_of};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use emberlm_kernels::Backend;
 
-use self::export::difference;
-use crate::error::{ConfigError, HuggingFaceError, WeightsError};
+use crate::config::difference::check_same;
+use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
 use crate::exchange::known_fields;
 use crate::exchange::t5::{self, EXCHANGES, Exchange};
-use crate::hugging_face::{MAX_PARAMETERS_PER_BYTE, open_weights, read_fields};
-use crate::transformer::encoder_decoder::EncoderDecoder;
-use crate::transformer::encoder_decoder::EncoderDecoderConfig;
+use crate::hugging_face::{check_size, in_weights, open_weights, read_fields};
+use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 use crate::weights::map::Source;
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, equal, load};
 
@@ -53,10 +52,7 @@ impl HuggingFaceEncoderDecoder {
             read.error("model_type", format!("must be one of {}", known.join(", ")))
         })?;
         let store = open_weights(path)?;
-        let tied = is_tied(&store).map_err(|source| HuggingFaceError::Weights {
-            path: path.to_owned(),
-            source,
-        })?;
+        let tied = is_tied(&store).map_err(in_weights(path))?;
         let config = EncoderDecoderConfig::try_from(exchange.read(&read, tied)?)?;
         let warnings = known_fields::warnings(&read);
         Ok(Self {
@@ -125,12 +121,7 @@ impl HuggingFaceEncoderDecoder {
         device: &Device<B>,
     ) -> Result<EncoderDecoder<B>, HuggingFaceError> {
         let (own, other) = (self.config.settings(), config.settings());
-        if let Some((field, value)) = difference(own, other, &["dropout", "init_factor"]) {
-            let rule = format!("must be {value}, as in the weights");
-            let value = json!(other)[&field].to_string();
-            let field = field.into();
-            return Err(ConfigError { field, value, rule }.into());
-        }
+        check_same(own, other, &["dropout", "init_factor"])?;
         let loaded = self.check_size().and_then(|()| {
             let naming = Naming {
                 source: |path: &str| self.source(path),
@@ -143,20 +134,12 @@ impl HuggingFaceEncoderDecoder {
             };
             load(config.blank::<B>(device), &self.store, naming)
         });
-        loaded.map_err(|source| HuggingFaceError::Weights {
-            path: self.path.clone(),
-            source,
-        })
+        loaded.map_err(in_weights(&self.path))
     }
 
-    /// Returns an error if the files are far too small for the configuration, before memory is allocated for it.
     fn check_size(&self) -> Result<(), WeightsError> {
         let parameters = usize::try_from(self.config.parameters()).unwrap_or(usize::MAX);
-        let bytes = self.store.total_bytes();
-        match parameters as u64 / MAX_PARAMETERS_PER_BYTE <= bytes {
-            true => Ok(()),
-            false => Err(WeightsError::TooFew { parameters, bytes }),
-        }
+        check_size(parameters, &self.store)
     }
 }
 

@@ -12,11 +12,12 @@ use serde_json::{Map, Value, json};
 use emberlm_kernels::{Backend, PackedFormat};
 
 use super::{CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
+use crate::config::difference::{first_difference, object};
 use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::{Exchange, PADDING, quantization};
 use crate::transformer::checked::DecoderConfig;
 use crate::transformer::decoder::Decoder;
-use crate::transformer::reconfigure::{first_difference, object};
+use crate::transformer::reconfigure::{TRAINING_ONLY, computed};
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 use crate::weights::{Element, Published, PublishedPacked, published, write};
 
@@ -103,9 +104,7 @@ pub fn export<B: Backend>(
     } else {
         decoder.with_config(&config)
     };
-    let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
-    let file = folder.join(CONFIG_FILE);
-    fs::write(&file, text).map_err(io(&file))?;
+    write_config(&fields, folder)?;
     let source = |path: &str| config.family().source(&config, path);
     let parameters = published(&completed, options.element, source).into_iter();
     let mut tensors: Vec<Tensor<B>> = parameters.map(Tensor::Parameter).collect();
@@ -232,9 +231,38 @@ fn config_fields(
         }
         other => other,
     })?;
-    match first_difference(&config.raw(), &read_back.raw(), &[]) {
+    let (written, read) = (computed(&config.raw()), computed(&read_back.raw()));
+    match first_difference(&written, &read, &TRAINING_ONLY) {
         Some((field, value)) => Err(not_expressible(field, value)),
         None => Ok(fields),
+    }
+}
+
+/// Writes a `config.json` into an existing directory.
+pub(super) fn write_config(
+    fields: &Map<String, Value>,
+    folder: &Path,
+) -> Result<(), HuggingFaceError> {
+    let text = serde_json::to_string_pretty(fields).unwrap_or_default() + "\n";
+    let file = folder.join(CONFIG_FILE);
+    fs::write(&file, text).map_err(io(&file))
+}
+
+/// The first model type that can express a model: `preferred`, or else one of `all`.
+///
+/// # Errors
+/// No type can: the error of `described` for `preferred`.
+pub(super) fn expressible<T: Copy, F>(
+    preferred: T,
+    all: impl IntoIterator<Item = T>,
+    described: impl Fn(T) -> Result<F, HuggingFaceError>,
+) -> Result<T, HuggingFaceError> {
+    match described(preferred) {
+        Ok(_) => Ok(preferred),
+        Err(error) => {
+            let mut all = all.into_iter();
+            all.find(|other| described(*other).is_ok()).ok_or(error)
+        }
     }
 }
 

@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use burn::module::ParamId;
 use burn::tensor::Tensor;
-use serde_json::{Map, Value};
-
 use emberlm_kernels::Backend;
 
+use crate::config::difference::check_same;
 use crate::config::{ModelConfig, Position};
 use crate::error::ConfigError;
 use crate::nn::linear::LinearWeight;
@@ -28,13 +27,8 @@ impl<B: Backend> Decoder<B> {
     pub fn reconfigured(&self, config: &DecoderConfig) -> Result<Self, ConfigError> {
         let held = self.config();
         let (own, other) = (held.raw(), config.raw());
-        if let Some((field, value)) = first_difference(&own, &other, &["seq_len"]) {
-            return Err(ConfigError {
-                value: field_of(&other, &field),
-                field: field.into(),
-                rule: format!("must be {value}, as in the weights"),
-            });
-        }
+        let except = [&TRAINING_ONLY[..], &["seq_len"]].concat();
+        check_same(&computed(&own), &computed(&other), &except)?;
         if *config.position() == Position::Learned && config.seq_len() > held.seq_len() {
             let rule = format!(
                 "must be at most {}: the weights have that many positions",
@@ -67,58 +61,13 @@ impl<B: Backend> Decoder<B> {
     }
 }
 
-/// Returns the first field in which `other` differs from `expected`, and its expected value. Fields of
-/// [`TRAINING_ONLY`] and `except` are ignored.
-pub(crate) fn first_difference(
-    expected: &ModelConfig,
-    other: &ModelConfig,
-    except: &[&str],
-) -> Option<(String, String)> {
-    first_difference_by(expected, other, except, |expected, other| expected == other)
-}
-
-/// [`first_difference`] with another equality of values; `None` is that of an unset field.
-pub(crate) fn first_difference_by(
-    expected: &ModelConfig,
-    other: &ModelConfig,
-    except: &[&str],
-    equal: impl Fn(Option<&Value>, Option<&Value>) -> bool,
-) -> Option<(String, String)> {
-    let (expected, other) = (object(&computed(expected)), object(&computed(other)));
-    let ignored = |field: &str| TRAINING_ONLY.contains(&field) || except.contains(&field);
-    // Unset fields are absent, so a field that only `other` has differs too.
-    let fields = expected.keys().chain(other.keys());
-    fields
-        .filter(|field| !ignored(field))
-        .find(|field| !equal(expected.get(*field), other.get(*field)))
-        .map(|field| {
-            let value = expected.get(field);
-            let value = value.map_or("unset".to_owned(), Value::to_string);
-            (field.clone(), value)
-        })
-}
-
 /// A configuration without the coefficients of losses, which do not affect the outputs.
-fn computed(config: &ModelConfig) -> ModelConfig {
+pub(crate) fn computed(config: &ModelConfig) -> ModelConfig {
     let mut config = config.clone();
     if let Some(experts) = &mut config.experts {
         (experts.balance_loss, experts.z_loss) = (0.0, 0.0);
     }
     config
-}
-
-/// Returns the fields of a configuration.
-pub(crate) fn object(config: &ModelConfig) -> Map<String, Value> {
-    match serde_json::to_value(config) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
-    }
-}
-
-fn field_of(config: &ModelConfig, field: &str) -> String {
-    object(config)
-        .get(field)
-        .map_or_else(String::new, Value::to_string)
 }
 
 /// Flattened parameters by path; a split table has several parts.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Column, Comparison, Measured, Metric, Ratio, Table};
+use super::{Comparison, Measured, Metric, Ratio};
 
 /// The machine of a benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl Record {
             .comparisons
             .chunk_by(|a, b| a.columns() == b.columns() && a.ratio_heading() == b.ratio_heading());
         for group in groups {
-            text += &format!("\n{}", table(group).to_markdown());
+            text += &format!("\n{}", table(group));
         }
         for (at, note) in self.versions().iter().chain(&self.notes).enumerate() {
             let gap = if at == 0 { "\n" } else { "" };
@@ -163,25 +163,23 @@ impl Comparison {
     }
 }
 
-/// The table of comparisons with the same columns.
-fn table(group: &[Comparison]) -> Table {
-    let mut columns = vec![
-        Column::Text("workload".to_owned()),
-        Column::Text("program".to_owned()),
-    ];
+/// The table of comparisons with the same columns, in Markdown.
+fn table(group: &[Comparison]) -> String {
+    let mut header = vec!["workload".to_owned(), "program".to_owned()];
     if let Some(first) = group.first() {
         for (metric, ratio) in first.columns() {
-            columns.push(Column::Number(metric.heading()));
-            columns.extend(ratio.then(|| Column::Number(first.ratio_heading())));
+            header.push(metric.heading());
+            header.extend(ratio.then(|| first.ratio_heading()));
         }
     }
-    let mut table = Table::new(columns);
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(&header) + &"|---".repeat(header.len()) + "|\n";
     for comparison in group {
         for (at, program) in comparison.programs.iter().enumerate() {
-            table.row(comparison.cells(at, program));
+            text += &line(&comparison.cells(at, program));
         }
     }
-    table
+    text
 }
 
 #[cfg(test)]

@@ -133,5 +133,5 @@ impl Writer {
 }
 
 fn has_ended(writing: &Writing) -> bool {
-    writing.as_ref().is_ok_and(JoinHandle::is_finished) || writing.is_err()
+    writing.as_ref().map_or(true, JoinHandle::is_finished)
 }

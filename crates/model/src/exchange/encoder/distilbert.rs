@@ -8,8 +8,7 @@ use crate::config::FeedForward;
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
-use crate::transformer::encoder::EncoderSettings;
-use crate::transformer::encoder::PooledActivation;
+use crate::transformer::encoder::{EncoderSettings, PooledActivation};
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 use emberlm_kernels::Activation;
 

@@ -22,9 +22,9 @@ use crate::exchange::fields::Fields;
 use crate::exchange::layers::{type_name, types};
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::rope::{FULL_HEAD, RopeFields, of_kinds, read_kinds, written_kinds};
-use crate::transformer::encoder::Pooling;
-use crate::transformer::encoder::{EncoderHeadConfig, PooledActivation, TokenLayer};
-use crate::transformer::encoder::{EncoderSettings, LocalWindow};
+use crate::transformer::encoder::{
+    EncoderHeadConfig, EncoderSettings, LocalWindow, PooledActivation, Pooling, TokenLayer,
+};
 use crate::weights::names::{TensorName, as_is, linear, part_of};
 use emberlm_kernels::Activation;
 

@@ -10,8 +10,7 @@ use super::bert;
 use super::{EncoderExchange, HeadNames, HeadStyle};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
-use crate::transformer::encoder::EncoderSettings;
-use crate::transformer::encoder::PooledActivation;
+use crate::transformer::encoder::{EncoderSettings, PooledActivation};
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 use emberlm_kernels::Activation;
 

@@ -1,18 +1,17 @@
 //! Writes Hugging Face directories of encoders.
 
-use std::fs;
 use std::path::Path;
 
 use emberlm_kernels::Backend;
 use serde_json::{Map, Value, json};
 
 use super::{config, source};
+use crate::config::difference::first_difference;
 use crate::error::HuggingFaceError;
 use crate::exchange::encoder::{EXCHANGES, EncoderExchange, write_labels};
-use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
-use crate::transformer::encoder::Encoder;
-use crate::transformer::encoder::EncoderHeadConfig;
-use crate::transformer::encoder::{EncoderConfig, EncoderSettings};
+use crate::hugging_face::export::{expressible, write_config};
+use crate::hugging_face::{ExportOptions, Exported, write_parameters};
+use crate::transformer::encoder::{Encoder, EncoderConfig, EncoderHeadConfig};
 use crate::weights::published;
 
 /// Writes an encoder's `config.json` and weights into an existing directory, as the type `model_type` of
@@ -40,12 +39,7 @@ pub fn export<B: Backend>(
         });
     };
     let fields = described(exchange, encoder.config(), options)?;
-    let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
-    let file = folder.join(CONFIG_FILE);
-    fs::write(&file, text).map_err(|source| HuggingFaceError::Io {
-        path: file.clone(),
-        source,
-    })?;
+    write_config(&fields, folder)?;
     let source = |path: &str| source(exchange, encoder.config(), path);
     let mut tensors = published(encoder, options.element, source);
     if matches!(
@@ -80,7 +74,7 @@ fn described(
     write_labels(head, &mut fields);
     let has_pooler = head == Some(&EncoderHeadConfig::Pooler);
     let again = config(exchange, &fields, has_pooler)?;
-    match difference(settings, again.settings(), &[]) {
+    match first_difference(settings, again.settings(), &[]) {
         Some((field, value)) => Err(HuggingFaceError::NotExpressible {
             model_type: exchange.model_type,
             field,
@@ -88,24 +82,6 @@ fn described(
         }),
         None => Ok(fields),
     }
-}
-
-/// The first field of `written` that is not the same in `read`, with its value. Fields of `except` are ignored.
-pub(super) fn difference(
-    written: &EncoderSettings,
-    read: &EncoderSettings,
-    except: &[&str],
-) -> Option<(String, String)> {
-    let [written, read] = [written, read].map(|settings| json!(settings));
-    // Unset fields are absent, so a field that only `read` has differs too.
-    let mut fields = written.as_object()?.keys().chain(read.as_object()?.keys());
-    let field = fields
-        .find(|field| !except.contains(&field.as_str()) && read.get(field) != written.get(field))?;
-    let value = written.get(field);
-    Some((
-        field.clone(),
-        value.map_or("unset".to_owned(), Value::to_string),
-    ))
 }
 
 /// The model type that can express an encoder: `preferred`, or else the first of all types.
@@ -118,19 +94,7 @@ pub fn model_type_of(
 ) -> Result<&'static str, HuggingFaceError> {
     let is_preferred = |exchange: &&EncoderExchange| Some(exchange.model_type) == preferred;
     let preferred = EXCHANGES.into_iter().find(is_preferred);
-    let mut refused = None;
-    for exchange in preferred.into_iter().chain(EXCHANGES) {
-        match described(exchange, config, &ExportOptions::default()) {
-            Ok(_) => return Ok(exchange.model_type),
-            Err(error) => {
-                refused.get_or_insert(error);
-            }
-        }
-    }
-    // The table of model types is not empty.
-    Err(refused.unwrap_or_else(|| HuggingFaceError::NotExpressible {
-        model_type: "bert",
-        field: "head".to_owned(),
-        value: String::new(),
-    }))
+    let described = |exchange| described(exchange, config, &ExportOptions::default());
+    let exchange = expressible(preferred.unwrap_or(EXCHANGES[0]), EXCHANGES, described)?;
+    Ok(exchange.model_type)
 }

@@ -1,18 +1,18 @@
 //! Writes Hugging Face directories of encoder–decoders.
 
-use std::fs;
 use std::path::Path;
 
 use emberlm_kernels::Backend;
 use serde_json::{Map, Value, json};
 
 use super::{KNOWN, exchange};
+use crate::config::difference::first_difference;
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::t5::{self, EXCHANGES, Exchange};
-use crate::hugging_face::{CONFIG_FILE, ExportOptions, Exported, write_parameters};
-use crate::transformer::encoder_decoder::EncoderDecoder;
-use crate::transformer::encoder_decoder::{EncoderDecoderConfig, EncoderDecoderSettings};
+use crate::hugging_face::export::{expressible, write_config};
+use crate::hugging_face::{ExportOptions, Exported, write_parameters};
+use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 use crate::weights::published;
 
 /// Writes an encoder–decoder's `config.json` and weights into an existing directory, as the type `model_type` of
@@ -35,12 +35,7 @@ pub fn export<B: Backend>(
         }
     })?;
     let fields = described(exchange, model.config(), options)?;
-    let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
-    let file = folder.join(CONFIG_FILE);
-    fs::write(&file, text).map_err(|source| HuggingFaceError::Io {
-        path: file.clone(),
-        source,
-    })?;
+    write_config(&fields, folder)?;
     let source = |path: &str| t5::source(model.config(), path);
     let tensors = published(model, options.element, source);
     write_parameters(tensors, folder, options.shard_bytes)
@@ -60,7 +55,7 @@ fn described(
     fields.extend(exchange.write(settings));
     let again = exchange.read(&Fields::new(&fields), settings.head.tied)?;
     let again = EncoderDecoderConfig::try_from(again)?;
-    match difference(settings, again.settings(), &[]) {
+    match first_difference(settings, again.settings(), &[]) {
         Some((field, value)) => Err(HuggingFaceError::NotExpressible {
             model_type: exchange.model_type,
             field,
@@ -68,20 +63,6 @@ fn described(
         }),
         None => Ok(fields),
     }
-}
-
-/// The first field of `written` that is not the same in `read`, with its value. Fields of `except` are ignored.
-pub(super) fn difference(
-    written: &EncoderDecoderSettings,
-    read: &EncoderDecoderSettings,
-    except: &[&str],
-) -> Option<(String, String)> {
-    let [written, read] = [written, read].map(|settings| json!(settings));
-    let mut fields = written.as_object()?.iter();
-    let (field, value) = fields.find(|(field, value)| {
-        !except.contains(&field.as_str()) && read.get(field.as_str()) != Some(*value)
-    })?;
-    Some((field.clone(), value.to_string()))
 }
 
 /// The model type that can express a model: `preferred`, or else the first of all types.
@@ -92,20 +73,7 @@ pub fn model_type_of(
     config: &EncoderDecoderConfig,
     preferred: Option<&str>,
 ) -> Result<&'static str, HuggingFaceError> {
-    let preferred = preferred.and_then(exchange);
-    let mut refused = None;
-    for exchange in preferred.into_iter().chain(&KNOWN) {
-        match described(exchange, config, &ExportOptions::default()) {
-            Ok(_) => return Ok(exchange.model_type),
-            Err(error) => {
-                refused.get_or_insert(error);
-            }
-        }
-    }
-    // The table of model types is not empty.
-    Err(refused.unwrap_or_else(|| HuggingFaceError::NotExpressible {
-        model_type: "t5",
-        field: "head".to_owned(),
-        value: String::new(),
-    }))
+    let preferred = preferred.and_then(exchange).unwrap_or(&KNOWN[0]);
+    let described = |exchange| described(exchange, config, &ExportOptions::default());
+    Ok(expressible(preferred, &KNOWN, described)?.model_type)
 }

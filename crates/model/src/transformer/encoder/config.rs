@@ -12,8 +12,7 @@ use crate::config::{
     Biases, FeedForward, FullLayers, Init, LayerPositions, Norm, Position, Wiring,
 };
 use crate::error::{ConfigError, InputError};
-use crate::nn::attention::AttentionConfig;
-use crate::nn::attention::{Mechanism, default_scale};
+use crate::nn::attention::{AttentionConfig, Mechanism, default_scale};
 use crate::nn::block::BlockConfig;
 use crate::nn::embeddings::EmbeddingsConfig;
 use crate::nn::feed_forward::FeedForwardConfig;
