@@ -11,7 +11,7 @@ mod tiny;
 
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
 pub use derived::DerivedSize;
-pub use positions::{LayerPositions, RotaryScaling};
+pub use positions::{LayerPositions, RelativePositions, RotaryScaling};
 
 use documented::DocumentedFields;
 use serde::de::Error as _;

@@ -79,7 +79,6 @@ impl Trail {
             ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
             | ("Struct:Encoder", "embeddings" | "stack")
             | ("Struct:EncoderDecoder", "embeddings" | "lm_head")
-            | ("Struct:RelativeStack", "stack")
             | ("Enum:EncoderHead", "MaskedLm" | "Sequence" | "Token") => "",
             ("Enum:EncoderHead", "Pooler") => "dense",
             _ => name,

@@ -131,3 +131,13 @@ impl LayerPositions {
         }
     }
 }
+
+/// Biases of attention scores by the distance of query and key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelativePositions {
+    /// Number of buckets, those of both directions together.
+    pub buckets: usize,
+    /// All distances from this one on share a bucket.
+    pub max_distance: usize,
+}

@@ -247,7 +247,7 @@ fn stack_source(config: &EncoderDecoderConfig, side: &str, path: &str) -> Option
     let named = |sublayer: usize, name: &str| {
         format!("{side}.block.{layer}.layer.{sublayer}.{name}.weight")
     };
-    let attention = config.encoder().stack.block.attention;
+    let attention = config.encoder().block.attention;
     let feed = if side == "decoder" { 2 } else { 1 };
     let gated = config.settings().feed_forward.kind == FeedForwardKind::Gated;
     let up = if gated { "wi_1" } else { "wi" };

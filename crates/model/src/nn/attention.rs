@@ -7,6 +7,7 @@ pub(crate) use config::default_scale;
 pub use config::{AttentionConfig, Mechanism};
 
 use std::ops::Range;
+use std::slice;
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -16,16 +17,15 @@ use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, SelfA
 
 use crate::config::QkNormSpan;
 use crate::error::ContextError;
-use crate::nn::adapter_rows::AdapterRows;
 use crate::nn::alibi::AlibiSlopes;
 use crate::nn::context::{AttentionContext, reject_mask};
 use crate::nn::features::FeatureTable;
-use crate::nn::heads::{joined_rows, merge_heads, normed, rotated, take_heads};
-use crate::nn::kv_cache::{CachedRows, LayerCache, cached_attention};
+use crate::nn::heads::{merge_heads, normed, rotated, take_heads};
+use crate::nn::kv_cache::{LayerCache, cached_attention};
 use crate::nn::linear::Linear;
 use crate::nn::norm::Norm;
+use crate::nn::packed::{BlockPass, RowSpan, Span};
 use crate::nn::position::RotaryTable;
-use crate::nn::row_group::RowGroup;
 
 /// Computes `out(softmax(scale · q kᵀ) v)`, or linear attention's estimate of it. One fused linear layer computes
 /// queries, keys and values.
@@ -105,73 +105,58 @@ impl<B: Backend> Attention<B> {
             mask,
             cache,
         } = context;
-        let [_, seq, _] = x.dims();
-        let offset = cache.as_ref().map_or(0, |cache| cache.len());
-        let mask = self.biased(mask, offset, seq);
-        let is_plain = self.features.is_none() && self.q_norm.is_none() && self.k_norm.is_none();
-        let mixed = if is_plain && cache.is_none() {
-            let angles = rotary.map(|table| table.angles(0, seq));
-            let qkv = self.qkv.forward(x, None);
-            ops::self_attention(qkv, angles, mask, self.kernel_config())
-        } else {
-            let angles = rotary.map(|table| table.angles(offset, seq));
-            let (q, k, v) = self.project(x, angles.as_ref(), None);
-            merge_heads(self.mix(q, k, v, mask, cache)) // [batch, seq, heads · head_dim]
+        let mut span = Span {
+            rows: RowSpan::of_batch(&x),
+            mask,
+            cache,
+            memory: None,
         };
-        self.out.forward(mixed, residual)
+        let mut pass = BlockPass::new(rotary);
+        self.run_rows(x, residual, slice::from_mut(&mut span), &mut pass)
     }
 
-    /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape and adds `residual` if given. The
-    /// linear layers process all rows at once; each sequence attends to its own cache. `angles` holds one rotation per
-    /// row, and `adapters` the adapter of each row.
-    pub(crate) fn ragged(
+    /// Maps the rows of several sequences, `[1, rows, d_model]` or a batch, to the same shape and adds `residual` if given.
+    /// The linear layers process all rows at once; each sequence attends to its own cache.
+    pub(crate) fn run_rows(
         &self,
         x: Tensor<B, 3>,
-        angles: Option<&ops::Angles<B>>,
-        sequences: Vec<CachedRows<'_, B>>,
-        adapters: Option<&AdapterRows>,
         residual: Option<Tensor<B, 3>>,
+        spans: &mut [Span<'_, B>],
+        pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
-        let (q, k, v) = self.project(x, angles, adapters);
-        let mut first = 0;
-        let mixed = sequences.into_iter().map(|sequence| {
-            let (seq, cache) = (sequence.rows, sequence.cache);
-            let rows = |of: &Tensor<B, 4>| of.clone().narrow(2, first, seq);
-            let (q, k, v) = (rows(&q), rows(&k), rows(&v));
-            first += seq;
-            let offset = cache.as_ref().map_or(0, |cache| cache.len());
-            let mask = AttentionMask {
-                bias: sequence.bias,
-                ..AttentionMask::default()
+        let rotary = pass.rotary;
+        if let Some(weights) = &mut pass.taps.own {
+            let of =
+                |span: &Span<'_, B>| self.run_weights(span.rows.of(&x), rotary, span.mask.clone());
+            weights.extend(spans.iter().map(of));
+        }
+        let [batch, seq, _] = x.dims();
+        let qkv = self.qkv.run(x, None, pass.adapters);
+        let is_plain = self.features.is_none() && self.q_norm.is_none() && self.k_norm.is_none();
+        let mixed = if is_plain && spans.iter().all(|span| span.cache.is_none()) {
+            let of = |span: &Span<'_, B>| {
+                let angles = rotary.map(|table| table.angles(0, span.rows.len));
+                let mask = self.biased(span.mask.clone(), 0, span.rows.len);
+                ops::self_attention(span.rows.of(&qkv), angles, mask, self.kernel_config())
             };
-            let mask = self.biased(mask, offset, seq);
-            merge_heads(self.mix(q, k, v, mask, cache))
-        });
-        let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
-        self.out.run(mixed, residual, adapters)
-    }
-
-    /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape, and adds `residual` if given. Texts
-    /// of one length form a batch, whose first tokens are at position 0. For a softmax attention without norms of queries
-    /// and keys and without caches.
-    pub(crate) fn grouped(
-        &self,
-        x: Tensor<B, 3>,
-        rotary: Option<&RotaryTable<B>>,
-        groups: &[RowGroup],
-        residual: Option<Tensor<B, 3>>,
-    ) -> Tensor<B, 3> {
-        let qkv = self.qkv.forward(x, None);
-        let mixed = groups.iter().map(|group| {
-            let qkv = group.of(&qkv);
-            let angles = rotary.map(|table| table.angles(0, group.len));
-            let mixed =
-                ops::self_attention(qkv, angles, AttentionMask::default(), self.kernel_config());
-            let [count, len, width] = mixed.dims();
-            mixed.reshape([1, count * len, width])
-        });
-        let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
-        self.out.forward(mixed, residual)
+            RowSpan::joined(spans.iter().map(of), [batch, seq])
+        } else {
+            let (qkv, angles) = match &*spans {
+                [span] => {
+                    let of = |table: &RotaryTable<B>| table.angles(span.past(), span.rows.len);
+                    (span.rows.of(&qkv), rotary.map(of))
+                }
+                _ => (qkv, pass.angles.clone()),
+            };
+            let (q, k, v) = self.split(&qkv, angles.as_ref());
+            let of = |span: &mut Span<'_, B>| {
+                let [q, k, v] = [&q, &k, &v].map(|heads| span.rows.of_heads(heads));
+                let mask = self.biased(span.mask.clone(), span.past(), span.rows.len);
+                merge_heads(self.mix(q, k, v, mask, span.cache.as_deref_mut()))
+            };
+            RowSpan::joined(spans.iter_mut().map(of), [batch, seq])
+        };
+        self.out.run(mixed, residual, pass.adapters)
     }
 
     /// Sets the precision of the attention's matrix products, except those of its linear layers.
@@ -218,26 +203,24 @@ impl<B: Backend> Attention<B> {
         let seq = x.dims()[1];
         let angles = rotary.map(|table| table.angles(0, seq));
         let mask = self.biased(mask, 0, seq);
-        let (q, k, _) = self.project(x, angles.as_ref(), None);
+        let (q, k, _) = self.split(&self.qkv.forward(x, None), angles.as_ref());
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
             None => ops::attention_weights(q, k, mask, self.options),
         }
     }
 
-    /// Returns queries `[batch, heads, seq, head_dim]` and keys and values `[batch, kv_heads, seq, head_dim]`. Queries
-    /// and keys are rotated by the tokens' `angles`.
-    fn project(
+    /// Splits the output of `qkv` into queries `[batch, heads, seq, head_dim]` and keys and values
+    /// `[batch, kv_heads, seq, head_dim]`. Queries and keys are rotated by the tokens' `angles`.
+    fn split(
         &self,
-        x: Tensor<B, 3>,
+        qkv: &Tensor<B, 3>,
         angles: Option<&ops::Angles<B>>,
-        adapters: Option<&AdapterRows>,
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
-        let qkv = self.qkv.run(x, None, adapters);
         let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
-        let q = self.normed_heads(&self.q_norm, &qkv, 0..heads);
-        let k = self.normed_heads(&self.k_norm, &qkv, heads..heads + kv_heads);
-        let v = take_heads(&qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
+        let q = self.normed_heads(&self.q_norm, qkv, 0..heads);
+        let k = self.normed_heads(&self.k_norm, qkv, heads..heads + kv_heads);
+        let v = take_heads(qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
 
         match angles {
             Some(angles) => (rotated(q, angles), rotated(k, angles), v),

@@ -22,30 +22,24 @@ mod config;
 
 pub use config::BlockConfig;
 
-use std::cell::RefCell;
+use std::slice;
 
 use burn::module::Module;
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 
-use emberlm_kernels::{AttentionMask, Backend, ops};
+use emberlm_kernels::{AttentionMask, Backend};
 
 use crate::config::Wiring;
 use crate::error::ContextError;
-use crate::nn::adapter_rows::AdapterRows;
 use crate::nn::attention::Attention;
-use crate::nn::context::{AttentionContext, BlockContext, FeedForwardContext};
+use crate::nn::context::{AttentionContext, BlockContext};
 use crate::nn::cross_sublayer::CrossSublayer;
 use crate::nn::dropout::dropout;
 use crate::nn::feed_forward::FeedForwardLayer;
-use crate::nn::kv_cache::CachedRows;
 use crate::nn::norm::Norm;
+use crate::nn::packed::{BlockPass, RowSpan, Span};
 use crate::nn::position::RotaryTable;
-use crate::nn::row_group::RowGroup;
-
-/// Computes the cross-attention of an input and adds the residual stream, the last argument, if given.
-type CrossAttend<'a, B> =
-    dyn Fn(&CrossSublayer<B>, Tensor<B, 3>, Option<Tensor<B, 3>>) -> Tensor<B, 3> + 'a;
 
 /// One block of a stack.
 ///
@@ -122,146 +116,87 @@ impl<B: Backend> Block<B> {
             memory,
             routings,
         } = context;
-        let cross = memory.map(|memory| {
-            move |cross: &CrossSublayer<B>, x, residual| cross.attend(x, memory.clone(), residual)
-        });
-        let cross = cross.as_ref().map(|attend| attend as &CrossAttend<'_, B>);
-        let context = FeedForwardContext {
+        let mut span = Span {
+            rows: RowSpan::of_batch(&x),
+            mask: attention.mask,
+            cache: attention.cache,
+            memory,
+        };
+        let mut pass = BlockPass {
             routings,
-            adapters: None,
+            ..BlockPass::new(attention.rotary)
         };
-        self.wired(x, cross, context, |x, residual| {
-            self.attention.run(x, attention, residual)
-        })
+        self.run_rows(x, slice::from_mut(&mut span), &mut pass)
     }
 
-    /// [`Block::run`] that also returns the weights of the cross-attention, `[batch, heads, seq, memory]`; `None` without
-    /// one.
-    pub(crate) fn run_with_cross_weights(
+    /// Maps the rows of several sequences, `[1, rows, d_model]` or a batch, to the same shape.
+    pub(crate) fn run_rows(
         &self,
         x: Tensor<B, 3>,
-        context: BlockContext<'_, B>,
-    ) -> (Tensor<B, 3>, Option<Tensor<B, 4>>) {
-        let (attention, memory) = (context.attention, context.memory);
-        let weights = RefCell::new(None);
-        let cross = memory.map(|memory| {
-            let weights = &weights;
-            move |cross: &CrossSublayer<B>, x: Tensor<B, 3>, residual| {
-                *weights.borrow_mut() = Some(cross.weights(x.clone(), memory.clone()));
-                cross.attend(x, memory.clone(), residual)
-            }
-        });
-        let cross = cross.as_ref().map(|attend| attend as &CrossAttend<'_, B>);
-        let context = FeedForwardContext {
-            routings: context.routings,
-            adapters: None,
-        };
-        let x = self.wired(x, cross, context, |x, residual| {
-            self.attention.run(x, attention, residual)
-        });
-        (x, weights.into_inner())
-    }
-
-    /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape; see [`Attention::ragged`].
-    /// `adapters` holds the adapter of each row.
-    pub(crate) fn ragged(
-        &self,
-        x: Tensor<B, 3>,
-        angles: Option<&ops::Angles<B>>,
-        sequences: Vec<CachedRows<'_, B>>,
-        adapters: Option<&AdapterRows>,
+        spans: &mut [Span<'_, B>],
+        pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
-        let memories = sequences
-            .iter()
-            .filter_map(|sequence| Some((sequence.rows, sequence.memory?)));
-        let memories: Vec<_> = memories.collect();
-        let cross = |cross: &CrossSublayer<B>, x, residual| {
-            let attention = &cross.attention;
-            attention.ragged(x, &memories, residual)
-        };
-        let cross = (!memories.is_empty()).then_some(&cross as &CrossAttend<'_, B>);
-        let context = FeedForwardContext {
-            routings: None,
-            adapters,
-        };
-        self.wired(x, cross, context, |x, residual| {
-            let attention = &self.attention;
-            attention.ragged(x, angles, sequences, adapters, residual)
-        })
-    }
-
-    /// Processes the rows of several texts, `[1, rows, d_model]` to the same shape; see [`Attention::grouped`].
-    pub(crate) fn grouped(
-        &self,
-        x: Tensor<B, 3>,
-        rotary: Option<&RotaryTable<B>>,
-        groups: &[RowGroup],
-    ) -> Tensor<B, 3> {
-        self.wired(x, None, FeedForwardContext::default(), |x, residual| {
-            self.attention.grouped(x, rotary, groups, residual)
-        })
-    }
-
-    /// Runs the sublayers in the order of the wiring. `attend` computes the self-attention of its first argument and
-    /// adds the residual stream, its second argument, if given; `cross_attend` does so for the cross-attention.
-    fn wired(
-        &self,
-        x: Tensor<B, 3>,
-        cross_attend: Option<&CrossAttend<'_, B>>,
-        context: FeedForwardContext<'_, B>,
-        attend: impl FnOnce(Tensor<B, 3>, Option<Tensor<B, 3>>) -> Tensor<B, 3>,
-    ) -> Tensor<B, 3> {
+        let attention = &self.attention;
         match self.wiring {
             Wiring::PreNorm => {
                 let normed = self.first_norm(x.clone());
-                let x = self.added(x, |residual| attend(normed, residual));
-                let x = self.crossed(x, cross_attend, |cross, x, attend| {
-                    let normed = self.cross_norm(cross, x.clone());
-                    self.added(x, |residual| attend(cross, normed, residual))
+                let x = self.added(x, |residual| {
+                    attention.run_rows(normed, residual, spans, pass)
                 });
-                self.feed(self.second_norm(x.clone()), x, context)
+                let x = self.crossed(x, |cross, x| {
+                    let normed = self.cross_norm(cross, x.clone());
+                    self.added(x, |residual| cross.run_rows(normed, residual, spans, pass))
+                });
+                self.feed(self.second_norm(x.clone()), x, pass)
             }
             Wiring::PostNorm => {
-                let attended = self.added(x.clone(), |residual| attend(x, residual));
+                let attended = self.added(x.clone(), |residual| {
+                    attention.run_rows(x, residual, spans, pass)
+                });
                 let x = self.first_norm(attended);
-                let x = self.crossed(x, cross_attend, |cross, x, attend| {
-                    let attended = self.added(x.clone(), |residual| attend(cross, x, residual));
+                let x = self.crossed(x, |cross, x| {
+                    let attended = self.added(x.clone(), |residual| {
+                        cross.run_rows(x, residual, spans, pass)
+                    });
                     self.cross_norm(cross, attended)
                 });
-                self.second_norm(self.feed(x.clone(), x, context))
+                self.second_norm(self.feed(x.clone(), x, pass))
             }
             Wiring::OutputNorm => {
-                let x = self.added_normed(x.clone(), self.norm1.as_ref(), attend(x, None));
-                let x = self.crossed(x, cross_attend, |cross, x, attend| {
-                    let attended = attend(cross, x.clone(), None);
+                let attended = attention.run_rows(x.clone(), None, spans, pass);
+                let x = self.added_normed(x, self.norm1.as_ref(), attended);
+                let x = self.crossed(x, |cross, x| {
+                    let attended = cross.run_rows(x.clone(), None, spans, pass);
                     self.added_normed(x, cross.norm.as_ref(), attended)
                 });
-                let fed = self.feed_forward.run(x.clone(), None, context);
+                let fed = self.feed_forward.run(x.clone(), None, pass.feed_forward());
                 self.added_normed(x, self.norm2.as_ref(), fed)
             }
             Wiring::Sandwich => {
                 let normed = self.first_norm(x.clone());
-                let x = self.added_normed(x, self.norm1_after.as_ref(), attend(normed, None));
-                let x = self.crossed(x, cross_attend, |cross, x, attend| {
+                let attended = attention.run_rows(normed, None, spans, pass);
+                let x = self.added_normed(x, self.norm1_after.as_ref(), attended);
+                let x = self.crossed(x, |cross, x| {
                     let normed = self.cross_norm(cross, x.clone());
-                    let attended = attend(cross, normed, None);
+                    let attended = cross.run_rows(normed, None, spans, pass);
                     self.added_normed(x, cross.norm_after.as_ref(), attended)
                 });
                 let normed = self.second_norm(x.clone());
-                let fed = self.feed_forward.run(normed, None, context);
+                let fed = self.feed_forward.run(normed, None, pass.feed_forward());
                 self.added_normed(x, self.norm2_after.as_ref(), fed)
             }
             Wiring::Parallel { .. } => {
                 let normed = self.first_norm(x.clone());
                 let fed = self.second_norm(x.clone());
-                let branch = self.cross.as_ref().zip(cross_attend);
-                let branch = branch
-                    .map(|(cross, attend)| (cross, self.cross_norm(cross, x.clone()), attend));
-                let mut x = self.added(x, |residual| attend(normed, residual));
-                if let Some((cross, normed, attend)) = branch {
-                    x = self.added(x, |residual| attend(cross, normed, residual));
+                let branch = self.cross.as_ref();
+                let branch = branch.map(|cross| (cross, self.cross_norm(cross, x.clone())));
+                let mut x = self.added(x, |residual| {
+                    attention.run_rows(normed, residual, spans, pass)
+                });
+                if let Some((cross, normed)) = branch {
+                    x = self.added(x, |residual| cross.run_rows(normed, residual, spans, pass));
                 }
-                self.feed(fed, x, context)
+                self.feed(fed, x, pass)
             }
         }
     }
@@ -270,12 +205,11 @@ impl<B: Backend> Block<B> {
     fn crossed(
         &self,
         x: Tensor<B, 3>,
-        attend: Option<&CrossAttend<'_, B>>,
-        sublayer: impl FnOnce(&CrossSublayer<B>, Tensor<B, 3>, &CrossAttend<'_, B>) -> Tensor<B, 3>,
+        sublayer: impl FnOnce(&CrossSublayer<B>, Tensor<B, 3>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
-        match (&self.cross, attend) {
-            (Some(cross), Some(attend)) => sublayer(cross, x, attend),
-            (None, _) | (_, None) => x,
+        match &self.cross {
+            Some(cross) => sublayer(cross, x),
+            None => x,
         }
     }
 
@@ -312,10 +246,10 @@ impl<B: Backend> Block<B> {
         &self,
         x: Tensor<B, 3>,
         residual: Tensor<B, 3>,
-        context: FeedForwardContext<'_, B>,
+        pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
         self.added(residual, |residual| {
-            self.feed_forward.run(x, residual, context)
+            self.feed_forward.run(x, residual, pass.feed_forward())
         })
     }
 

@@ -104,6 +104,16 @@ pub struct BlockMemory<'a, B: BurnBackend> {
     pub padding: Option<Tensor<B, 2, Bool>>,
 }
 
+impl<B: Backend> BlockMemory<'_, B> {
+    /// The mask of the cross-attention.
+    pub(crate) fn mask(&self) -> AttentionMask<B> {
+        AttentionMask {
+            padding: self.padding.clone(),
+            ..AttentionMask::default()
+        }
+    }
+}
+
 /// Memory of a stack's cross-attentions: the keys and values for every block. It does not depend on the decoder's
 /// input, so [`crate::nn::Stack::project_memory`] computes it only once.
 #[derive(Clone, Debug)]

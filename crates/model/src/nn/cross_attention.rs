@@ -8,10 +8,11 @@ use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach
 
 use crate::config;
 use crate::nn::attention::default_scale;
-use crate::nn::heads::{joined_rows, merge_heads, normed, take_heads};
+use crate::nn::heads::{merge_heads, normed, take_heads};
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
 use crate::nn::norm::{Norm, NormConfig};
+use crate::nn::packed::{RowSpan, Span};
 
 /// Configuration of a [`CrossAttention`].
 ///
@@ -192,30 +193,45 @@ impl<B: Backend> CrossAttention<B> {
         mask: AttentionMask<B>,
         residual: Option<Tensor<B, 3>>,
     ) -> Tensor<B, 3> {
-        let (keys, values) = (memory.keys.clone(), memory.values.clone());
-        let mixed = ops::attention(self.queries(x), keys, values, mask, self.options);
-        self.out.forward(merge_heads(mixed), residual)
+        let queries = self.queries(x);
+        let mixed = self.mix(queries, memory, mask);
+        self.out.forward(mixed, residual)
     }
 
-    /// Maps the rows of several sequences, `[1, rows, d_model]`, to the same shape and adds `residual` if given.
-    /// `memories` has each sequence's number of rows and its memory. The linear layers process all rows at once.
-    pub(crate) fn ragged(
+    /// [`CrossAttention::forward`] of the rows of several sequences, which attend to the memories of their spans.
+    /// `weights` receives those of every span.
+    pub(crate) fn run_rows(
         &self,
         x: Tensor<B, 3>,
-        memories: &[(usize, &MemoryHeads<B>)],
         residual: Option<Tensor<B, 3>>,
+        spans: &[Span<'_, B>],
+        mut weights: Option<&mut Vec<Tensor<B, 4>>>,
     ) -> Tensor<B, 3> {
+        let [batch, seq, _] = x.dims();
         let queries = self.queries(x);
-        let mut first = 0;
-        let mixed = memories.iter().map(|&(rows, memory)| {
-            let queries = queries.clone().narrow(2, first, rows);
-            first += rows;
-            let (keys, values) = (memory.keys.clone(), memory.values.clone());
-            let mask = AttentionMask::default();
-            merge_heads(ops::attention(queries, keys, values, mask, self.options))
+        let mixed = spans.iter().filter_map(|span| {
+            let memory = span.memory.as_ref()?;
+            let (queries, mask) = (span.rows.of_heads(&queries), memory.mask());
+            if let Some(weights) = &mut weights {
+                let keys = memory.heads.keys.clone();
+                let (queries, mask) = (queries.clone(), mask.clone());
+                weights.push(ops::attention_weights(queries, keys, mask, self.options));
+            }
+            Some(self.mix(queries, memory.heads, mask))
         });
-        let mixed = joined_rows(mixed.collect()); // [1, rows, heads · head_dim]
+        let mixed = RowSpan::joined(mixed, [batch, seq]);
         self.out.forward(mixed, residual)
+    }
+
+    /// The weighted sums of the values, `[batch, seq, heads · head_dim]`.
+    fn mix(
+        &self,
+        queries: Tensor<B, 4>,
+        memory: &MemoryHeads<B>,
+        mask: AttentionMask<B>,
+    ) -> Tensor<B, 3> {
+        let (keys, values) = (memory.keys.clone(), memory.values.clone());
+        merge_heads(ops::attention(queries, keys, values, mask, self.options))
     }
 
     /// Computes the weights that [`CrossAttention::forward`] applies to the values: `[batch, heads, seq, memory]`.

@@ -4,11 +4,11 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 
-use emberlm_kernels::{AttentionMask, Backend};
+use emberlm_kernels::Backend;
 
-use crate::nn::context::BlockMemory;
 use crate::nn::cross_attention::CrossAttention;
 use crate::nn::norm::Norm;
+use crate::nn::packed::{BlockPass, Span};
 
 /// Cross-attention and its norms, between the self-attention and the feed-forward layer of a block.
 #[derive(Module, Debug)]
@@ -23,28 +23,15 @@ pub struct CrossSublayer<B: BurnBackend> {
 }
 
 impl<B: Backend> CrossSublayer<B> {
-    /// Applies the cross-attention to `x` `[batch, seq, d_model]` and adds `residual` if given.
-    pub(crate) fn attend(
+    /// [`CrossAttention::run_rows`] in a pass.
+    pub(crate) fn run_rows(
         &self,
         x: Tensor<B, 3>,
-        memory: BlockMemory<'_, B>,
         residual: Option<Tensor<B, 3>>,
+        spans: &[Span<'_, B>],
+        pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
-        let heads = memory.heads;
-        self.attention.forward(x, heads, mask(memory), residual)
-    }
-
-    /// The weights that [`CrossSublayer::attend`] applies to the values: `[batch, heads, seq, memory]`.
-    pub(crate) fn weights(&self, x: Tensor<B, 3>, memory: BlockMemory<'_, B>) -> Tensor<B, 4> {
-        let heads = memory.heads;
-        self.attention.weights(x, heads, mask(memory))
-    }
-}
-
-/// The mask of a memory's padding.
-fn mask<B: Backend>(memory: BlockMemory<'_, B>) -> AttentionMask<B> {
-    AttentionMask {
-        padding: memory.padding,
-        ..AttentionMask::default()
+        let weights = pass.taps.cross.as_deref_mut();
+        self.attention.run_rows(x, residual, spans, weights)
     }
 }

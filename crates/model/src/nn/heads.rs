@@ -41,14 +41,3 @@ pub(crate) fn normed<B: Backend>(norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Ten
         None => x,
     }
 }
-
-/// Concatenates rows, `[1, rows, width]` each; one tensor is not copied.
-pub(crate) fn joined_rows<B: Backend>(mut rows: Vec<Tensor<B, 3>>) -> Tensor<B, 3> {
-    match (rows.len(), rows.pop()) {
-        (1, Some(only)) => only,
-        (_, last) => {
-            rows.extend(last);
-            Tensor::cat(rows, 1)
-        }
-    }
-}

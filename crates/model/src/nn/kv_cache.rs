@@ -10,8 +10,6 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 
-use crate::nn::cross_attention::MemoryHeads;
-
 pub use format::CacheFormat;
 pub use layer::LayerCache;
 pub use retention::ROLLBACK_TOKENS;
@@ -106,17 +104,4 @@ pub(crate) fn row_indices<B: Backend>(rows: &[usize], device: &Device<B>) -> Ten
     let rows: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
     let count = rows.len();
     Tensor::from_data(TensorData::new(rows, [count]), device)
-}
-
-/// Consecutive rows of one sequence in a ragged pass.
-#[derive(Debug)]
-pub(crate) struct CachedRows<'a, B: BurnBackend> {
-    /// Number of rows, at least one.
-    pub(crate) rows: usize,
-    /// Cache, for one block, of the sequence that the rows continue.
-    pub(crate) cache: Option<&'a mut LayerCache<B>>,
-    /// Bias of the self-attention's scores, `[heads, rows, cached + rows]`.
-    pub(crate) bias: Option<Tensor<B, 3>>,
-    /// Keys and values of the cross-attention, if the block has one.
-    pub(crate) memory: Option<&'a MemoryHeads<B>>,
 }

@@ -2,19 +2,23 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Device, Tensor};
 
-use emberlm_kernels::{Backend, ops};
+use emberlm_kernels::{AttentionMask, Backend};
 
 use crate::config::LayerPositions;
 use crate::error::ContextError;
+use crate::nn::adapter_rows::AdapterRows;
 use crate::nn::attention::{AttentionConfig, Mechanism};
 use crate::nn::block::{Block, BlockConfig};
 use crate::nn::context::{AttentionContext, BlockContext, StackContext, StackMemory};
+use crate::nn::dropout::dropout;
 use crate::nn::init::Initializer;
 use crate::nn::kv_cache::{CacheFormat, KvCache, LayerCache};
 use crate::nn::norm::{Norm, NormConfig};
+use crate::nn::packed::{self, BlockPass, RowSpan, Span, Taps};
 use crate::nn::position::{RotaryConfig, RotaryTable};
+use crate::nn::relative_bias::{RelativeBias, RelativeConfig};
 
 /// Configuration of a [`Stack`].
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +39,10 @@ pub struct StackConfig {
     pub first_norm: bool,
     /// True if a norm follows the last block.
     pub final_norm: bool,
+    /// Biases of the self-attentions' scores by distance, if any.
+    pub relative: Option<RelativeConfig>,
+    /// Probability of dropping an element of the stack's output during training.
+    pub dropout: f64,
 }
 
 impl StackConfig {
@@ -49,6 +57,8 @@ impl StackConfig {
             layer_rotary: None,
             first_norm: true,
             final_norm: true,
+            relative: None,
+            dropout: 0.0,
         }
     }
 
@@ -144,6 +154,10 @@ impl StackConfig {
                     .map(|rotary| rotary.init(from.device())),
                 layers: other.layers.clone(),
             }),
+            relative_bias: self
+                .relative
+                .map(|relative| relative.init_from(&self.block.attention, from)),
+            dropout: self.dropout,
         }
     }
 }
@@ -241,6 +255,22 @@ pub struct Stack<B: BurnBackend> {
     pub norm_final: Option<Norm<B>>,
     rotary: Option<RotaryTable<B>>,
     layer_rotary: Option<LayerRotary<B>>,
+    /// The bias of all self-attentions' scores, if any. Published checkpoints store it with the first block.
+    pub relative_bias: Option<RelativeBias<B>>,
+    #[module(skip)]
+    dropout: f64,
+}
+
+/// Sequences of a pass through a stack, with what its blocks read in addition to the rows.
+#[derive(Debug)]
+pub(crate) struct StackSpan<'a, B: Backend> {
+    pub rows: RowSpan,
+    /// The mask of the self-attentions. Its bias is set by a stack with relative positions.
+    pub mask: AttentionMask<B>,
+    /// The cache that the rows continue.
+    pub cache: Option<&'a mut KvCache<B>>,
+    /// The memory of the cross-attentions.
+    pub memory: Option<&'a StackMemory<B>>,
 }
 
 impl<B: Backend> Stack<B> {
@@ -330,32 +360,67 @@ impl<B: Backend> Stack<B> {
     /// [`Stack::forward`] with inputs that have been checked.
     pub(crate) fn run(
         &self,
-        mut x: Tensor<B, 3>,
+        x: Tensor<B, 3>,
         context: StackContext<'_, B>,
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
-        let mut caches = cache.map(|cache| cache.layers.iter_mut());
-        for (layer, block) in self.blocks.iter().enumerate() {
-            let mut context = self.context(layer, &context);
-            context.attention.cache = caches.as_mut().and_then(Iterator::next);
-            x = block.run(x, context);
+        let span = StackSpan::of_batch(&x, context, cache);
+        self.finish(self.run_blocks(x, vec![span], None, Taps::default()))
+    }
+
+    /// Computes the last block's output for the rows of several sequences, `[1, rows, d_model]` or a batch to the same
+    /// shape. `taps` receives the blocks' attention weights.
+    pub(crate) fn run_blocks(
+        &self,
+        mut x: Tensor<B, 3>,
+        mut spans: Vec<StackSpan<'_, B>>,
+        adapters: Option<&AdapterRows>,
+        mut taps: Taps<'_, B>,
+    ) -> Tensor<B, 3> {
+        if let Some(relative) = &self.relative_bias {
+            for span in &mut spans {
+                span.mask.bias = Some(relative.bias(span.past(), span.rows.len));
+            }
         }
-        self.finish(x)
+        let places = spans.iter().map(|span| (span.rows, span.past()));
+        let positions = (spans.len() > 1).then(|| packed::positions(places, &x.device()));
+        let angles_of = |table: &Option<RotaryTable<B>>| {
+            let (table, positions) = (table.as_ref()?, positions.as_ref()?);
+            Some(table.angles_at(positions))
+        };
+        let most = angles_of(&self.rotary);
+        let others = self.layer_rotary.as_ref();
+        let others = others.map(|other| (other, angles_of(&other.table)));
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let angles = match &others {
+                Some((other, angles)) if other.layers.contains(&layer) => angles,
+                _ => &most,
+            };
+            let mut pass = BlockPass {
+                angles: angles.clone(),
+                adapters,
+                taps: taps.reborrowed(),
+                ..BlockPass::new(self.rotary(layer))
+            };
+            let spans = spans.iter_mut().map(|span| span.of_block(layer));
+            x = block.run_rows(x, &mut spans.collect::<Vec<_>>(), &mut pass);
+        }
+        x
     }
 
     /// [`Stack::attention_weights`] with a context that has been checked.
     pub(crate) fn run_attention_weights(
         &self,
-        mut x: Tensor<B, 3>,
+        x: Tensor<B, 3>,
         context: StackContext<'_, B>,
     ) -> Vec<Tensor<B, 4>> {
         let mut weights = Vec::with_capacity(self.blocks.len());
-        for (layer, block) in self.blocks.iter().enumerate() {
-            let mask = context.mask.clone();
-            let rotary = self.rotary(layer);
-            weights.push(block.run_attention_weights(x.clone(), rotary, mask));
-            x = block.run(x, self.context(layer, &context));
-        }
+        let taps = Taps {
+            own: Some(&mut weights),
+            cross: None,
+        };
+        let span = StackSpan::of_batch(&x, context, None);
+        self.run_blocks(x, vec![span], None, taps);
         weights
     }
 
@@ -363,16 +428,17 @@ impl<B: Backend> Stack<B> {
     /// context must have a memory.
     pub(crate) fn run_cross_weights(
         &self,
-        mut x: Tensor<B, 3>,
+        x: Tensor<B, 3>,
         context: StackContext<'_, B>,
     ) -> Vec<Tensor<B, 4>> {
-        let mut all = Vec::with_capacity(self.blocks.len());
-        for (layer, block) in self.blocks.iter().enumerate() {
-            let (next, weights) = block.run_with_cross_weights(x, self.context(layer, &context));
-            x = next;
-            all.extend(weights);
-        }
-        all
+        let mut weights = Vec::with_capacity(self.blocks.len());
+        let taps = Taps {
+            own: None,
+            cross: Some(&mut weights),
+        };
+        let span = StackSpan::of_batch(&x, context, None);
+        self.run_blocks(x, vec![span], None, taps);
+        weights
     }
 
     /// Returns the context of block `layer`, without a cache.
@@ -392,12 +458,13 @@ impl<B: Backend> Stack<B> {
         }
     }
 
-    /// Applies the final norm, if any, to rows of the last block's output.
+    /// Applies the final norm, if any, and dropout to rows of the last block's output.
     pub(crate) fn finish(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        match &self.norm_final {
+        let x = match &self.norm_final {
             Some(norm) => norm.forward(x),
             None => x,
-        }
+        };
+        dropout(x, self.dropout)
     }
 
     /// The rotation in block `layer`.
@@ -407,34 +474,35 @@ impl<B: Backend> Stack<B> {
             _ => self.rotary.as_ref(),
         }
     }
+}
 
-    /// The angles of `positions` `[rows]` in every block.
-    pub(crate) fn angles_at(&self, positions: &Tensor<B, 1, Int>) -> LayerAngles<'_, B> {
-        let other = self.layer_rotary.as_ref();
-        let angles_of = |table: &RotaryTable<B>| table.angles_at(positions);
-        LayerAngles {
-            most: self.rotary.as_ref().map(angles_of),
-            others: other.map(|other| {
-                let angles = other.table.as_ref().map(angles_of);
-                (other.layers.as_slice(), angles)
-            }),
+impl<'a, B: Backend> StackSpan<'a, B> {
+    /// A batch `[batch, seq, d_model]`.
+    fn of_batch(
+        x: &Tensor<B, 3>,
+        context: StackContext<'a, B>,
+        cache: Option<&'a mut KvCache<B>>,
+    ) -> Self {
+        Self {
+            rows: RowSpan::of_batch(x),
+            mask: context.mask,
+            cache,
+            memory: context.memory,
         }
     }
-}
 
-/// The angles of rows in each block.
-pub(crate) struct LayerAngles<'a, B: Backend> {
-    most: Option<ops::Angles<B>>,
-    /// The blocks with another rotation, and their angles.
-    others: Option<(&'a [usize], Option<ops::Angles<B>>)>,
-}
+    /// The number of cached tokens that the rows continue.
+    fn past(&self) -> usize {
+        self.cache.as_ref().map_or(0, |cache| cache.len())
+    }
 
-impl<B: Backend> LayerAngles<'_, B> {
-    /// The angles in block `layer`.
-    pub(crate) fn of(&self, layer: usize) -> Option<&ops::Angles<B>> {
-        match &self.others {
-            Some((layers, angles)) if layers.contains(&layer) => angles.as_ref(),
-            _ => self.most.as_ref(),
+    fn of_block(&mut self, layer: usize) -> Span<'_, B> {
+        let cache = self.cache.as_mut();
+        Span {
+            rows: self.rows,
+            mask: self.mask.clone(),
+            cache: cache.and_then(|cache| cache.layer(layer)),
+            memory: self.memory.and_then(|memory| memory.block(layer)),
         }
     }
 }

@@ -210,19 +210,15 @@ impl DecoderConfig {
 
     /// Configuration of the blocks.
     pub fn stack(&self) -> StackConfig {
+        let block = BlockConfig {
+            experts: self.mixture(),
+            norm: self.filled.norm,
+            wiring: self.filled.wiring,
+            residual_scale: self.filled.residual_scale,
+            dropout: self.dropout_at(DropoutSite::Residual),
+            ..BlockConfig::new(self.block_attention(), self.block_feed_forward())
+        };
         StackConfig {
-            n_layers: self.filled.n_layers,
-            block: BlockConfig {
-                attention: self.block_attention(),
-                cross_attention: None,
-                feed_forward: self.block_feed_forward(),
-                experts: self.mixture(),
-                norm: self.filled.norm,
-                attention_norm: true,
-                wiring: self.filled.wiring,
-                residual_scale: self.filled.residual_scale,
-                dropout: self.dropout_at(DropoutSite::Residual),
-            },
             full_layers: self.window().map_or_else(Vec::new, |window| {
                 window.full_layers.layers(self.filled.n_layers)
             }),
@@ -231,8 +227,7 @@ impl DecoderConfig {
                 .map_or_else(Vec::new, |experts| experts.dense_layers.clone()),
             rotary: self.rotary(),
             layer_rotary: self.layer_rotary(),
-            first_norm: true,
-            final_norm: true,
+            ..StackConfig::new(self.filled.n_layers, block)
         }
     }
 

@@ -10,29 +10,26 @@
 //! | module | contents |
 //! |---|---|
 //! | `config` | [`EncoderDecoderConfig`]: a checked configuration, and [`EncoderDecoderSettings`]: one as written |
-//! | `relative_bias` | biases of attention scores by distance, shared by the blocks of a stack |
 
 mod config;
-mod relative_bias;
 
-pub use config::{EncoderDecoderConfig, EncoderDecoderSettings, RelativePositions};
-pub use relative_bias::{RelativeBias, RelativeStack, RelativeStackConfig};
+pub use crate::config::RelativePositions;
+pub use config::{EncoderDecoderConfig, EncoderDecoderSettings};
 
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Bool, Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, HeadLossOptions};
+use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions};
 
 use crate::config::Init;
 use crate::nn::block::Block;
-use crate::nn::context::StackMemory;
-use crate::nn::cross_attention::MemoryHeads;
-use crate::nn::dropout::dropout;
+use crate::nn::context::{StackContext, StackMemory};
 use crate::nn::embeddings::Embeddings;
 use crate::nn::init::Initializer;
 use crate::nn::kv_cache::KvCache;
 use crate::nn::lm_head::LmHead;
+use crate::nn::stack::Stack;
 use crate::params::{ParamMapper, changed, map_params};
 
 /// An encoder–decoder with its weights.
@@ -57,9 +54,9 @@ pub struct EncoderDecoder<B: BurnBackend> {
     /// Maps tokens of the source and of the target to vectors.
     pub embeddings: Embeddings<B>,
     /// The blocks of the encoder; every token attends to every token.
-    pub encoder: RelativeStack<B>,
+    pub encoder: Stack<B>,
     /// The blocks of the decoder, with cross-attention to the encoder's states.
-    pub decoder: RelativeStack<B>,
+    pub decoder: Stack<B>,
     /// Maps the decoder's states to logits.
     pub lm_head: LmHead<B>,
     #[module(skip)]
@@ -73,10 +70,10 @@ impl EncoderDecoderConfig {
     pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> EncoderDecoder<B> {
         let mut model = self.initialized(Some(seed), device);
         let factor = 1.0 / (self.settings().head_dim as f64).sqrt();
-        for block in &mut model.encoder.stack.blocks {
+        for block in &mut model.encoder.blocks {
             scale_queries(block, factor);
         }
-        for block in &mut model.decoder.stack.blocks {
+        for block in &mut model.decoder.blocks {
             scale_queries(block, factor);
         }
         match self.settings().init_factor {
@@ -150,9 +147,17 @@ impl<B: Backend> EncodedSource<B> {
         self.states.clone()
     }
 
-    /// The keys and values of block `layer`'s cross-attention, without padding; `None` if there is no such block.
-    pub(crate) fn memory(&self, layer: usize) -> Option<&MemoryHeads<B>> {
-        self.memory.blocks.get(layer)
+    /// The keys and values of the decoder's cross-attentions.
+    pub(crate) fn memory(&self) -> &StackMemory<B> {
+        &self.memory
+    }
+
+    /// What the decoder reads in addition to its tokens.
+    fn context(&self) -> StackContext<'_, B> {
+        StackContext {
+            memory: Some(&self.memory),
+            ..StackContext::default()
+        }
     }
 
     /// Returns the sources with the given numbers, in this order; a number may occur several times.
@@ -164,6 +169,15 @@ impl<B: Backend> EncodedSource<B> {
             memory: self.memory.select(&indices),
         }
     }
+}
+
+/// What the encoder reads in addition to its tokens.
+fn padded<B: Backend>(padding: Option<Tensor<B, 2, Bool>>) -> StackContext<'static, B> {
+    let mask = AttentionMask {
+        padding,
+        ..AttentionMask::default()
+    };
+    mask.into()
 }
 
 impl<B: Backend> EncoderDecoder<B> {
@@ -185,10 +199,9 @@ impl<B: Backend> EncoderDecoder<B> {
         padding: Option<Tensor<B, 2, Bool>>,
     ) -> EncodedSource<B> {
         let x = self.embeddings.forward(&source.into(), 0);
-        let states = self.encoder.run(x, padding.clone(), None, None);
-        let states = dropout(states, self.config.settings().dropout);
+        let states = self.encoder.run(x, padded(padding.clone()), None);
         EncodedSource {
-            memory: self.decoder.stack.memory(states.clone(), padding),
+            memory: self.decoder.memory(states.clone(), padding),
             states,
         }
     }
@@ -201,8 +214,7 @@ impl<B: Backend> EncoderDecoder<B> {
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
         let x = self.embeddings.forward(&target.into(), 0);
-        let states = self.decoder.run(x, None, Some(&source.memory), cache);
-        dropout(states, self.config.settings().dropout)
+        self.decoder.run(x, source.context(), cache)
     }
 
     /// Computes the logits of every position, `[batch, target]` to `[batch, target, vocab_size]`. The first target
@@ -215,7 +227,7 @@ impl<B: Backend> EncoderDecoder<B> {
     /// An empty cache for [`EncoderDecoder::next_logits`], with room for `capacity` target tokens of each of `batch`
     /// sequences.
     pub fn cache(&self, batch: usize, capacity: usize) -> KvCache<B> {
-        let stack = self.config.decoder().stack;
+        let stack = self.config.decoder();
         stack.cache(batch, capacity, &self.device())
     }
 
@@ -285,7 +297,7 @@ impl<B: Backend> EncoderDecoder<B> {
         padding: Option<Tensor<B, 2, Bool>>,
     ) -> Vec<Tensor<B, 4>> {
         let x = self.embeddings.forward(&source.into(), 0);
-        self.encoder.attention_weights(x, padding, None)
+        self.encoder.run_attention_weights(x, padded(padding))
     }
 
     /// The weights of the decoder's self-attentions after the softmax, `[batch, heads, target, target]` per block. The
@@ -296,8 +308,7 @@ impl<B: Backend> EncoderDecoder<B> {
         source: &EncodedSource<B>,
     ) -> Vec<Tensor<B, 4>> {
         let x = self.embeddings.forward(&target.into(), 0);
-        self.decoder
-            .attention_weights(x, None, Some(&source.memory))
+        self.decoder.run_attention_weights(x, source.context())
     }
 
     /// The weights of the decoder's cross-attentions after the softmax, `[batch, heads, target, source]` per block. The
@@ -308,6 +319,6 @@ impl<B: Backend> EncoderDecoder<B> {
         source: &EncodedSource<B>,
     ) -> Vec<Tensor<B, 4>> {
         let x = self.embeddings.forward(&target.into(), 0);
-        self.decoder.cross_weights(x, &source.memory)
+        self.decoder.run_cross_weights(x, source.context())
     }
 }

@@ -21,7 +21,7 @@ use crate::transformer::decoder::Decoder;
 use crate::transformer::encoder::{
     Encoder, EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier,
 };
-use crate::transformer::encoder_decoder::{EncoderDecoder, RelativeStack};
+use crate::transformer::encoder_decoder::EncoderDecoder;
 
 /// Role of a parameter in the model, which determines how it is trained.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -279,19 +279,6 @@ impl<B: Backend> EncoderDecoder<B> {
     }
 }
 
-impl<B: Backend> RelativeStack<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        self.stack.list(list);
-        list.module("relative_bias", |list| {
-            list.add(
-                "weight",
-                ParameterRole::Embedding,
-                &self.relative_bias.weight,
-            );
-        });
-    }
-}
-
 impl<B: Backend> Embeddings<B> {
     fn list(&self, list: &mut ParameterLister) {
         list.table("tokens", &ParameterRole::Embedding, &self.tokens);
@@ -309,6 +296,12 @@ impl<B: Backend> Stack<B> {
             list.module(format!("blocks.{layer}"), |list| block.list(list));
         }
         list.norm("norm_final", self.norm_final.as_ref());
+        if let Some(relative) = &self.relative_bias {
+            let weight = &relative.weight;
+            list.module("relative_bias", |list| {
+                list.add("weight", ParameterRole::Embedding, weight);
+            });
+        }
     }
 }
 

@@ -9,15 +9,19 @@
 //! In an encoder–decoder the sequences are targets; cross-attention runs per sequence too, over the keys and values of
 //! its source, which were computed once.
 
+use std::iter::repeat;
 use std::ops::Range;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{AttentionMask, Backend};
 
 use crate::nn::adapter_rows::{AdapterGroup, AdapterRows};
-use crate::nn::kv_cache::{CachedRows, KvCache};
-use crate::nn::stack::Stack;
+use crate::nn::context::StackMemory;
+use crate::nn::embeddings::Embeddings;
+use crate::nn::kv_cache::KvCache;
+use crate::nn::packed::{RowSpan, Taps};
+use crate::nn::stack::{Stack, StackSpan};
 use crate::transformer::decoder::Decoder;
 use crate::transformer::encoder_decoder::{EncodedSource, EncoderDecoder};
 
@@ -78,28 +82,14 @@ impl<B: Backend> Decoder<B> {
     ///
     /// Each chunk's tokens must meet the requirements of [`Decoder::forward_cached`].
     pub fn ragged(&self, chunks: &mut [SequenceChunk<'_, B>]) -> RaggedOutput<B> {
-        let rows = PassRows::of(chunks);
-        if rows.ids.is_empty() {
-            return RaggedOutput::default();
-        }
-        let device = self.device();
-        let positions = rows.positions(&device);
-        let mut x = self
-            .embeddings
-            .forward_at(rows.ids(&device), &positions, None);
-        let angles = self.stack.angles_at(&positions);
         let adapters = adapter_rows(chunks);
-        for (layer, block) in self.stack.blocks.iter().enumerate() {
-            let sequences = chunks.iter_mut().filter(|chunk| !chunk.tokens.is_empty());
-            let sequences = sequences.map(|chunk| CachedRows {
-                rows: chunk.tokens.len(),
-                cache: chunk.cache.layer(layer),
-                bias: None,
-                memory: None,
-            });
-            x = block.ragged(x, angles.of(layer), sequences.collect(), adapters.as_ref()); // [1, rows, d_model]
-        }
-        rows.output(x, &self.stack, |states| self.logits(states))
+        PassRows::of(chunks).run(Passed {
+            embeddings: &self.embeddings,
+            stack: &self.stack,
+            spans: spans(chunks, repeat(None)),
+            adapters: adapters.as_ref(),
+            logits: |states| self.logits(states),
+        })
     }
 }
 
@@ -112,35 +102,39 @@ impl<B: Backend> EncoderDecoder<B> {
         chunks: &mut [SequenceChunk<'_, B>],
         sources: &[&EncodedSource<B>],
     ) -> RaggedOutput<B> {
-        let rows = PassRows::of(chunks);
-        if rows.ids.is_empty() {
-            return RaggedOutput::default();
-        }
-        let device = self.device();
-        let positions = rows.positions(&device);
-        let mut x = self
-            .embeddings
-            .forward_at(rows.ids(&device), &positions, None);
-        let bias = |chunk: &SequenceChunk<'_, B>| {
-            let (past, seq) = (chunk.cache.len(), chunk.tokens.len());
-            (seq > 0).then(|| self.decoder.relative_bias.bias(past, seq))
-        };
-        let biases: Vec<Option<Tensor<B, 3>>> = chunks.iter().map(bias).collect();
-        for (layer, block) in self.decoder.stack.blocks.iter().enumerate() {
-            let inputs = chunks.iter_mut().zip(&biases).zip(sources);
-            let inputs = inputs.filter(|((chunk, _), _)| !chunk.tokens.is_empty());
-            let sequences = inputs.map(|((chunk, bias), source)| CachedRows {
-                rows: chunk.tokens.len(),
-                cache: chunk.cache.layer(layer),
-                bias: bias.clone(),
-                memory: source.memory(layer),
-            });
-            x = block.ragged(x, None, sequences.collect(), None); // [1, rows, d_model]
-        }
-        rows.output(x, &self.decoder.stack, |states| {
-            self.lm_head.forward(states, &self.embeddings.tokens)
+        PassRows::of(chunks).run(Passed {
+            embeddings: &self.embeddings,
+            stack: &self.decoder,
+            spans: spans(chunks, sources.iter().map(|source| Some(source.memory()))),
+            adapters: None,
+            logits: |states| self.lm_head.forward(states, &self.embeddings.tokens),
         })
     }
+}
+
+/// The chunks as spans of rows, each with its cache and memory.
+fn spans<'a, B: Backend>(
+    chunks: &'a mut [SequenceChunk<'_, B>],
+    memories: impl Iterator<Item = Option<&'a StackMemory<B>>>,
+) -> Vec<StackSpan<'a, B>> {
+    let mut first = 0;
+    let chunks = chunks.iter_mut().zip(memories);
+    let chunks = chunks.filter(|(chunk, _)| !chunk.tokens.is_empty());
+    let of = |(chunk, memory): (&'a mut SequenceChunk<'_, B>, _)| {
+        let rows = RowSpan {
+            first,
+            count: 1,
+            len: chunk.tokens.len(),
+        };
+        first += rows.len;
+        StackSpan {
+            rows,
+            mask: AttentionMask::default(),
+            cache: Some(&mut *chunk.cache),
+            memory,
+        }
+    };
+    chunks.map(of).collect()
 }
 
 /// The adapters of the rows; `None` if no chunk has one.
@@ -151,6 +145,16 @@ fn adapter_rows<B: Backend>(chunks: &[SequenceChunk<'_, B>]) -> Option<AdapterRo
     });
     let has_adapters = chunks.iter().any(|chunk| chunk.adapter.is_some());
     has_adapters.then(|| AdapterRows::of(groups))
+}
+
+/// What the rows pass.
+struct Passed<'a, B: Backend, F> {
+    embeddings: &'a Embeddings<B>,
+    stack: &'a Stack<B>,
+    spans: Vec<StackSpan<'a, B>>,
+    adapters: Option<&'a AdapterRows>,
+    /// Maps the states after the final norm to logits, `[1, rows, d_model]` to `[1, rows, vocab_size]`.
+    logits: F,
 }
 
 /// The rows of a pass: the tokens of all chunks, one chunk after the other.
@@ -205,14 +209,24 @@ impl PassRows {
         Tensor::from_data(TensorData::new(self.positions.clone(), shape), device)
     }
 
-    /// Computes the requested outputs from the last block's output `[1, rows, d_model]`. `logits` maps the states after
-    /// the final norm to logits, `[1, rows, d_model]` to `[1, rows, vocab_size]`.
-    fn output<B: Backend>(
+    /// Runs the pass and computes the requested outputs.
+    fn run<B: Backend>(
         self,
-        mut x: Tensor<B, 3>,
-        stack: &Stack<B>,
-        logits: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>,
+        pass: Passed<'_, B, impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>>,
     ) -> RaggedOutput<B> {
+        if self.ids.is_empty() {
+            return RaggedOutput::default();
+        }
+        let Passed {
+            embeddings,
+            stack,
+            spans,
+            adapters,
+            logits,
+        } = pass;
+        let device = embeddings.tokens.device();
+        let x = embeddings.forward_at(self.ids(&device), &self.positions(&device), None);
+        let mut x = stack.run_blocks(x, spans, adapters, Taps::default()); // [1, rows, d_model]
         let sums = self.summed.into_iter().map(|rows| {
             let states = x.clone().narrow(1, rows.start, rows.len());
             stack.finish(states).sum_dim(1).squeeze_dim(1) // [1, d_model]

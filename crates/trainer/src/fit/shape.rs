@@ -162,8 +162,8 @@ pub(super) fn stacks(model: AnyConfig<'_>, batch: BatchShape) -> Vec<StackShape>
                 biased: true,
             };
             vec![
-                StackShape::of(&model.encoder().stack, encoder, around),
-                StackShape::of(&model.decoder().stack, decoder, around),
+                StackShape::of(&model.encoder(), encoder, around),
+                StackShape::of(&model.decoder(), decoder, around),
             ]
         }
     }
@@ -237,7 +237,7 @@ pub(super) fn matrices(model: AnyConfig<'_>) -> f64 {
 }
 
 fn both(model: &EncoderDecoderConfig) -> [StackConfig; 2] {
-    [model.encoder().stack, model.decoder().stack]
+    [model.encoder(), model.decoder()]
 }
 
 fn linear_layers(stacks: &[StackConfig]) -> f64 {

@@ -4,7 +4,7 @@ use super::table::{Component, ComponentCount, ComponentParameters, StackRole, bo
 use crate::nn::norm::NormConfig;
 use crate::nn::stack::StackConfig;
 use crate::transformer::encoder::EncoderConfig;
-use crate::transformer::encoder_decoder::{EncoderDecoderConfig, RelativeStackConfig};
+use crate::transformer::encoder_decoder::EncoderDecoderConfig;
 
 /// Counts the parameters of each component of an encoder. The totals add up to [`EncoderConfig::parameters`].
 pub fn encoder_table(config: &EncoderConfig) -> Vec<ComponentParameters> {
@@ -44,18 +44,19 @@ pub(crate) fn encoder(config: &EncoderConfig) -> Vec<ComponentCount> {
 pub(crate) fn encoder_decoder(config: &EncoderDecoderConfig) -> Vec<ComponentCount> {
     let tokens = config.embeddings().tokens();
     let mut counts = vec![ComponentCount::once(Component::TokenEmbedding, tokens)];
-    counts.extend(relative(&config.encoder(), StackRole::Encoder));
-    counts.extend(relative(&config.decoder(), StackRole::Decoder));
+    counts.extend(with_role(&config.encoder(), StackRole::Encoder));
+    counts.extend(with_role(&config.decoder(), StackRole::Decoder));
     let head = config.lm_head().parameters();
     counts.push(ComponentCount::once(Component::Head, head));
     counts
 }
 
 /// The components of one stack of an encoder–decoder.
-fn relative(config: &RelativeStackConfig, role: StackRole) -> Vec<ComponentCount> {
-    let stack = &config.stack;
-    let heads = stack.block.attention.heads as u128;
-    let biases = config.positions.buckets as u128 * heads;
+fn with_role(stack: &StackConfig, role: StackRole) -> Vec<ComponentCount> {
+    let heads = stack.block.attention.heads;
+    let biases = stack
+        .relative
+        .map_or(0, |relative| relative.parameters(heads));
     let norm = stack.norm_final().map_or(0, |norm| norm.parameters());
     let mut counts = vec![ComponentCount::once(Component::RelativeBias, biases)];
     counts.extend(blocks(stack));

@@ -6,11 +6,12 @@
 
 use burn::tensor::{Int, Tensor, TensorData};
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{AttentionMask, Backend};
 
 use super::Encoder;
 use super::pooling::Pooling;
-use crate::nn::row_group::RowGroup;
+use crate::nn::packed::{RowSpan, Taps};
+use crate::nn::stack::StackSpan;
 
 /// The tokens of a text.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ impl<'a> From<&'a [u32]> for TextTokens<'a> {
 pub struct TextStates<B: Backend> {
     /// `[1, rows, d_model]`, text by text in the order of `order`.
     states: Tensor<B, 3>,
-    groups: Vec<RowGroup>,
+    groups: Vec<RowSpan>,
     /// The text whose states are at each place.
     order: Vec<usize>,
 }
@@ -45,7 +46,7 @@ impl<B: Backend> Encoder<B> {
     pub fn encode(&self, texts: &[TextTokens<'_>]) -> TextStates<B> {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&text| texts[text].ids.len());
-        let groups = groups(order.iter().map(|&text| texts[text].ids.len()));
+        let groups = RowSpan::of_lengths(order.iter().map(|&text| texts[text].ids.len()));
         let rows: usize = texts.iter().map(|text| text.ids.len()).sum();
         let first = self.config.settings().first_position;
         let (mut ids, mut positions) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
@@ -70,10 +71,16 @@ impl<B: Backend> Encoder<B> {
         };
         let positions: Tensor<B, 1, Int> = row(positions).squeeze_dim(0);
         let segments = segmented.then(|| row(segments));
-        let mut x = self.embeddings.forward_at(row(ids), &positions, segments);
-        for (layer, block) in self.stack.blocks.iter().enumerate() {
-            x = block.grouped(x, self.stack.rotary(layer), &groups); // [1, rows, d_model]
-        }
+        let x = self.embeddings.forward_at(row(ids), &positions, segments);
+        let spans = groups.iter().map(|&rows| StackSpan {
+            rows,
+            mask: AttentionMask::default(),
+            cache: None,
+            memory: None,
+        });
+        let x = self
+            .stack
+            .run_blocks(x, spans.collect(), None, Taps::default()); // [1, rows, d_model]
         TextStates {
             states: self.stack.finish(x),
             groups,
@@ -85,7 +92,7 @@ impl<B: Backend> Encoder<B> {
 impl<B: Backend> TextStates<B> {
     /// Pools each text's states: `[texts, d_model]` in the order of the texts.
     pub fn pooled(&self, pooling: Pooling) -> Tensor<B, 2> {
-        let pooled = |group: &RowGroup| pooling.forward(group.of(&self.states));
+        let pooled = |group: &RowSpan| pooling.forward(group.of(&self.states));
         let pooled: Vec<Tensor<B, 2>> = self.groups.iter().map(pooled).collect();
         let mut places = vec![0; self.order.len()];
         for (place, &text) in self.order.iter().enumerate() {
@@ -110,22 +117,4 @@ impl<B: Backend> TextStates<B> {
         let states = self.states.clone().narrow(1, first, group.len);
         Some(states.squeeze_dim(0))
     }
-}
-
-/// Groups consecutive equal lengths.
-fn groups(lengths: impl Iterator<Item = usize>) -> Vec<RowGroup> {
-    let mut groups: Vec<RowGroup> = Vec::new();
-    let mut first = 0;
-    for len in lengths {
-        match groups.last_mut() {
-            Some(group) if group.len == len => group.count += 1,
-            _ => groups.push(RowGroup {
-                first,
-                count: 1,
-                len,
-            }),
-        }
-        first += len;
-    }
-    groups
 }

@@ -4,9 +4,8 @@ use documented::DocumentedFields;
 use emberlm_kernels::{Activation, Reach};
 use serde::{Deserialize, Serialize};
 
-use super::relative_bias::RelativeStackConfig;
 use crate::config::limits::{LARGEST_SIZE, MOST_LAYERS, positive, within};
-use crate::config::{FeedForward, Head, Norm};
+use crate::config::{FeedForward, Head, Norm, RelativePositions};
 use crate::error::{ConfigError, InputError};
 use crate::nn::attention::{AttentionConfig, Mechanism};
 use crate::nn::block::BlockConfig;
@@ -14,6 +13,7 @@ use crate::nn::cross_attention::CrossAttentionConfig;
 use crate::nn::embeddings::EmbeddingsConfig;
 use crate::nn::feed_forward::FeedForwardConfig;
 use crate::nn::lm_head::LmHeadConfig;
+use crate::nn::relative_bias::RelativeConfig;
 use crate::nn::stack::StackConfig;
 use crate::transformer::count::encoder_decoder_counts;
 
@@ -49,16 +49,6 @@ pub struct EncoderDecoderSettings {
     pub start_token: u32,
     /// The token that stands for ignored labels in the decoder's input.
     pub padding_token: u32,
-}
-
-/// Biases of attention scores by the distance of query and key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RelativePositions {
-    /// Number of buckets, those of both directions together.
-    pub buckets: usize,
-    /// All distances from this one on share a bucket.
-    pub max_distance: usize,
 }
 
 impl EncoderDecoderSettings {
@@ -217,16 +207,12 @@ impl EncoderDecoderConfig {
     }
 
     /// The encoder.
-    pub fn encoder(&self) -> RelativeStackConfig {
-        RelativeStackConfig {
-            stack: StackConfig::new(self.settings.encoder_layers, self.block(Reach::Full, None)),
-            positions: self.settings.relative_positions,
-            both_directions: true,
-        }
+    pub fn encoder(&self) -> StackConfig {
+        self.stack(self.settings.encoder_layers, Reach::Full, None)
     }
 
     /// The decoder.
-    pub fn decoder(&self) -> RelativeStackConfig {
+    pub fn decoder(&self) -> StackConfig {
         let settings = &self.settings;
         let cross = CrossAttentionConfig {
             head_dim: settings.head_dim,
@@ -234,11 +220,23 @@ impl EncoderDecoderConfig {
             dropout: settings.dropout,
             ..CrossAttentionConfig::new(settings.d_model, settings.heads)
         };
-        let block = self.block(Reach::Causal, Some(cross));
-        RelativeStackConfig {
-            stack: StackConfig::new(settings.decoder_layers, block),
-            positions: settings.relative_positions,
-            both_directions: false,
+        self.stack(settings.decoder_layers, Reach::Causal, Some(cross))
+    }
+
+    fn stack(
+        &self,
+        n_layers: usize,
+        reach: Reach,
+        cross_attention: Option<CrossAttentionConfig>,
+    ) -> StackConfig {
+        let relative = RelativeConfig {
+            positions: self.settings.relative_positions,
+            both_directions: reach == Reach::Full,
+        };
+        StackConfig {
+            relative: Some(relative),
+            dropout: self.settings.dropout,
+            ..StackConfig::new(n_layers, self.block(reach, cross_attention))
         }
     }
 
