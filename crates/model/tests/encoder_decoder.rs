@@ -1,8 +1,9 @@
-//! Encoder–decoders: directories of T5 and mT5 against `transformers`, padding, caches, export, initial weights, and
-//! directories that are refused. `fixtures/make_encoder_decoder.py` made the directories.
+//! Encoder–decoders: directories of T5 and mT5 against `transformers`, padding, caches, export, training, and directories that
+//! are refused. `fixtures/make_encoder_decoder.py` made the directories.
 
 mod directories;
 mod parity;
+mod training;
 
 use std::path::PathBuf;
 

@@ -363,12 +363,8 @@ impl Fitter<'_> {
             .collect::<Result<Vec<u64>, CliError>>()?;
         let least = least.into_iter().min().unwrap_or(0);
         let of_rank = if self.ranks > 1 { " per rank" } else { "" };
-        let recomputing = match self.config.train.objective.recomputes() {
-            true => ", with recomputation,",
-            false => "",
-        };
         let message = format!(
-            "no micro-batch size makes this step fit in {}{of_rank}: the smallest{recomputing} takes about {}",
+            "no micro-batch size makes this step fit in {}{of_rank}: the smallest, with recomputation, takes about {}",
             size(self.memory),
             size(least)
         );

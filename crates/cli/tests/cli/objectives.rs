@@ -6,9 +6,12 @@ use serde_json::{Value, json};
 
 use super::support::{Sandbox, fixtures};
 
-const SMALL: &str = "--renderer plain --set train.log_interval=5 --batch-size 8";
-const TINY_ENCODER: &str = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 \
+pub const SMALL: &str = "--renderer plain --set train.log_interval=5 --batch-size 8";
+pub const TINY_ENCODER: &str = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 \
     --set encoder.positions=24 --set encoder.feed_forward.width=32 --set train.seq_len=24";
+
+pub const TINY_ENCODER_DECODER: &str = "--set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 \
+    --set encoder_decoder.head_dim=8 --set encoder_decoder.feed_forward.width=32 --set train.seq_len=24";
 
 /// Texts whose label is their first letter.
 fn labelled(count: usize) -> String {

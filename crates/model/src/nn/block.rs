@@ -28,15 +28,17 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 
-use emberlm_kernels::{AttentionMask, Backend};
+use emberlm_kernels::{AttentionMask, Backend, Precision};
 
 use crate::config::Wiring;
 use crate::error::ContextError;
 use crate::nn::attention::Attention;
 use crate::nn::context::{AttentionContext, BlockContext};
+use crate::nn::cross_attention::CrossAttention;
 use crate::nn::cross_sublayer::CrossSublayer;
 use crate::nn::dropout::dropout;
 use crate::nn::feed_forward::FeedForwardLayer;
+use crate::nn::linear::Linear;
 use crate::nn::norm::Norm;
 use crate::nn::packed::{BlockPass, RowSpan, Span};
 use crate::nn::position::RotaryTable;
@@ -198,6 +200,51 @@ impl<B: Backend> Block<B> {
                 }
                 self.feed(fed, x, pass)
             }
+        }
+    }
+
+    /// The linear layers except the routers of mixtures, with their paths.
+    pub(crate) fn linears(&self) -> impl Iterator<Item = (String, &Linear<B>)> {
+        let attention = &self.attention;
+        let own = [
+            ("attention.qkv", &attention.qkv),
+            ("attention.out", &attention.out),
+        ];
+        let cross = self.cross.iter().flat_map(|cross| {
+            let CrossAttention { q, kv, out, .. } = &cross.attention;
+            [
+                ("cross.attention.q", q),
+                ("cross.attention.kv", kv),
+                ("cross.attention.out", out),
+            ]
+        });
+        let attentions = own.into_iter().chain(cross);
+        let attentions = attentions.map(|(name, linear)| (name.to_owned(), linear));
+        let feed_forward = self.feed_forward.linears();
+        let feed_forward =
+            feed_forward.map(|(name, linear)| (format!("feed_forward.{name}"), linear));
+        attentions.chain(feed_forward)
+    }
+
+    /// The linear layers in the order of [`Block::linears`].
+    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
+        let own = [&mut self.attention.qkv, &mut self.attention.out];
+        let cross = self.cross.iter_mut().flat_map(|cross| {
+            let CrossAttention { q, kv, out, .. } = &mut cross.attention;
+            [q, kv, out]
+        });
+        let attentions = own.into_iter().chain(cross);
+        attentions.chain(self.feed_forward.linears_mut())
+    }
+
+    /// Sets the precision of the matrix products, except those of routers.
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
+        self.attention.set_precision(precision);
+        if let Some(cross) = &mut self.cross {
+            cross.attention.set_precision(precision);
+        }
+        for linear in self.linears_mut() {
+            linear.precision = precision;
         }
     }
 

@@ -244,6 +244,11 @@ impl<B: Backend> CrossAttention<B> {
         ops::attention_weights(self.queries(x), memory.keys.clone(), mask, self.options)
     }
 
+    /// Sets the precision of the attention's matrix products, except those of its linear layers.
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
+        self.options.precision = precision;
+    }
+
     /// The widths of keys and values in the output of `kv`.
     pub(crate) fn kv_widths(&self) -> [usize; 2] {
         [self.kv_heads * self.head_dim; 2]

@@ -1,7 +1,7 @@
 //! Several sequences in one pass, as consecutive rows.
 //!
 //! A pass maps `[1, rows, width]`, or a batch of equally long sequences, `[batch, seq, width]`. Everything but attention
-//! treats each row alone, so it reads its weights once for all rows. Attention runs span by span.
+//! treats each row by itself, so it reads its weights once for all rows. Attention runs span by span.
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -128,7 +128,7 @@ impl<B: Backend> Span<'_, B> {
     }
 }
 
-/// What all spans of a pass have in common in one block.
+/// The inputs that all spans of a pass have in common in one block.
 #[derive(Debug)]
 pub(crate) struct BlockPass<'p, B: Backend> {
     /// The rotation of queries and keys.

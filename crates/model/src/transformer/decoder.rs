@@ -98,12 +98,7 @@ impl<B: Backend> Decoder<B> {
     /// Returns the model with its matrix products in another precision. The stored weights do not change.
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.lm_head.precision = precision;
-        for linear in self.linears_mut() {
-            linear.precision = precision;
-        }
-        for block in &mut self.stack.blocks {
-            block.attention.set_precision(precision);
-        }
+        self.stack.set_precision(precision);
         self
     }
 
@@ -120,31 +115,12 @@ impl<B: Backend> Decoder<B> {
 
     /// The blocks' linear layers, except the routers of mixtures.
     pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
-        self.stack.blocks.iter_mut().flat_map(|block| {
-            let attention = [&mut block.attention.qkv, &mut block.attention.out];
-            attention
-                .into_iter()
-                .chain(block.feed_forward.linears_mut())
-        })
+        self.stack.linears_mut()
     }
 
     /// The blocks' linear layers in the order of [`Decoder::linears_mut`], with their paths.
     pub(crate) fn linears(&self) -> impl Iterator<Item = (String, &Linear<B>)> {
-        self.stack
-            .blocks
-            .iter()
-            .enumerate()
-            .flat_map(|(layer, block)| {
-                let attention = [
-                    ("attention.qkv".to_owned(), &block.attention.qkv),
-                    ("attention.out".to_owned(), &block.attention.out),
-                ];
-                let feed_forward = block.feed_forward.linears();
-                let feed_forward =
-                    feed_forward.map(|(name, linear)| (format!("feed_forward.{name}"), linear));
-                let linears = attention.into_iter().chain(feed_forward);
-                linears.map(move |(name, linear)| (format!("blocks.{layer}.{name}"), linear))
-            })
+        self.stack.linears()
     }
 
     /// The packed weights with their parameter paths. A weight consists of parts, each with consecutive outputs.

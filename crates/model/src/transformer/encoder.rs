@@ -27,7 +27,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Bool, Device, Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions};
+use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
 
 use crate::nn::context::StackContext;
 use crate::nn::embeddings::Embeddings;
@@ -115,6 +115,15 @@ impl<B: Backend> Encoder<B> {
     /// The encoder's configuration.
     pub fn config(&self) -> &EncoderConfig {
         &self.config
+    }
+
+    /// Returns the model with its matrix products in another precision. The stored weights do not change.
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.stack.set_precision(precision);
+        if let Some(head) = &mut self.head {
+            head.set_precision(precision);
+        }
+        self
     }
 
     /// The device that holds the weights.

@@ -20,7 +20,7 @@ use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Bool, Device, Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions};
+use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
 
 use crate::config::Init;
 use crate::nn::block::Block;
@@ -152,7 +152,7 @@ impl<B: Backend> EncodedSource<B> {
         &self.memory
     }
 
-    /// What the decoder reads in addition to its tokens.
+    /// The input of the decoder in addition to its tokens.
     fn context(&self) -> StackContext<'_, B> {
         StackContext {
             memory: Some(&self.memory),
@@ -171,7 +171,7 @@ impl<B: Backend> EncodedSource<B> {
     }
 }
 
-/// What the encoder reads in addition to its tokens.
+/// The input of the encoder in addition to its tokens.
 fn padded<B: Backend>(padding: Option<Tensor<B, 2, Bool>>) -> StackContext<'static, B> {
     let mask = AttentionMask {
         padding,
@@ -184,6 +184,14 @@ impl<B: Backend> EncoderDecoder<B> {
     /// The model's configuration.
     pub fn config(&self) -> &EncoderDecoderConfig {
         &self.config
+    }
+
+    /// Returns the model with its matrix products in another precision. The stored weights do not change.
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.encoder.set_precision(precision);
+        self.decoder.set_precision(precision);
+        self.lm_head.precision = precision;
+        self
     }
 
     /// The device that holds the weights.

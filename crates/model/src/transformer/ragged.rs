@@ -147,7 +147,7 @@ fn adapter_rows<B: Backend>(chunks: &[SequenceChunk<'_, B>]) -> Option<AdapterRo
     has_adapters.then(|| AdapterRows::of(groups))
 }
 
-/// What the rows pass.
+/// The parts of a model that the rows pass.
 struct Passed<'a, B: Backend, F> {
     embeddings: &'a Embeddings<B>,
     stack: &'a Stack<B>,

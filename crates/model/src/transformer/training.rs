@@ -1,5 +1,5 @@
 //! Training pass: computes the loss and the gradients of every parameter, either with one autodiff graph of the whole
-//! model or, with activation recomputation, with the graph of one block at a time. Encoder–decoders have only the former.
+//! model or, with activation recomputation, with the graph of one block at a time.
 //!
 //! ```text
 //! whole        tokens ─► embedding ─► block 1 ─► … ─► block n ─► norm, loss        one graph, one backward pass
@@ -12,7 +12,9 @@
 //! Recomputation (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost") keeps only the inputs of the
 //! blocks, `n_layers · [batch, seq, d_model]`, and the activations of one block. It costs an additional forward pass
 //! of every block, about a third more time. Results are bit-identical: a block repeats the same operations on the
-//! same values, and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`.
+//! same values, and its backward pass starts from `Σ xᵢ₊₁ · g`, whose gradient with respect to xᵢ₊₁ is exactly `g`. Those of
+//! an encoder–decoder are equal except for rounding: its stacks share a token table and the encoder's states, whose
+//! gradients are then summed in another order.
 //!
 //! The gradients of a block's parameters are complete when the backward pass reaches the block's input, long before those of
 //! the first block. [`Decoder::streamed_gradients`] hands them over then, so that several processes can exchange them while
@@ -23,9 +25,8 @@
 //! backward pass.
 
 mod gradients;
+mod model_pass;
 mod stack_pass;
-
-use std::collections::HashSet;
 
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
@@ -40,7 +41,7 @@ use crate::transformer::decoder::Decoder;
 use crate::transformer::encoder::{Encoder, EncoderInput};
 use crate::transformer::encoder_decoder::EncoderDecoder;
 
-use gradients::complete_gradients;
+use model_pass::ModelPass;
 use stack_pass::StackPass;
 
 pub use gradients::{CompleteGradient, GradientSink};
@@ -137,19 +138,23 @@ impl<B: TrainingBackend> Decoder<B> {
         sink: Option<&GradientSink<B>>,
     ) -> PassGradients<B> {
         let draws = self.uses_dropout() || pass.embedding_noise > 0.0;
-        let seeds = DropoutSeeds::<B>::new(draws, pass, self.device());
-        seeds.seed(0);
-        let embedded = noisy(self.embeddings.forward(&tokens, 0), pass.embedding_noise);
-        let stack = StackPass {
+        let mask = AttentionMask::of_documents(tokens.documents.clone());
+        let noise = pass.embedding_noise;
+        ModelPass {
             module: self,
             embeddings: &self.embeddings,
-            stack: &self.stack,
-            context: AttentionMask::of_documents(tokens.documents).into(),
+            encoder: None,
+            last: StackPass {
+                stack: &self.stack,
+                embed: Box::new(move || noisy(self.embeddings.forward(&tokens, 0), noise)),
+                mask,
+                component: 0,
+                seeds: DropoutSeeds::new(draws, pass, self.device()),
+            },
             coefficients,
-            seeds,
             recompute: pass.recompute,
-        };
-        stack.gradients(embedded, loss, sink)
+        }
+        .gradients(loss, sink)
     }
 
     /// True if training draws dropout masks.
@@ -191,24 +196,27 @@ impl<B: TrainingBackend> Encoder<B> {
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
         sink: &GradientSink<B>,
     ) -> Tensor<Inner<B>, 1> {
-        let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
-        seeds.seed(0);
-        let (embedded, context) = self.embedded_with_context(input);
-        let (head, of_head) = (self.stack.blocks.len() + 1, seeds.clone());
-        let loss = |states| {
-            of_head.seed(head);
-            loss(states)
+        let input = input.into();
+        let mask = AttentionMask {
+            padding: input.padding.clone(),
+            ..AttentionMask::default()
         };
-        let stack = StackPass {
+        ModelPass {
             module: self,
             embeddings: &self.embeddings,
-            stack: &self.stack,
-            context,
+            encoder: None,
+            last: StackPass {
+                stack: &self.stack,
+                embed: Box::new(move || self.embedded_with_context(input.clone()).0),
+                mask,
+                component: 0,
+                seeds: DropoutSeeds::new(self.uses_dropout(), pass, self.device()),
+            },
             coefficients: RouterCoefficients::default(),
-            seeds,
             recompute: pass.recompute,
-        };
-        stack.gradients(embedded, loss, Some(sink)).loss
+        }
+        .gradients(loss, Some(sink))
+        .loss
     }
 
     /// True if training draws dropout masks.
@@ -221,8 +229,7 @@ impl<B: TrainingBackend> Encoder<B> {
 impl<B: TrainingBackend> EncoderDecoder<B> {
     /// Computes `loss` and its gradients with respect to all parameters, which are handed to `sink`. `loss` maps the
     /// decoder's hidden states before the head, `[batch, target, d_model]`, to `[1]`. `source` is `[batch, source]`, with a
-    /// padding mask that is false at padding tokens; `target` is the decoder's input, `[batch, target]`. Activations are
-    /// not recomputed.
+    /// padding mask that is false at padding tokens; `target` is the decoder's input, `[batch, target]`.
     ///
     /// If the model has dropout, the backend's random state is reseeded.
     pub fn streamed_gradients(
@@ -234,15 +241,45 @@ impl<B: TrainingBackend> EncoderDecoder<B> {
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
         sink: &GradientSink<B>,
     ) -> Tensor<Inner<B>, 1> {
-        let seeds = DropoutSeeds::<B>::new(self.uses_dropout(), pass, self.device());
-        seeds.seed(0);
-        let source = self.encode(source, padding);
-        seeds.seed(1);
-        let loss = loss(self.hidden(target, &source, None));
-        let value = loss.clone().inner();
-        let mut gradients = loss.backward();
-        sink.take(complete_gradients(self, &HashSet::new(), &mut gradients));
-        value
+        let mask = AttentionMask {
+            padding,
+            ..AttentionMask::default()
+        };
+        // Without recomputation, runs of earlier versions continue with their masks: each stack draws from one stream.
+        let seeds = DropoutSeeds {
+            by_part: pass.recompute,
+            ..DropoutSeeds::new(self.uses_dropout(), pass, self.device())
+        };
+        let embed = |tokens: Tensor<B, 2, Int>| {
+            let tokens = tokens.into();
+            Box::new(move || self.embeddings.forward(&tokens, 0)) as Box<_>
+        };
+        let parts_of_encoder = match seeds.by_part {
+            true => self.encoder.blocks.len() + 2,
+            false => 1,
+        };
+        ModelPass {
+            module: self,
+            embeddings: &self.embeddings,
+            encoder: Some(StackPass {
+                stack: &self.encoder,
+                embed: embed(source),
+                mask,
+                component: 0,
+                seeds: seeds.clone(),
+            }),
+            last: StackPass {
+                stack: &self.decoder,
+                embed: embed(target),
+                mask: AttentionMask::default(),
+                component: parts_of_encoder,
+                seeds,
+            },
+            coefficients: RouterCoefficients::default(),
+            recompute: pass.recompute,
+        }
+        .gradients(loss, Some(sink))
+        .loss
     }
 
     /// True if training draws dropout masks.
@@ -256,6 +293,8 @@ impl<B: TrainingBackend> EncoderDecoder<B> {
 struct DropoutSeeds<B: TrainingBackend> {
     /// `None` without dropout.
     seed: Option<u64>,
+    /// True if each block and the end of a stack have a seed; otherwise only the embeddings have.
+    by_part: bool,
     device: Device<B>,
 }
 
@@ -263,11 +302,19 @@ impl<B: TrainingBackend> DropoutSeeds<B> {
     fn new(uses_dropout: bool, pass: TrainingPass, device: Device<B>) -> Self {
         Self {
             seed: uses_dropout.then_some(pass.dropout_seed),
+            by_part: true,
             device,
         }
     }
 
-    /// Seeds the backend's random state for one component: 0 is the embedding, `i + 1` is block `i`.
+    /// Seeds the backend's random state for a block or the end of a stack, if these have seeds.
+    fn seed_part(&self, component: usize) {
+        if self.by_part {
+            self.seed(component);
+        }
+    }
+
+    /// Seeds the backend's random state for one component. The first stack's embedding is 0, its block `i` is `i + 1`.
     fn seed(&self, component: usize) {
         if let Some(seed) = self.seed {
             B::seed(&self.device, split_mix(seed ^ component as u64));

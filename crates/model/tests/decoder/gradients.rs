@@ -1,13 +1,13 @@
 //! Gradients on the host, by parameter path.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 
-use burn::module::ParamId;
-use burn::tensor::Tensor;
+use burn::module::{Module, ParamId};
+use burn::tensor::{Tensor, TensorPrimitive};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::Decoder;
 use emberlm_model::weights::{ParamVisitor, visit_params, whole_path};
+use emberlm_model::{CompleteGradient, GradientSink};
 
 use crate::decoder::values::host;
 
@@ -21,15 +21,15 @@ pub fn one_at_a_time() -> MutexGuard<'static, ()> {
 }
 
 /// Returns the gradient of every parameter that has one. Gradients of a split table are concatenated.
-pub fn by_path<B: TrainingBackend>(
-    decoder: &Decoder<B>,
+pub fn by_path<B: TrainingBackend, M: Module<B>>(
+    module: &M,
     from: &B::Gradients,
 ) -> BTreeMap<String, Vec<f32>> {
     let mut read = Read::<B> {
         from,
         grads: BTreeMap::new(),
     };
-    visit_params(decoder, &mut read);
+    visit_params(module, &mut read);
     read.grads
 }
 
@@ -45,5 +45,41 @@ impl<B: TrainingBackend> ParamVisitor<B> for Read<'_, B> {
             let whole = self.grads.entry(whole_path(path).to_owned()).or_default();
             whole.extend(host(grad));
         }
+    }
+}
+
+/// The gradients that a sink takes, by parameter path, each with the number of the call that handed it over. Each parameter
+/// is handed over once.
+pub fn streamed<B: TrainingBackend, M: Module<B>>(
+    module: &M,
+    pass: impl FnOnce(&GradientSink<B>),
+) -> BTreeMap<String, (usize, Option<Vec<f32>>)> {
+    let mut paths = Paths::default();
+    visit_params(module, &mut paths);
+    let (sender, arrived) = mpsc::channel();
+    let sink = GradientSink::new(move |complete| sender.send(complete).unwrap());
+    pass(&sink);
+    sink.close();
+    let mut all = BTreeMap::new();
+    for (call, complete) in arrived.iter().enumerate() {
+        for CompleteGradient { id, gradient } in complete {
+            let gradient = gradient.map(TensorPrimitive::Float);
+            let gradient =
+                gradient.map(|it| host(Tensor::<B::InnerBackend, 1>::from_primitive(it)));
+            let path = &paths.0[&id];
+            let before = all.insert(path.clone(), (call, gradient));
+            assert_eq!(before, None, "{path}");
+        }
+    }
+    assert_eq!(all.len(), paths.0.len());
+    all
+}
+
+#[derive(Default)]
+struct Paths(HashMap<ParamId, String>);
+
+impl<B: TrainingBackend> ParamVisitor<B> for Paths {
+    fn visit<const D: usize>(&mut self, path: &str, id: ParamId, _value: Tensor<B, D>) {
+        self.0.insert(id, path.to_owned());
     }
 }

@@ -188,11 +188,6 @@ impl ObjectiveConfig {
         }
     }
 
-    /// True if training can recompute activations, which it cannot for encoder–decoders.
-    pub fn recomputes(&self) -> bool {
-        !matches!(self, Self::SpanCorruption(_) | Self::Seq2seq(_))
-    }
-
     /// Checks every setting.
     ///
     /// # Errors

@@ -68,7 +68,7 @@ const LARGEST: usize = 1 << 16;
 
 /// Every division of the configuration's step into equal micro-batches; the tokens per step stay the same.
 /// The fastest come first: larger micro-batches before smaller ones, and all of these before divisions that
-/// recompute blocks, if the objective supports that. The evaluation batch is the configured one, or one that is no larger than the
+/// recompute blocks. The evaluation batch is the configured one, or one that is no larger than the
 /// micro-batch.
 pub fn plans(train: &TrainConfig) -> Vec<Plan> {
     let sequences = train.micro_batch.saturating_mul(train.accumulation);
@@ -92,10 +92,7 @@ pub fn plans(train: &TrainConfig) -> Vec<Plan> {
             std::iter::once(own).chain(smaller).map(plan)
         })
     };
-    let recomputing = train.objective.recomputes().then(|| with(true));
-    with(false)
-        .chain(recomputing.into_iter().flatten())
-        .collect()
+    with(false).chain(with(true)).collect()
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub struct MaskedLmHead<B: BurnBackend> {
     pub bias: Option<Param<Tensor<B, 1>>>,
     #[module(skip)]
     activation: Activation,
+    #[module(skip)]
+    precision: Precision,
 }
 
 /// `out(dropout(norm(f(dense(x)))))` of a text's pooled states, with an optional norm.
@@ -98,6 +100,7 @@ impl<B: Backend> EncoderHead<B> {
                 norm: norm(),
                 bias: bias.then(|| from.bias("head.bias", encoder.vocab_size(), d_model)),
                 activation: *activation,
+                precision: Precision::default(),
             }),
             EncoderHeadConfig::Sequence {
                 labels,
@@ -123,6 +126,25 @@ impl<B: Backend> EncoderHead<B> {
                 out: layer("out", labels.len()),
                 activation: before.map_or(PooledActivation::Tanh, |before| before.activation),
             }),
+        }
+    }
+
+    /// Sets the precision of the matrix products.
+    pub(super) fn set_precision(&mut self, precision: Precision) {
+        let linears = match self {
+            Self::Pooler(dense) => vec![dense],
+            Self::MaskedLm(head) => {
+                head.precision = precision;
+                vec![&mut head.dense]
+            }
+            Self::Sequence(classifier) => vec![&mut classifier.dense, &mut classifier.out],
+            Self::Token(classifier) => {
+                let dense = classifier.dense.iter_mut();
+                dense.chain([&mut classifier.out]).collect()
+            }
+        };
+        for linear in linears {
+            linear.precision = precision;
         }
     }
 
@@ -158,8 +180,7 @@ impl<B: Backend> EncoderHead<B> {
             Self::MaskedLm(head) => {
                 let hidden = head.hidden(states); // [batch · seq, d_model]
                 let bias = head.bias.as_ref().map(Param::val);
-                let precision = Precision::default();
-                Some(tokens.head_loss(hidden, bias, targets(), options, precision))
+                Some(tokens.head_loss(hidden, bias, targets(), options, head.precision))
             }
             Self::Sequence(classifier) => {
                 let pooled = classifier.pooling.forward_padded(states, padding);
@@ -194,7 +215,7 @@ fn loss_of_linear<B: Backend>(
         }
         None => (hidden, weight),
     };
-    ops::head_loss(hidden, vec![weight], targets, options, Precision::default())
+    ops::head_loss(hidden, vec![weight], targets, options, out.precision)
 }
 
 impl<B: Backend> MaskedLmHead<B> {
@@ -203,7 +224,7 @@ impl<B: Backend> MaskedLmHead<B> {
         let [batch, seq, _] = states.dims();
         let hidden = self.hidden(states);
         let bias = self.bias.as_ref().map(Param::val);
-        let logits = tokens.logits(hidden, bias, Precision::default()); // [batch · seq, vocab_size]
+        let logits = tokens.logits(hidden, bias, self.precision); // [batch · seq, vocab_size]
         let vocab_size = logits.dims()[1];
         logits.reshape([batch, seq, vocab_size])
     }

@@ -1,205 +1,230 @@
-//! A training pass through the blocks of a stack.
+//! One stack in a training pass.
 
-use std::collections::HashSet;
-
-use burn::module::{Module, ParamId};
-use burn::tensor::Tensor;
-use emberlm_kernels::TrainingBackend;
+use burn::module::Module;
+use burn::tensor::{Bool, Tensor};
+use emberlm_kernels::{AttentionMask, TrainingBackend};
 
 use super::gradients::{
     GradientSink, StreamedPass, complete_gradients, ids, move_gradients, take_gradient,
 };
-use super::{DropoutSeeds, Inner, PassGradients};
-use crate::nn::context::StackContext;
-use crate::nn::router_loss::{ExpertLoad, RouterCoefficients, RouterLoss};
+use super::{DropoutSeeds, Inner};
+use crate::nn::block::Block;
+use crate::nn::context::{AttentionContext, BlockContext, BlockMemory};
+use crate::nn::mixture::Routing;
+use crate::nn::router_loss::RouterLoss;
 use crate::nn::stack::Stack;
 
-/// A training pass through the blocks of a stack.
-pub(super) struct StackPass<'a, B: TrainingBackend, M, E> {
-    /// The model.
-    pub(super) module: &'a M,
-    /// Its part before the blocks.
-    pub(super) embeddings: &'a E,
-    pub(super) stack: &'a Stack<B>,
-    pub(super) context: StackContext<'a, B>,
-    pub(super) coefficients: RouterCoefficients,
-    pub(super) seeds: DropoutSeeds<B>,
-    pub(super) recompute: bool,
+/// One stack in a training pass.
+pub(super) struct StackPass<'a, B: TrainingBackend> {
+    pub stack: &'a Stack<B>,
+    /// Embeds the stack's tokens, `[batch, seq, d_model]`.
+    pub embed: Box<dyn Fn() -> Tensor<B, 3> + 'a>,
+    pub mask: AttentionMask<B>,
+    /// The number of the embedding among the components that have seeds; the blocks and the end follow.
+    pub component: usize,
+    pub seeds: DropoutSeeds<B>,
 }
 
-impl<B: TrainingBackend, M: Module<B>, E: Module<B>> StackPass<'_, B, M, E> {
-    /// Differentiates `loss` of the stack's output. All gradients are handed to `sink`, if there is one.
-    pub(super) fn gradients(
-        self,
-        embedded: Tensor<B, 3>,
-        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: Option<&GradientSink<B>>,
-    ) -> PassGradients<B> {
-        match self.recompute {
-            true => self.recomputed(embedded, loss, sink),
-            false => self.whole(embedded, loss, sink),
-        }
+/// The states that a decoder's cross-attentions read, `[batch, memory, d_model]`, and their padding mask.
+#[derive(Clone)]
+pub(super) struct Memory<B: TrainingBackend> {
+    pub states: Tensor<B, 3>,
+    pub padding: Option<Tensor<B, 2, Bool>>,
+}
+
+/// The values kept of a stack whose blocks are computed again in the backward pass.
+pub(super) struct Kept<B: TrainingBackend> {
+    /// The biases of relative positions.
+    bias: Option<Tensor<Inner<B>, 3>>,
+    /// The input of each block.
+    inputs: Vec<Tensor<Inner<B>, 3>>,
+    /// The last block's output.
+    pub last: Tensor<Inner<B>, 3>,
+}
+
+/// The receiver of gradients in the backward pass of a recomputed stack.
+pub(super) struct Receiver<'s, B: TrainingBackend> {
+    pub all: B::Gradients,
+    pub sink: Option<&'s GradientSink<B>>,
+    /// The losses of the routers.
+    pub routers: Option<RouterLoss<B>>,
+    /// Their sum.
+    pub router_loss: Option<Tensor<Inner<B>, 1>>,
+}
+
+impl<B: TrainingBackend> StackPass<'_, B> {
+    /// Computes the embeddings, and the biases of relative positions.
+    fn begin(&self) -> (Tensor<B, 3>, Option<Tensor<B, 3>>) {
+        self.seeds.seed(self.component);
+        let embedded = (self.embed)();
+        let relative = self.stack.relative_bias.as_ref();
+        let bias = relative.map(|relative| relative.bias(0, embedded.dims()[1]));
+        (embedded, bias)
     }
 
-    /// Differentiates `loss` of the stack's output in one graph.
-    fn whole(
-        self,
-        embedded: Tensor<B, 3>,
-        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: Option<&GradientSink<B>>,
-    ) -> PassGradients<B> {
-        let streamed = sink.map(|sink| {
-            let others = self.ids_of_blocks_and_embeddings();
-            (StreamedPass::new(sink.clone()), others)
+    /// Runs a block on the input, the biases and the memory, any of which may be leaves of a graph.
+    fn block(
+        &self,
+        layer: usize,
+        block: &Block<B>,
+        x: Tensor<B, 3>,
+        bias: Option<Tensor<B, 3>>,
+        memory: Option<&Memory<B>>,
+        routings: &mut Vec<Routing<B>>,
+    ) -> Tensor<B, 3> {
+        self.seeds.seed_part(self.component + layer + 1);
+        let heads = memory.zip(block.cross.as_ref()).map(|(memory, cross)| {
+            let states = memory.states.clone();
+            cross.attention.project_memory(states)
         });
-        let Self {
-            module,
-            stack,
-            context,
-            coefficients,
-            seeds,
-            ..
-        } = self;
-        let mut x = embedded;
-        let mut routings = Vec::new();
-        for (i, block) in stack.blocks.iter().enumerate() {
-            if let Some((streamed, _)) = &streamed {
-                x = streamed.after(x, block, &HashSet::new());
-            }
-            seeds.seed(i + 1);
-            let mut context = stack.context(i, &context);
-            context.routings = Some(&mut routings);
-            x = block.run(x, context);
-        }
-        if let Some((streamed, others)) = &streamed {
-            x = streamed.after(x, module, others);
-        }
-        let loss = loss(stack.finish(x));
-        let value = loss.clone().inner();
-        let expert_load = ExpertLoad::of(&routings);
-        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &seeds.device);
-        // From the last layer on, as they are recomputed.
-        let parts = routers.map(|routers| {
-            let parts = routings.iter().rev().map(|routing| routers.part(routing));
-            parts.reduce(|sum, part| sum + part)
+        let memory = heads.as_ref().map(|heads| BlockMemory {
+            heads,
+            padding: memory.and_then(|memory| memory.padding.clone()),
         });
-        let router_loss = parts.flatten();
-        let of_routers = router_loss.clone().map(Tensor::inner);
-        let mut gradients = match router_loss {
-            Some(router_loss) => (loss + router_loss).backward(),
-            None => loss.backward(),
+        let mask = AttentionMask {
+            bias,
+            ..self.mask.clone()
         };
-        if let Some((streamed, _)) = streamed {
-            streamed.finish(module, &mut gradients);
-        }
-        PassGradients {
-            loss: value,
-            router_loss: of_routers,
-            gradients,
-            expert_load,
-        }
+        let context = BlockContext {
+            attention: AttentionContext {
+                rotary: self.stack.rotary(layer),
+                mask,
+                cache: None,
+            },
+            memory,
+            routings: Some(routings),
+        };
+        block.run(x, context)
     }
 
-    /// The parameters outside the head.
-    fn ids_of_blocks_and_embeddings(&self) -> HashSet<ParamId> {
-        let mut found = ids(self.embeddings);
-        found.extend(self.stack.blocks.iter().flat_map(ids));
-        found
+    /// Maps the last block's output to the stack's.
+    pub fn finish(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        let end = self.component + self.stack.blocks.len() + 1;
+        self.seeds.seed_part(end);
+        self.stack.finish(x)
     }
 
-    /// Differentiates `loss` of the stack's output block by block.
-    fn recomputed(
-        self,
-        embedded: Tensor<B, 3>,
-        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: Option<&GradientSink<B>>,
-    ) -> PassGradients<B> {
-        let others = self.ids_of_blocks_and_embeddings();
-        let Self {
-            module,
-            embeddings,
-            stack,
-            context,
-            coefficients,
-            seeds,
-            ..
-        } = self;
-        let mut routings = Vec::new();
-        let mut inputs = Vec::with_capacity(stack.blocks.len());
-        let mut x = embedded.clone().inner();
-        for (i, block) in stack.blocks.iter().enumerate() {
-            seeds.seed(i + 1);
+    /// Computes the last block's output in one graph. Streamed gradients of a block are handed over when the backward pass
+    /// reaches the block's input.
+    pub fn whole(
+        &self,
+        memory: Option<&Memory<B>>,
+        streamed: Option<&StreamedPass<B>>,
+        routings: &mut Vec<Routing<B>>,
+    ) -> Tensor<B, 3> {
+        let (mut x, bias) = self.begin();
+        for (layer, block) in self.stack.blocks.iter().enumerate() {
+            if let Some(streamed) = streamed {
+                // Those of a memory's keys and values are complete when the pass reaches the memory.
+                let of_memory = block.cross.as_ref().map(|cross| ids(&cross.attention.kv));
+                x = streamed.after(x, block, &of_memory.unwrap_or_default());
+            }
+            x = self.block(layer, block, x, bias.clone(), memory, routings);
+        }
+        x
+    }
+
+    /// Computes the last block's output without a graph, and keeps the inputs of the blocks.
+    pub fn kept(&self, memory: Option<&Memory<B>>, routings: &mut Vec<Routing<B>>) -> Kept<B> {
+        let (embedded, bias) = self.begin();
+        let (mut x, bias) = (embedded.inner(), bias.map(Tensor::inner));
+        let mut inputs = Vec::with_capacity(self.stack.blocks.len());
+        for (layer, block) in self.stack.blocks.iter().enumerate() {
             // Dropout acts only under autodiff. Without parameters that require gradients, the graph keeps nothing.
             let block = block.clone().no_grad();
             let input = Tensor::from_inner(x.clone());
-            let mut context = stack.context(i, &context);
-            context.routings = Some(&mut routings);
-            let output = block.run(input, context);
+            let bias = bias.clone().map(Tensor::from_inner);
+            let output = self.block(layer, &block, input, bias, memory, routings);
             inputs.push(x);
             x = output.inner();
         }
-
-        let last = Tensor::<B, 3>::from_inner(x).require_grad();
-        let loss = loss(stack.finish(last.clone()));
-        let value = loss.clone().inner();
-        let mut all = loss.backward();
-        let mut grad = take_gradient(&last, &mut all);
-        drop(last);
-        if let Some(sink) = sink {
-            sink.take(complete_gradients(module, &others, &mut all));
+        Kept {
+            bias,
+            inputs,
+            last: x,
         }
+    }
 
-        let expert_load = ExpertLoad::of(&routings);
-        let routers = RouterLoss::of(coefficients, &expert_load, &routings, &seeds.device);
-        drop(routings);
-        let mut router_loss: Option<Tensor<Inner<B>, 1>> = None;
-        for (i, block) in stack.blocks.iter().enumerate().rev() {
+    /// Computes the blocks again, from the last one on, and their gradients from `grad`, that of the last output.
+    /// Then computes the embeddings and the biases of relative positions again: while their graph is alive, those of
+    /// blocks run backward, and Burn 0.21 sometimes drops nodes of a graph that shares a parameter with another one.
+    /// Returns their gradients, and that of the memory's states.
+    pub fn backward(
+        &self,
+        kept: Kept<B>,
+        memory: Option<&Memory<B>>,
+        mut grad: Tensor<Inner<B>, 3>,
+        to: &mut Receiver<'_, B>,
+    ) -> (B::Gradients, Option<Tensor<Inner<B>, 3>>) {
+        let Kept {
+            bias, mut inputs, ..
+        } = kept;
+        let (mut of_bias, mut of_states) = (None, None);
+        for (layer, block) in self.stack.blocks.iter().enumerate().rev() {
             let Some(input) = inputs.pop() else { break };
-            let input = Tensor::<B, 3>::from_inner(input).require_grad();
-            seeds.seed(i + 1);
+            let input = leaf(input);
+            let bias = bias.clone().map(leaf);
+            let memory = memory.cloned().map(|memory| Memory {
+                states: leaf(memory.states.inner()),
+                ..memory
+            });
             let mut routings = Vec::new();
-            let mut context = stack.context(i, &context);
-            context.routings = Some(&mut routings);
-            let output = block.run(input.clone(), context);
-            let part = routers.as_ref().zip(routings.pop());
+            let (x, read) = (input.clone(), memory.as_ref());
+            let output = self.block(layer, block, x, bias.clone(), read, &mut routings);
+            let part = to.routers.as_ref().zip(routings.pop());
             let part = part.map(|(routers, routing)| routers.part(&routing));
             if let Some(part) = &part {
-                let part = part.clone().inner();
-                router_loss = Some(match router_loss {
-                    Some(sum) => sum + part,
-                    None => part,
-                });
+                add::<B, 1>(&mut to.router_loss, part.clone().inner());
             }
-            let mut grads = backward(output, grad, part);
+            let mut grads = backward((output, grad), None, part);
             grad = take_gradient(&input, &mut grads);
-            match sink {
+            if let Some(bias) = &bias {
+                add::<B, 3>(&mut of_bias, take_gradient(bias, &mut grads));
+            }
+            if let Some(memory) = &memory {
+                add::<B, 3>(&mut of_states, take_gradient(&memory.states, &mut grads));
+            }
+            match to.sink {
                 Some(sink) => {
-                    sink.take(complete_gradients(block, &HashSet::new(), &mut grads));
+                    sink.take(complete_gradients(block, &Default::default(), &mut grads));
                 }
-                None => move_gradients(block, grads, &mut all),
+                None => move_gradients(block, grads, &mut to.all),
             }
         }
-        move_gradients(embeddings, backward(embedded, grad, None), &mut all);
-        if let Some(sink) = sink {
-            sink.take(complete_gradients(embeddings, &HashSet::new(), &mut all));
-        }
-        PassGradients {
-            loss: value,
-            router_loss,
-            gradients: all,
-            expert_load,
-        }
+        let (embedded, bias) = self.begin();
+        let of_inputs = backward((embedded, grad), bias.zip(of_bias), None);
+        (of_inputs, of_states)
     }
 }
 
-/// Runs the backward pass of a graph whose output has the gradient `grad`, and of a term of the loss that is computed in
+/// The value as a leaf of a graph that takes its gradient.
+pub(super) fn leaf<B: TrainingBackend>(value: Tensor<Inner<B>, 3>) -> Tensor<B, 3> {
+    Tensor::from_inner(value).require_grad()
+}
+
+/// Adds to a sum, which begins with the first value.
+fn add<B: TrainingBackend, const D: usize>(
+    sum: &mut Option<Tensor<Inner<B>, D>>,
+    value: Tensor<Inner<B>, D>,
+) {
+    *sum = Some(match sum.take() {
+        Some(sum) => sum + value,
+        None => value,
+    });
+}
+
+/// Runs the backward pass of a graph whose outputs have the given gradients, and of a term of the loss that is computed in
 /// it.
-fn backward<B: TrainingBackend>(
-    output: Tensor<B, 3>,
-    grad: Tensor<Inner<B>, 3>,
+pub(super) fn backward<B: TrainingBackend>(
+    (output, grad): (Tensor<B, 3>, Tensor<Inner<B>, 3>),
+    other: Option<(Tensor<B, 3>, Tensor<Inner<B>, 3>)>,
     term: Option<Tensor<B, 1>>,
 ) -> B::Gradients {
-    let sum = (output * Tensor::from_inner(grad)).sum();
+    let of = |output: Tensor<B, 3>, grad| (output * Tensor::from_inner(grad)).sum();
+    let mut sum = of(output, grad);
+    if let Some((output, grad)) = other {
+        sum = sum + of(output, grad);
+    }
     match term {
         Some(term) => (sum + term).backward(),
         None => sum.backward(),

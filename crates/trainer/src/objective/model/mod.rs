@@ -118,11 +118,12 @@ impl<B: Backend> TrainingModel<B> {
         }
     }
 
-    /// Sets the precision of a decoder's matrix products. Other models have it in f32 only.
+    /// Sets the precision of the matrix products.
     pub(crate) fn with_precision(self, precision: Precision) -> Self {
         match self {
-            Self::Decoder(decoder) => Self::Decoder(decoder.with_precision(precision)),
-            other => other,
+            Self::Decoder(decoder) => decoder.with_precision(precision).into(),
+            Self::Encoder(encoder) => encoder.with_precision(precision).into(),
+            Self::EncoderDecoder(model) => model.with_precision(precision).into(),
         }
     }
 

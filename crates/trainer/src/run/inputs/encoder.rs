@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use emberlm_data::Packing;
-use emberlm_kernels::Precision;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivation, ProblemType};
 use emberlm_model::{ConfigError, EncoderConfig};
 
@@ -141,32 +140,13 @@ fn set_classifier(
 
 /// Refuses settings that only decoders support.
 pub(super) fn check_supported(train: &TrainConfig) -> Result<(), TrainError> {
-    let refuse = |table, field, value: String, rule: String| {
-        Err(TrainError::Setting {
-            table,
-            field,
-            value,
-            rule,
-        })
-    };
-    let objective = train.objective.kind();
-    if train.documents != Packing::Stream {
-        let rule = format!("must be stream with objective = {objective}");
-        return refuse("train", "documents", train.documents.to_string(), rule);
+    match train.documents {
+        Packing::Stream => Ok(()),
+        other => Err(TrainError::Setting {
+            table: "train",
+            field: "documents",
+            value: other.to_string(),
+            rule: format!("must be stream with objective = {}", train.objective.kind()),
+        }),
     }
-    let products = train.precision.products;
-    if products != Precision::F32 {
-        let rule = format!("must be f32 with objective = {objective}");
-        return refuse(
-            "train.precision",
-            "products",
-            products.name().to_owned(),
-            rule,
-        );
-    }
-    if train.recompute && !train.objective.recomputes() {
-        let rule = format!("must be false with objective = {objective}");
-        return refuse("train", "recompute", "true".to_owned(), rule);
-    }
-    Ok(())
 }
