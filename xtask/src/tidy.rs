@@ -2,8 +2,9 @@
 //! as a test.
 //!
 //! Map: `layers` checks the dependencies between crates, `modules` those between the modules of a crate, `manifests` the
-//! shared lints, `sources` single files (unsafe code, length, names of families), `language` refused phrases, and `links`
-//! the links of the documentation and its table of contents. `lexer` splits Rust source.
+//! shared lints, `sources` single files (unsafe code, length, names of families), `language` refused phrases, `links` the
+//! links of the documentation and its table of contents, and `walks` the lists of files in `docs/architecture.md`. `lexer`
+//! splits Rust source.
 
 mod language;
 mod layers;
@@ -12,6 +13,7 @@ mod links;
 mod manifests;
 mod modules;
 mod sources;
+mod walks;
 
 use std::{
     collections::BTreeMap,
@@ -111,6 +113,7 @@ pub fn check() -> Result<Vec<Finding>, Error> {
         }
     }
     findings.extend(links::check(root, &documents));
+    findings.extend(walks::check(root)?);
     Ok(findings)
 }
 
