@@ -198,13 +198,9 @@ impl Programs<'_> {
 /// Runs a program with its output redirected to `log`, and returns the seconds. The log is printed if the
 /// program fails.
 fn timed(command: &mut Command, log: &Path) -> Result<f64, Error> {
-    let write = |source| Error::Write {
-        path: log.to_owned(),
-        source,
-    };
-    let file = fs::File::create(log).map_err(write)?;
+    let file = fs::File::create(log).map_err(Error::write(log))?;
     command
-        .stderr(file.try_clone().map_err(write)?)
+        .stderr(file.try_clone().map_err(Error::write(log))?)
         .stdout(file);
     let started = Instant::now();
     let result = workspace::success(command);

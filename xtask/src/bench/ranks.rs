@@ -172,20 +172,13 @@ fn two_apart(binary: &Path, training: &Training) -> Result<Value, Error> {
     };
     let mut second = on_core(1);
     second.stdout(Stdio::null());
-    let failed = |source| Error::Start {
-        command: workspace::shown(&on_core(1)),
-        source,
-    };
-    let mut other = second.spawn().map_err(failed)?;
+    let mut other = second.spawn().map_err(Error::start(&second))?;
     let found = last_json(&mut on_core(0), "seconds_per_step");
     // The first may have measured its last step without the other; both have the same work.
-    let status = other.wait().map_err(failed)?;
+    let status = other.wait().map_err(Error::start(&second))?;
     match status.success() {
         true => found,
-        false => Err(Error::Failed {
-            command: workspace::shown(&second),
-            status,
-        }),
+        false => Err(Error::failed(&second, status)),
     }
 }
 
