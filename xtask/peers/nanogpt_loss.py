@@ -1,6 +1,6 @@
 """The loss of nanoGPT's last checkpoint over the whole validation split, in windows of its context as emberlm has them.
 
-    peer/bin/python xtask/peers/nanogpt_loss.py CHECKOUT      (its out/ckpt.pt and data/shakespeare_char/val.bin)
+    peer/bin/python xtask/peers/nanogpt_loss.py CHECKOUT OUT      (OUT/ckpt.pt and CHECKOUT/data/shakespeare_char/val.bin)
 
 nanoGPT itself estimates it from random windows, which scatters. Prints one line of JSON.
 """
@@ -9,11 +9,11 @@ import numpy, torch
 
 
 def main():
-    checkout = pathlib.Path(sys.argv[1])
+    checkout, out = map(pathlib.Path, sys.argv[1:])
     sys.path.insert(0, str(checkout))
     from model import GPT, GPTConfig
 
-    saved = torch.load(checkout / "out" / "ckpt.pt", map_location="cpu")
+    saved = torch.load(out / "ckpt.pt", map_location="cpu")
     model = GPT(GPTConfig(**saved["model_args"]))
     model.load_state_dict(saved["model"])
     model.eval()

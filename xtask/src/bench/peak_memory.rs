@@ -1,13 +1,12 @@
 //! Runs a program and observes its peak memory, as the operating system reports it.
 
 use std::{
-    fs,
     process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
-use crate::{error::Error, workspace};
+use crate::{error::Error, served::process::memory};
 
 /// Interval of looking at a process's peak memory, which only grows: the last value is at most this old.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -15,41 +14,24 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Runs a program. Returns its stdout and its peak memory in bytes.
 pub fn run(command: &mut Command) -> Result<(String, f64), Error> {
     command.stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let line = workspace::shown(command);
-    let failed = |source| Error::Start {
-        command: line.clone(),
-        source,
-    };
-    let child = command.spawn().map_err(failed)?;
+    let child = command.spawn().map_err(Error::start(command))?;
     let process = child.id();
     let watch = thread::spawn(move || {
         let mut peak = None;
         // A process that has ended has no memory, even before its parent waits for it.
-        while let Some(now) = peak_kib(process) {
+        while let Some(now) = memory(process, "VmHWM:") {
             peak = Some(now);
             thread::sleep(INTERVAL);
         }
         peak
     });
-    let output = child.wait_with_output().map_err(failed)?;
+    let output = child.wait_with_output().map_err(Error::start(command))?;
     let peak = watch.join().ok().flatten();
     if !output.status.success() {
-        return Err(Error::Failed {
-            command: line,
-            status: output.status,
-        });
+        return Err(Error::failed(command, output.status));
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok((text, peak.map_or(f64::NAN, |kib| kib as f64 * 1024.0)))
-}
-
-/// Peak resident memory of a process in KiB. `None` if it has ended, or the system does not report it.
-fn peak_kib(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+    Ok((text, peak.map_or(f64::NAN, |bytes| bytes as f64)))
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -1,11 +1,7 @@
 //! `cargo xtask bench ranks`: training on two ranks compared with one process on the same cores, and the cost of the
 //! exchange between ranks.
 //!
-//! Needs Open MPI, two cores and Linux's `taskset`. `cost` is the model of the cost, and `predictions` compares it with
-//! measurements.
-
-mod cost;
-mod predictions;
+//! Needs Open MPI, two cores and Linux's `taskset`.
 
 use std::{
     num::NonZero,
@@ -16,10 +12,6 @@ use std::{
 use emberlm_system::measure::{Comparison, Contender, Metric, Ratio, Sample, Unit};
 use serde_json::Value;
 
-use self::{
-    cost::{CostModel, Exchange},
-    predictions::Step,
-};
 use super::{
     programs::{self, Program, last_json},
     session::Session,
@@ -33,11 +25,8 @@ const RANKS: usize = 2;
 /// The bandwidth of the simulated link in GB/s: that of 10 GbE.
 const LINK: f64 = 1.25;
 
-/// The sizes of gradients, in MiB, that the cost model is fitted to: at least one bucket. Smaller ones fit into the cache, and
-/// a fit from 1 MiB on missed exchanges of 2 MiB by 143% and of 32 MiB by 37%.
-const FITTED: [usize; 3] = [16, 64, 256];
-/// The sizes that it predicts.
-const PREDICTED: [usize; 2] = [32, 128];
+/// The sizes of gradients in MiB: at least one bucket.
+const SIZES: &str = "16,32,64,128,256";
 
 /// The presets, the sequences of a step on all ranks, and tokens per sequence.
 const WORKLOADS: [(&str, usize, usize); 2] = [("pocket", 12, 256), ("gpt2-small", 4, 128)];
@@ -59,12 +48,14 @@ pub struct RanksArgs {
     binary: Option<PathBuf>,
 }
 
-/// Exchanges over one of Open MPI's transports, and the cost model that is fitted to some of them.
-struct Transport {
-    name: &'static str,
-    model: CostModel,
-    /// The exchanges that the model predicts.
-    predicted: Vec<Exchange>,
+/// A measured exchange.
+#[derive(Debug, Clone, Copy)]
+struct Exchange {
+    /// The bytes of all gradients.
+    bytes: f64,
+    seconds: f64,
+    /// The seconds of the transport.
+    transfer: f64,
 }
 
 /// Builds and measures.
@@ -79,29 +70,27 @@ pub fn run(args: &RanksArgs, session: &mut Session) -> Result<(), Error> {
     let loopback = ["btl", "self,tcp", "btl_tcp_if_include", "lo"];
     let [btl, tcp, interface, lo] = loopback;
     let tcp = ["--mca", btl, tcp, "--mca", interface, lo];
-    let mut transports = Vec::new();
     let mut exchanges = Vec::new();
     // Open MPI uses shared memory by default.
     for (name, options) in [("shared memory", &[][..]), ("TCP loopback", &tcp)] {
-        let (transport, measured) = exchange(&binary, name, options)?;
-        exchanges.push((name, measured));
-        transports.push(transport);
+        exchanges.push((name, exchange(&binary, options)?));
     }
-    let steps = WORKLOADS.map(|workload| scaling(args, &binary, workload, session));
-    let steps = steps.into_iter().collect::<Result<Vec<_>, _>>()?;
+    for workload in WORKLOADS {
+        scaling(args, &binary, workload, session)?;
+    }
     let comparisons = &mut session.record.comparisons;
     comparisons.extend(exchange_sizes(&exchanges));
-    predictions::add(&mut session.record, &transports, &steps);
     Ok(())
 }
 
-/// Measures one process, two ranks, and two processes that do not exchange, in turn.
+/// Measures one process, two ranks, and two processes that do not exchange, in turn. Notes how much of the time of the
+/// step's bytes on the link is during computation.
 fn scaling(
     args: &RanksArgs,
     binary: &Path,
     (preset, batch, seq): (&'static str, usize, usize),
     session: &mut Session,
-) -> Result<Step, Error> {
+) -> Result<(), Error> {
     let training = |batch| Training::new(preset, [args.steps.get(), batch, seq]);
     let (whole, half) = (training(batch), training(batch / RANKS));
     let parameters = std::cell::Cell::new(f64::NAN);
@@ -130,13 +119,22 @@ fn scaling(
         let step = made.program(name).and_then(|it| it.figure("step, s"));
         step.map_or(f64::NAN, |figure| figure.median())
     };
-    Ok(Step {
-        name: whole.title(),
-        bytes: 4.0 * parameters.get(),
-        ranks: seconds(TWO),
-        linked: seconds(LINKED),
-        apart: seconds(APART),
-    })
+    let added = seconds(LINKED) - seconds(TWO);
+    let overlap = overlap(4.0 * parameters.get(), added);
+    session
+        .record
+        .notes
+        .push(format!("{}: {overlap}", whole.title()));
+    Ok(())
+}
+
+/// The time on the link of gradients of `bytes` bytes, and the share of it by which a step is not `added` seconds longer.
+fn overlap(bytes: f64, added: f64) -> String {
+    // A rank sends a share of the gradients and of the parameters to each other rank.
+    let sent = 2.0 * (RANKS - 1) as f64 / RANKS as f64 * bytes;
+    let on_link = sent / (LINK * 1e9);
+    let hidden = 100.0 * (1.0 - added / on_link);
+    format!("{on_link:.2} s on a link of {LINK} GB/s, of which {hidden:.0}% during computation")
 }
 
 /// One process with a thread on each core.
@@ -174,20 +172,13 @@ fn two_apart(binary: &Path, training: &Training) -> Result<Value, Error> {
     };
     let mut second = on_core(1);
     second.stdout(Stdio::null());
-    let failed = |source| Error::Start {
-        command: workspace::shown(&on_core(1)),
-        source,
-    };
-    let mut other = second.spawn().map_err(failed)?;
+    let mut other = second.spawn().map_err(Error::start(&second))?;
     let found = last_json(&mut on_core(0), "seconds_per_step");
     // The first may have measured its last step without the other; both have the same work.
-    let status = other.wait().map_err(failed)?;
+    let status = other.wait().map_err(Error::start(&second))?;
     match status.success() {
         true => found,
-        false => Err(Error::Failed {
-            command: workspace::shown(&second),
-            status,
-        }),
+        false => Err(Error::failed(&second, status)),
     }
 }
 
@@ -200,22 +191,14 @@ fn mpirun() -> Command {
     command
 }
 
-/// Measures exchanges of several sizes, and fits the cost model to some of them.
-fn exchange(
-    binary: &Path,
-    name: &'static str,
-    options: &[&str],
-) -> Result<(Transport, Vec<Exchange>), Error> {
+/// Measures exchanges of several sizes.
+fn exchange(binary: &Path, options: &[&str]) -> Result<Vec<Exchange>, Error> {
     let mut command = mpirun();
     command.args(options).arg(binary);
-    let sizes = FITTED.iter().chain(&PREDICTED);
-    let sizes: Vec<String> = sizes.map(usize::to_string).collect();
-    command.args(["exchange", "--rounds", "7", "--mib", &sizes.join(",")]);
+    command.args(["exchange", "--rounds", "7", "--mib", SIZES]);
     let found = last_json(&mut command, "exchanges")?;
-    let bucket = found["bucket"].as_u64().unwrap_or(1);
     let exchange = |value: &Value| {
         Some(Exchange {
-            ranks: RANKS,
             bytes: value["bytes"].as_u64()? as f64,
             seconds: value["seconds"].as_f64()?,
             transfer: value["transfer"].as_f64()?,
@@ -223,18 +206,11 @@ fn exchange(
     };
     let all = found["exchanges"].as_array().into_iter().flatten();
     let all: Option<Vec<Exchange>> = all.map(exchange).collect();
-    let all = all.ok_or_else(|| Error::Measurement {
+    all.ok_or_else(|| Error::Measurement {
         command: workspace::shown(&command),
         field: "exchanges",
         output: found.to_string(),
-    })?;
-    let (fitted, predicted) = all.split_at(FITTED.len().min(all.len()));
-    let transport = Transport {
-        name,
-        model: CostModel::fit(bucket as f64, fitted),
-        predicted: predicted.to_vec(),
-    };
-    Ok((transport, all))
+    })
 }
 
 /// The transports on each size of gradients.
@@ -277,9 +253,15 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_is_longer_by_a_part_of_the_link_hides_the_rest() {
+        // 200 MB take 0.16 s.
+        let expected = "0.16 s on a link of 1.25 GB/s, of which 75% during computation";
+        assert_eq!(overlap(200e6, 0.04), expected);
+    }
+
+    #[test]
     fn transports_are_compared_by_size() {
         let exchange = |mib: f64| Exchange {
-            ranks: 2,
             bytes: mib * f64::from(1 << 20),
             seconds: 1e-3,
             transfer: 5e-4,

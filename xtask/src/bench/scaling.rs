@@ -3,9 +3,7 @@
 //! The model has the architecture of `pocket`, with heads of 64 in grouped-query attention. Each size is varied
 //! from [`BASE`] while the others are fixed.
 
-mod plot;
-
-use std::{num::NonZero, path::PathBuf, process::Command};
+use std::{num::NonZero, process::Command};
 
 use emberlm_system::measure::Ratio;
 
@@ -14,7 +12,7 @@ use super::{
     session::Session,
     training::{FIELDS, Training},
 };
-use crate::{error::Error, python::absolute};
+use crate::error::Error;
 
 /// Layers of every model.
 const LAYERS: usize = 4;
@@ -39,9 +37,6 @@ pub struct ScalingArgs {
     /// Measured steps per size, after three warm-up steps.
     #[arg(long, default_value = "5")]
     steps: NonZero<usize>,
-    /// The plot [default: bench-scaling/scaling.svg in the target folder].
-    #[arg(long, value_name = "FILE.svg")]
-    out: Option<PathBuf>,
     #[command(flatten)]
     ours: OursArgs,
 }
@@ -64,14 +59,6 @@ enum Dimension {
 
 impl Dimension {
     const ALL: [Self; 3] = [Self::Width, Self::Sequence, Self::Batch];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Width => "width",
-            Self::Sequence => "sequence",
-            Self::Batch => "batch",
-        }
-    }
 
     /// The least and the greatest size. Each step doubles the size.
     fn range(self) -> (usize, usize) {
@@ -129,23 +116,10 @@ fn points(at_most: Option<usize>) -> Vec<Point> {
     points
 }
 
-/// A measured point: tokens per second, and peak memory in MiB.
-#[derive(Debug, Clone, Copy)]
-struct Measured {
-    point: Point,
-    speed: f64,
-    peak: f64,
-}
-
-/// Builds, measures and writes the plot.
+/// Builds and measures.
 pub fn run(args: &ScalingArgs, session: &mut Session) -> Result<(), Error> {
     let binary = args.ours.ready(Program::Bench, &session.metadata)?;
-    let out = match &args.out {
-        Some(out) => absolute(out)?,
-        None => session.folder("bench-scaling")?.join("scaling.svg"),
-    };
     let rounds = session.rounds(1);
-    let mut measured = Vec::new();
     for point in points(args.at_most) {
         let training = training(point, args.steps.get());
         let ours = contender("emberlm", &FIELDS, || {
@@ -154,20 +128,8 @@ pub fn run(args: &ScalingArgs, session: &mut Session) -> Result<(), Error> {
             command
         });
         let workload = format!("width {}, {} × {}", point.width, point.batch, point.seq);
-        let made = session.compare(workload, Ratio::FirstToOther, rounds, vec![ours])?;
-        let median = |heading| {
-            let mut programs = made.programs.iter();
-            let figure = programs.find_map(|it| it.figure(heading));
-            figure.map_or(f64::NAN, |figure| figure.median())
-        };
-        measured.push(Measured {
-            point,
-            speed: median("tokens/s"),
-            peak: median("peak, MiB") / f64::from(1 << 20),
-        });
+        session.compare(workload, Ratio::FirstToOther, rounds, vec![ours])?;
     }
-    std::fs::write(&out, plot::svg(&measured)).map_err(Error::write(&out))?;
-    eprintln!("plot: {}", out.display());
     Ok(())
 }
 

@@ -200,7 +200,7 @@ fn peak(process: u32) -> Option<u64> {
 }
 
 /// A value of the status of a process in bytes.
-fn memory(process: u32, name: &str) -> Option<u64> {
+pub fn memory(process: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;

@@ -114,7 +114,7 @@ pub(super) fn without_tests(lines: &[Line]) -> Vec<Line> {
     kept
 }
 
-fn words(code: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|next: char| !next.is_alphanumeric() && next != '_')
         .filter(|word| !word.is_empty())
 }

@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::json;
 
-use crate::error::Error;
+use crate::{
+    error::Error,
+    tidy::{below, read},
+};
 
 /// The form of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,10 +55,7 @@ impl Corpus {
         root: &Path,
         folder: &Path,
     ) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(|source| Error::Write {
-            path: folder.to_owned(),
-            source,
-        })?;
+        fs::create_dir_all(folder).map_err(Error::write(folder))?;
         let text = match text {
             Some(path) => read(path)?,
             None => own_text(root)?,
@@ -64,11 +64,10 @@ impl Corpus {
             records: folder.join("records.jsonl"),
             text: folder.join("text.txt"),
         };
-        let documents = Documents::new(&text, bytes);
-        write(&this.text, documents.clone(), |out, document| {
+        write(&this.text, documents(&text, bytes), |out, document| {
             out.write_all(document.as_bytes())
         })?;
-        write(&this.records, documents, |out, document| {
+        write(&this.records, documents(&text, bytes), |out, document| {
             writeln!(out, "{}", json!({ "text": document }))
         })?;
         Ok(this)
@@ -77,82 +76,47 @@ impl Corpus {
 
 fn write(
     path: &Path,
-    documents: Documents,
+    mut documents: impl Iterator<Item = String>,
     each: impl Fn(&mut BufWriter<File>, &str) -> std::io::Result<()>,
 ) -> Result<(), Error> {
-    let all = || {
+    let mut all = || {
         let mut out = BufWriter::new(File::create(path)?);
-        documents
-            .into_iter()
-            .try_for_each(|document| each(&mut out, &document))?;
+        documents.try_for_each(|document| each(&mut out, &document))?;
         out.flush()
     };
-    all().map_err(|source| Error::Write {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn read(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source,
-    })
+    all().map_err(Error::write(path))
 }
 
 /// The project's documentation and source, sorted by path.
 fn own_text(root: &Path) -> Result<String, Error> {
-    let mut paths = Vec::new();
-    let mut folders = vec![root.join("docs"), root.join("crates")];
-    while let Some(folder) = folders.pop() {
-        for path in crate::tidy::entries(&folder)? {
-            match path.extension().and_then(|extension| extension.to_str()) {
-                Some("md" | "rs" | "py") => paths.push(path),
-                None if path.is_dir() => folders.push(path),
-                _ => {}
-            }
-        }
-    }
+    let mut paths = below(&root.join("docs"), &|_| true)?;
+    paths.extend(below(&root.join("crates"), &|_| true)?);
+    let is_text = |path: &&PathBuf| {
+        let extension = path.extension().unwrap_or_default();
+        ["md", "rs", "py"].iter().any(|text| extension == *text)
+    };
     paths.sort();
-    paths.iter().map(|path| read(path)).collect()
+    paths
+        .iter()
+        .filter(is_text)
+        .map(|path| read(path))
+        .collect()
 }
 
 /// Documents of 1 to 6 KB up to a total number of bytes. Each has a number, so that all differ.
-#[derive(Clone)]
-struct Documents<'a> {
-    text: &'a str,
-    at: usize,
-    number: u64,
-    left: u64,
-}
-
-impl<'a> Documents<'a> {
-    fn new(text: &'a str, bytes: u64) -> Self {
-        Self {
-            text,
-            at: 0,
-            number: 0,
-            left: bytes,
-        }
-    }
-}
-
-impl Iterator for Documents<'_> {
-    type Item = String;
-
-    fn next(&mut self) -> Option<String> {
-        if self.left == 0 || self.text.is_empty() {
+fn documents(text: &str, bytes: u64) -> impl Iterator<Item = String> {
+    let (mut at, mut left) = (0, bytes);
+    (1_u64..).map_while(move |number| {
+        if left == 0 || text.is_empty() {
             return None;
         }
-        self.number += 1;
-        let wanted = 1000 + (self.number * 7919 % 5000) as usize;
-        let end = (self.at + wanted).min(self.text.len());
-        let end = self.text.ceil_char_boundary(end);
-        let document = format!("Document {}.\n{}\n", self.number, &self.text[self.at..end]);
-        self.at = if end == self.text.len() { 0 } else { end };
-        self.left = self.left.saturating_sub(document.len() as u64);
+        let wanted = 1000 + (number * 7919 % 5000) as usize;
+        let end = text.ceil_char_boundary((at + wanted).min(text.len()));
+        let document = format!("Document {number}.\n{}\n", &text[at..end]);
+        at = if end == text.len() { 0 } else { end };
+        left = left.saturating_sub(document.len() as u64);
         Some(document)
-    }
+    })
 }
 
 #[cfg(test)]
@@ -162,7 +126,7 @@ mod tests {
     #[test]
     fn documents_are_different_and_as_many_as_asked_for() {
         let text = "größe ".repeat(2000);
-        let documents: Vec<String> = Documents::new(&text, 100_000).collect();
+        let documents: Vec<String> = documents(&text, 100_000).collect();
         let bytes: usize = documents.iter().map(String::len).sum();
         assert!((100_000..107_000).contains(&bytes), "{bytes}");
         let mut different = documents.clone();
