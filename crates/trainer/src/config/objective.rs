@@ -1,16 +1,24 @@
 //! The `[train.objective]` table: what a model learns to predict.
 
-use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
-use super::check::{Range, check_all, check_count, require};
+use super::check::{Must, Range};
 use super::grpo::GrpoConfig;
 use super::model::RunModel;
 use super::preference::{DpoConfig, KtoConfig, OrpoConfig, SimpoConfig};
+use super::settings::{Settings, settings};
 use crate::error::TrainError;
 
 /// The upper bound of the tokens of a sequence.
 const MOST_TOKENS: usize = 1 << 24;
+/// The rule of the share of removed tokens.
+const DENSITY: Must<f64> = Must("must be above 0 and at most 0.9", |density: &f64| {
+    *density > 0.0 && *density <= 0.9
+});
+/// The rule of the mean length of a span.
+const MEAN_SPAN: Must<f64> = Must("must be at least 1 and finite", |span: &f64| {
+    span.is_finite() && *span >= 1.0
+});
 
 /// The training objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,94 +46,47 @@ pub enum ObjectiveConfig {
     Grpo(GrpoConfig),
 }
 
-/// Settings of [`ObjectiveConfig::NextToken`]: none.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct NextTokenConfig {}
+settings! {
+    /// Settings of [`ObjectiveConfig::NextToken`]: none.
+    pub struct NextTokenConfig in "train.objective" {}
 
-/// Settings of [`ObjectiveConfig::Mlm`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct MlmConfig {
-    /// The probability of choosing a token, or a word, to be predicted. Of chosen tokens 80 % are masked, 10 % replaced by a random token and 10 % kept.
-    pub probability: f64,
-    /// Choose all tokens of a word together.
-    pub whole_words: bool,
-}
-
-/// Settings of [`ObjectiveConfig::Classify`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClassifyConfig {
-    /// The field or column with the text.
-    pub text: String,
-    /// The field or column with the second text of a pair; records may lack it.
-    pub text_pair: String,
-    /// The field or column with the label.
-    pub label: String,
-}
-
-/// Settings of [`ObjectiveConfig::SpanCorruption`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct SpanCorruptionConfig {
-    /// The share of tokens that are removed.
-    pub density: f64,
-    /// The mean length of a removed span, in tokens.
-    pub mean_span: f64,
-}
-
-/// Settings of [`ObjectiveConfig::Seq2seq`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct Seq2SeqConfig {
-    /// The field or column with the source text.
-    pub source: String,
-    /// The field or column with the target text.
-    pub target: String,
-    /// A text before every source, such as "summarize: ".
-    pub prefix: String,
-    /// The longest target in tokens; the end of a longer one is cut off.
-    pub target_tokens: usize,
-}
-
-impl Default for MlmConfig {
-    fn default() -> Self {
-        Self {
-            probability: 0.15,
-            whole_words: false,
-        }
+    /// Settings of [`ObjectiveConfig::Mlm`].
+    pub struct MlmConfig in "train.objective" {
+        /// The probability of choosing a token, or a word, to be predicted. Of chosen tokens 80 % are masked, 10 % replaced by a random token and 10 % kept.
+        pub probability: f64 = 0.15, Range::Positive, Range::Share;
+        /// Choose all tokens of a word together.
+        pub whole_words: bool = false;
     }
-}
 
-impl Default for ClassifyConfig {
-    fn default() -> Self {
-        Self {
-            text: "text".to_owned(),
-            text_pair: "text_pair".to_owned(),
-            label: "label".to_owned(),
-        }
+    /// Settings of [`ObjectiveConfig::Classify`].
+    pub struct ClassifyConfig in "train.objective" {
+        /// The field or column with the text.
+        pub text: String = "text".to_owned();
+        /// The field or column with the second text of a pair; records may lack it.
+        pub text_pair: String = "text_pair".to_owned();
+        /// The field or column with the label.
+        pub label: String = "label".to_owned();
     }
-}
 
-/// The T5 paper's settings.
-impl Default for SpanCorruptionConfig {
-    fn default() -> Self {
-        Self {
-            density: 0.15,
-            mean_span: 3.0,
-        }
+    /// Settings of [`ObjectiveConfig::SpanCorruption`].
+    pub struct SpanCorruptionConfig in "train.objective" {
+        // The T5 paper's settings.
+        /// The share of tokens that are removed.
+        pub density: f64 = 0.15, DENSITY, Range::Positive;
+        /// The mean length of a removed span, in tokens.
+        pub mean_span: f64 = 3.0, MEAN_SPAN, Range::Positive;
     }
-}
 
-impl Default for Seq2SeqConfig {
-    fn default() -> Self {
-        Self {
-            source: "source".to_owned(),
-            target: "target".to_owned(),
-            prefix: String::new(),
-            target_tokens: 128,
-        }
+    /// Settings of [`ObjectiveConfig::Seq2seq`].
+    pub struct Seq2SeqConfig in "train.objective" {
+        /// The field or column with the source text.
+        pub source: String = "source".to_owned();
+        /// The field or column with the target text.
+        pub target: String = "target".to_owned();
+        /// A text before every source, such as "summarize: ".
+        pub prefix: String = String::new();
+        /// The longest target in tokens; the end of a longer one is cut off.
+        pub target_tokens: usize = 128, 2..=MOST_TOKENS;
     }
 }
 
@@ -198,36 +159,17 @@ impl ObjectiveConfig {
     /// # Errors
     /// Returns the first violated rule.
     pub(super) fn check(&self) -> Result<(), TrainError> {
-        let table = "train.objective";
         match self {
-            Self::NextToken(_) | Self::Classify(_) => Ok(()),
+            Self::NextToken(config) => config.check_rules(),
+            Self::Mlm(config) => config.check_rules(),
+            Self::Classify(config) => config.check_rules(),
+            Self::SpanCorruption(config) => config.check_rules(),
+            Self::Seq2seq(config) => config.check_rules(),
             Self::Dpo(config) => config.check(),
-            Self::Orpo(config) => config.check(),
-            Self::Simpo(config) => config.check(),
-            Self::Kto(config) => config.check(),
+            Self::Orpo(config) => config.check_rules(),
+            Self::Simpo(config) => config.check_rules(),
+            Self::Kto(config) => config.check_rules(),
             Self::Grpo(config) => config.check(),
-            Self::Mlm(MlmConfig { probability, .. }) => {
-                check_all(table, &[("probability", *probability, Range::Positive)])?;
-                check_all(table, &[("probability", *probability, Range::Share)])
-            }
-            Self::SpanCorruption(SpanCorruptionConfig { density, mean_span }) => {
-                let holds = *density > 0.0 && *density <= 0.9;
-                let rule = "must be above 0 and at most 0.9";
-                require(table, "density", density, holds, rule)?;
-                let rule = "must be at least 1 and finite";
-                let holds = mean_span.is_finite() && *mean_span >= 1.0;
-                require(table, "mean_span", mean_span, holds, rule)?;
-                check_all(
-                    table,
-                    &[
-                        ("density", *density, Range::Positive),
-                        ("mean_span", *mean_span, Range::Positive),
-                    ],
-                )
-            }
-            Self::Seq2seq(Seq2SeqConfig { target_tokens, .. }) => {
-                check_count(table, "target_tokens", *target_tokens, 2, MOST_TOKENS)
-            }
         }
     }
 

@@ -1,9 +1,9 @@
 //! The `[train.optimizer]` table.
 
-use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
-use super::check::{Range, check_all};
+use super::check::Range;
+use super::settings::{Settings, settings};
 use crate::error::TrainError;
 
 /// The available optimizers.
@@ -29,90 +29,41 @@ pub enum OptimizerConfig {
     Lion(LionConfig),
 }
 
-/// Settings of AdamW.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct AdamWConfig {
-    /// Decay of the first moment; a group can override it.
-    pub beta1: f64,
-    /// Decay of the second moment; a group can override it.
-    pub beta2: f64,
-    /// Term added to the root of the second moment.
-    pub epsilon: f64,
-    /// Decoupled weight decay; groups have a factor on it.
-    pub weight_decay: f64,
-}
-
-/// Settings of Muon, and of AdamW for the parameters that are not matrices.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct MuonConfig {
-    /// Decay of the matrices' momentum.
-    pub momentum: f64,
-    /// Decay of AdamW's first moment; a group can override it.
-    pub beta1: f64,
-    /// Decay of AdamW's second moment; a group can override it.
-    pub beta2: f64,
-    /// Term added to the root of AdamW's second moment.
-    pub epsilon: f64,
-    /// Decoupled weight decay; groups have a factor on it.
-    pub weight_decay: f64,
-}
-
-/// Settings of Lion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct LionConfig {
-    /// Decay of the momentum in the update's sign; a group can override it.
-    pub beta1: f64,
-    /// Decay of the momentum carried to the next update; a group can override it.
-    pub beta2: f64,
-    /// Decoupled weight decay; groups have a factor on it.
-    pub weight_decay: f64,
-}
-
-impl Default for AdamWConfig {
-    fn default() -> Self {
-        Self {
-            beta1: 0.9,
-            beta2: 0.99,
-            epsilon: 1e-8,
-            weight_decay: 0.1,
-        }
+settings! {
+    /// Settings of AdamW.
+    pub struct AdamWConfig in "train.optimizer" {
+        /// Decay of the first moment; a group can override it.
+        pub beta1: f64 = 0.9, Range::Share;
+        /// Decay of the second moment; a group can override it.
+        pub beta2: f64 = 0.99, Range::Share;
+        /// Term added to the root of the second moment.
+        pub epsilon: f64 = 1e-8, Range::Positive;
+        /// Decoupled weight decay; groups have a factor on it.
+        pub weight_decay: f64 = 0.1, Range::NotNegative;
     }
-}
 
-impl Default for MuonConfig {
-    fn default() -> Self {
-        let AdamWConfig {
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-        } = AdamWConfig::default();
-        Self {
-            momentum: 0.95,
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-        }
+    /// Settings of Muon, and of AdamW for the parameters that are not matrices.
+    pub struct MuonConfig in "train.optimizer" {
+        /// Decay of the matrices' momentum.
+        pub momentum: f64 = 0.95, Range::Share;
+        /// Decay of AdamW's first moment; a group can override it.
+        pub beta1: f64 = 0.9, Range::Share;
+        /// Decay of AdamW's second moment; a group can override it.
+        pub beta2: f64 = 0.99, Range::Share;
+        /// Term added to the root of AdamW's second moment.
+        pub epsilon: f64 = 1e-8, Range::Positive;
+        /// Decoupled weight decay; groups have a factor on it.
+        pub weight_decay: f64 = 0.1, Range::NotNegative;
     }
-}
 
-impl Default for LionConfig {
-    fn default() -> Self {
-        let AdamWConfig {
-            beta1,
-            beta2,
-            weight_decay,
-            ..
-        } = AdamWConfig::default();
-        Self {
-            beta1,
-            beta2,
-            weight_decay,
-        }
+    /// Settings of Lion.
+    pub struct LionConfig in "train.optimizer" {
+        /// Decay of the momentum in the update's sign; a group can override it.
+        pub beta1: f64 = 0.9, Range::Share;
+        /// Decay of the momentum carried to the next update; a group can override it.
+        pub beta2: f64 = 0.99, Range::Share;
+        /// Decoupled weight decay; groups have a factor on it.
+        pub weight_decay: f64 = 0.1, Range::NotNegative;
     }
 }
 
@@ -144,50 +95,10 @@ impl OptimizerConfig {
     }
 
     pub(super) fn check(&self) -> Result<(), TrainError> {
-        let share = Range::Share;
-        match *self {
-            Self::AdamW(AdamWConfig {
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            }) => check_all(
-                "train.optimizer",
-                &[
-                    ("beta1", beta1, share),
-                    ("beta2", beta2, share),
-                    ("epsilon", epsilon, Range::Positive),
-                    ("weight_decay", weight_decay, Range::NotNegative),
-                ],
-            ),
-            Self::Muon(MuonConfig {
-                momentum,
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            }) => check_all(
-                "train.optimizer",
-                &[
-                    ("momentum", momentum, share),
-                    ("beta1", beta1, share),
-                    ("beta2", beta2, share),
-                    ("epsilon", epsilon, Range::Positive),
-                    ("weight_decay", weight_decay, Range::NotNegative),
-                ],
-            ),
-            Self::Lion(LionConfig {
-                beta1,
-                beta2,
-                weight_decay,
-            }) => check_all(
-                "train.optimizer",
-                &[
-                    ("beta1", beta1, share),
-                    ("beta2", beta2, share),
-                    ("weight_decay", weight_decay, Range::NotNegative),
-                ],
-            ),
+        match self {
+            Self::AdamW(config) => config.check_rules(),
+            Self::Muon(config) => config.check_rules(),
+            Self::Lion(config) => config.check_rules(),
         }
     }
 }
