@@ -97,8 +97,7 @@ const SCORED: Must<Vec<RewardConfig>> = Must(
 
 impl GrpoConfig {
     pub(super) fn check(&self) -> Result<(), TrainError> {
-        self.check_rules()?;
-        self.rewards.iter().try_for_each(RewardConfig::check)
+        self.rewards.iter().try_for_each(RewardConfig::check_rules)
     }
 
     /// Checks that `completions` of a step are whole groups.

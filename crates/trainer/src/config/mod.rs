@@ -19,6 +19,7 @@ mod exchange;
 mod groups;
 mod grpo;
 mod keys;
+mod kinds;
 pub mod legacy;
 mod model;
 mod objective;
@@ -33,7 +34,7 @@ mod settings;
 
 use check::{MOST_SEQUENCES, MOST_STEPS, Must, Range, check_step_sequences, require};
 pub use data::{DataConfig, MixedDataset};
-pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
+pub use docs::{Setting, SettingsTable, field_docs, kind_docs, tables};
 pub use exchange::ExchangeMemory;
 pub use groups::{Group, Groups};
 pub use grpo::{GrpoConfig, GrpoLoss, RewardScale};
@@ -43,18 +44,20 @@ use model::ConfigTables;
 pub(crate) use model::MODEL_TABLES;
 pub use model::RunModel;
 pub use objective::{
-    ClassifyConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, Seq2SeqConfig,
+    ClassifyConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, ObjectiveKind, Seq2SeqConfig,
     SpanCorruptionConfig,
 };
 pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
 pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
-pub use reward::{CommandConfig, ExactMatchConfig, JsonSchemaConfig, RegexConfig, RewardConfig};
+pub use reward::{
+    CommandConfig, ExactMatchConfig, JsonSchemaConfig, RegexConfig, RewardConfig, RewardKind,
+};
 pub use schedule::{
     ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
 };
 pub use sections::{
     CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
-    PrecisionConfig, SkipConfig,
+    PrecisionConfig, SkipConfig, SkipKind,
 };
 use settings::{Settings, settings};
 
@@ -156,9 +159,9 @@ impl TrainConfig {
         }
         self.precision.check_rules()?;
         self.loss.check_rules()?;
-        self.optimizer.check()?;
+        self.optimizer.check_rules()?;
         self.schedule.check(self.steps)?;
-        self.skip.check()?;
+        self.skip.check_rules()?;
         self.evaluation.check_rules()?;
         self.checkpoints.check_rules()?;
         self.groups.check(self.optimizer.kind())

@@ -1,12 +1,11 @@
 //! The `[train.objective]` table: what a model learns to predict.
 
-use serde::{Deserialize, Serialize};
-
 use super::check::{Must, Range};
 use super::grpo::GrpoConfig;
+use super::kinds::kinds;
 use super::model::RunModel;
 use super::preference::{DpoConfig, KtoConfig, OrpoConfig, SimpoConfig};
-use super::settings::{Settings, settings};
+use super::settings::settings;
 use crate::error::TrainError;
 
 /// The upper bound of the tokens of a sequence.
@@ -20,30 +19,31 @@ const MEAN_SPAN: Must<f64> = Must("must be at least 1 and finite", |span: &f64| 
     span.is_finite() && *span >= 1.0
 });
 
-/// The training objective.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ObjectiveConfig {
-    /// A decoder predicts each token from those before it.
-    NextToken(NextTokenConfig),
-    /// An encoder predicts masked tokens.
-    Mlm(MlmConfig),
-    /// An encoder predicts the label of a text.
-    Classify(ClassifyConfig),
-    /// An encoder–decoder predicts the spans that its source lacks.
-    SpanCorruption(SpanCorruptionConfig),
-    /// An encoder–decoder predicts a target text from a source text.
-    Seq2seq(Seq2SeqConfig),
-    /// A decoder learns preferences relative to the weights that it starts with.
-    Dpo(DpoConfig),
-    /// A decoder learns chosen texts, and to prefer them by their odds.
-    Orpo(OrpoConfig),
-    /// A decoder learns preferences by mean log-probabilities.
-    Simpo(SimpoConfig),
-    /// A decoder learns from completions with a label, relative to the weights that it starts with.
-    Kto(KtoConfig),
-    /// A decoder learns from the rewards of completions that it samples.
-    Grpo(GrpoConfig),
+kinds! {
+    /// The training objective.
+    pub enum ObjectiveConfig, ObjectiveKind:
+        "next_token, dpo, orpo, simpo, kto or grpo (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)." {
+        /// A decoder predicts each token from those before it.
+        "next_token" => NextToken(NextTokenConfig),
+        /// An encoder predicts masked tokens.
+        "mlm" => Mlm(MlmConfig),
+        /// An encoder predicts the label of a text.
+        "classify" => Classify(ClassifyConfig),
+        /// An encoder–decoder predicts removed spans.
+        "span_corruption" => SpanCorruption(SpanCorruptionConfig),
+        /// An encoder–decoder predicts a target text from a source text.
+        "seq2seq" => Seq2seq(Seq2SeqConfig),
+        /// A decoder learns preferences relative to the weights that it starts with.
+        "dpo" => Dpo(DpoConfig),
+        /// A decoder learns chosen texts, and to prefer them by their odds.
+        "orpo" => Orpo(OrpoConfig),
+        /// A decoder learns preferences by mean log-probabilities.
+        "simpo" => Simpo(SimpoConfig),
+        /// A decoder learns from completions that are labelled as desirable or not.
+        "kto" => Kto(KtoConfig),
+        /// A decoder learns from the rewards of completions that it samples.
+        "grpo" => Grpo(GrpoConfig),
+    }
 }
 
 settings! {
@@ -92,27 +92,11 @@ settings! {
 
 impl Default for ObjectiveConfig {
     fn default() -> Self {
-        Self::NextToken(NextTokenConfig::default())
+        ObjectiveKind::NextToken.into()
     }
 }
 
 impl ObjectiveConfig {
-    /// The value of `kind`.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::NextToken(_) => "next_token",
-            Self::Mlm(_) => "mlm",
-            Self::Classify(_) => "classify",
-            Self::SpanCorruption(_) => "span_corruption",
-            Self::Seq2seq(_) => "seq2seq",
-            Self::Dpo(_) => "dpo",
-            Self::Orpo(_) => "orpo",
-            Self::Simpo(_) => "simpo",
-            Self::Kto(_) => "kto",
-            Self::Grpo(_) => "grpo",
-        }
-    }
-
     /// True if the data is records instead of datasets of tokens.
     pub fn reads_records(&self) -> bool {
         matches!(self, Self::Classify(_) | Self::Seq2seq(_) | Self::Grpo(_)) || self.is_preference()
@@ -159,17 +143,11 @@ impl ObjectiveConfig {
     /// # Errors
     /// Returns the first violated rule.
     pub(super) fn check(&self) -> Result<(), TrainError> {
+        self.check_rules()?;
         match self {
-            Self::NextToken(config) => config.check_rules(),
-            Self::Mlm(config) => config.check_rules(),
-            Self::Classify(config) => config.check_rules(),
-            Self::SpanCorruption(config) => config.check_rules(),
-            Self::Seq2seq(config) => config.check_rules(),
             Self::Dpo(config) => config.check(),
-            Self::Orpo(config) => config.check_rules(),
-            Self::Simpo(config) => config.check_rules(),
-            Self::Kto(config) => config.check_rules(),
             Self::Grpo(config) => config.check(),
+            _ => Ok(()),
         }
     }
 
@@ -207,7 +185,7 @@ impl ObjectiveConfig {
         TrainError::Setting {
             table: "train.objective",
             field: "kind",
-            value: self.kind().to_owned(),
+            value: self.kind().name().to_owned(),
             rule: rule.to_owned(),
         }
     }

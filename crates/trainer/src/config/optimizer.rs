@@ -1,32 +1,19 @@
 //! The `[train.optimizer]` table.
 
-use serde::{Deserialize, Serialize};
-
 use super::check::Range;
-use super::settings::{Settings, settings};
-use crate::error::TrainError;
+use super::kinds::kinds;
+use super::settings::settings;
 
-/// The available optimizers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptimizerKind {
-    /// AdamW (Loshchilov and Hutter 2019).
-    AdamW,
-    /// Muon (Jordan et al. 2024) for the blocks' matrices, AdamW for the rest.
-    Muon,
-    /// Lion (Chen et al. 2023).
-    Lion,
-}
-
-/// The optimizer of a run with its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum OptimizerConfig {
-    /// AdamW (Loshchilov and Hutter 2019).
-    AdamW(AdamWConfig),
-    /// Muon (Jordan et al. 2024) for the blocks' matrices, AdamW for the rest.
-    Muon(MuonConfig),
-    /// Lion (Chen et al. 2023).
-    Lion(LionConfig),
+kinds! {
+    /// The optimizer of a run with its settings.
+    pub enum OptimizerConfig, OptimizerKind: "adamw, muon (matrices; AdamW the rest) or lion." {
+        /// AdamW (Loshchilov and Hutter 2019).
+        "adamw" => AdamW(AdamWConfig),
+        /// Muon (Jordan et al. 2024) for the blocks' matrices, AdamW for the rest.
+        "muon" => Muon(MuonConfig),
+        /// Lion (Chen et al. 2023).
+        "lion" => Lion(LionConfig),
+    }
 }
 
 settings! {
@@ -69,36 +56,6 @@ settings! {
 
 impl Default for OptimizerConfig {
     fn default() -> Self {
-        Self::AdamW(AdamWConfig::default())
-    }
-}
-
-/// The kind with default settings.
-impl From<OptimizerKind> for OptimizerConfig {
-    fn from(kind: OptimizerKind) -> Self {
-        match kind {
-            OptimizerKind::AdamW => Self::AdamW(AdamWConfig::default()),
-            OptimizerKind::Muon => Self::Muon(MuonConfig::default()),
-            OptimizerKind::Lion => Self::Lion(LionConfig::default()),
-        }
-    }
-}
-
-impl OptimizerConfig {
-    /// The kind without its settings.
-    pub fn kind(&self) -> OptimizerKind {
-        match self {
-            Self::AdamW(_) => OptimizerKind::AdamW,
-            Self::Muon(_) => OptimizerKind::Muon,
-            Self::Lion(_) => OptimizerKind::Lion,
-        }
-    }
-
-    pub(super) fn check(&self) -> Result<(), TrainError> {
-        match self {
-            Self::AdamW(config) => config.check_rules(),
-            Self::Muon(config) => config.check_rules(),
-            Self::Lion(config) => config.check_rules(),
-        }
+        OptimizerKind::AdamW.into()
     }
 }

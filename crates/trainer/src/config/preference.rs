@@ -66,7 +66,6 @@ const SMOOTHING: Must<f64> = Must("must be at least 0 and below 0.5", |share: &f
 
 impl DpoConfig {
     pub(super) fn check(&self) -> Result<(), TrainError> {
-        self.check_rules()?;
         let smooths = matches!(self.loss, DpoLoss::Sigmoid | DpoLoss::Robust);
         let (smoothing, rule) = (
             self.label_smoothing,

@@ -1,23 +1,21 @@
 //! Settings of the rewards of sampled completions.
 
-use serde::{Deserialize, Serialize};
-
 use super::check::{Must, NOT_EMPTY, Range};
-use super::settings::{Settings, settings};
-use crate::error::TrainError;
+use super::kinds::kinds;
+use super::settings::settings;
 
-/// A reward of a completion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum RewardConfig {
-    /// 1 if the completion equals a field of the record, and 0 otherwise.
-    ExactMatch(ExactMatchConfig),
-    /// 1 if a regular expression matches, and 0 otherwise.
-    Regex(RegexConfig),
-    /// 1 if the completion is JSON of a schema, and 0 otherwise.
-    JsonSchema(JsonSchemaConfig),
-    /// The number that a command prints.
-    Command(CommandConfig),
+kinds! {
+    /// A reward of a completion.
+    pub enum RewardConfig, RewardKind: "exact_match, regex, json_schema or command." {
+        /// 1 if the completion equals a field of the record, and 0 otherwise.
+        "exact_match" => ExactMatch(ExactMatchConfig),
+        /// 1 if a regular expression matches, and 0 otherwise.
+        "regex" => Regex(RegexConfig),
+        /// 1 if the completion is JSON of a schema, and 0 otherwise.
+        "json_schema" => JsonSchema(JsonSchemaConfig),
+        /// The number that a command prints.
+        "command" => Command(CommandConfig),
+    }
 }
 
 settings! {
@@ -75,15 +73,6 @@ impl RewardConfig {
             Self::Regex(config) => config.weight,
             Self::JsonSchema(config) => config.weight,
             Self::Command(config) => config.weight,
-        }
-    }
-
-    pub(super) fn check(&self) -> Result<(), TrainError> {
-        match self {
-            Self::ExactMatch(config) => config.check_rules(),
-            Self::Regex(config) => config.check_rules(),
-            Self::JsonSchema(config) => config.check_rules(),
-            Self::Command(config) => config.check_rules(),
         }
     }
 }

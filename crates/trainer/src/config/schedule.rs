@@ -1,40 +1,24 @@
 //! The `[train.schedule]` table: the learning rate schedule.
 
-use serde::{Deserialize, Serialize};
-
 use super::check::{Must, Range, require};
+use super::kinds::kinds;
 use super::settings::{Settings, settings};
 use crate::error::TrainError;
 
-/// The available schedules. Each begins with a linear warm-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScheduleKind {
-    /// Constant learning rate.
-    Constant,
-    /// Cosine decay: half a period.
-    Cosine,
-    /// Linear decay.
-    Linear,
-    /// Decay with the inverse square root of the step (Vaswani et al. 2017).
-    InverseSqrt,
-    /// Constant, then linear decay (Hu et al. 2024).
-    WarmupStableDecay,
-}
-
-/// The learning rate schedule of a run with its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ScheduleConfig {
-    /// Constant learning rate.
-    Constant(ConstantConfig),
-    /// Cosine decay: half a period.
-    Cosine(DecayConfig),
-    /// Linear decay.
-    Linear(DecayConfig),
-    /// Decay with the inverse square root of the step (Vaswani et al. 2017), with a lower bound.
-    InverseSqrt(InverseSqrtConfig),
-    /// Constant, then linear decay over the last `cooldown_steps` (Hu et al. 2024).
-    WarmupStableDecay(CooldownConfig),
+kinds! {
+    /// The learning rate schedule of a run with its settings. Each begins with a linear warm-up.
+    pub enum ScheduleConfig, ScheduleKind: "constant, cosine, linear, inverse_sqrt or warmup_stable_decay." {
+        /// Constant learning rate.
+        "constant" => Constant(ConstantConfig),
+        /// Cosine decay: half a period.
+        "cosine" => Cosine(DecayConfig),
+        /// Linear decay.
+        "linear" => Linear(DecayConfig),
+        /// Decay with the inverse square root of the step (Vaswani et al. 2017), with a lower bound.
+        "inverse_sqrt" => InverseSqrt(InverseSqrtConfig),
+        /// Constant, then linear decay over the last `cooldown_steps` (Hu et al. 2024).
+        "warmup_stable_decay" => WarmupStableDecay(CooldownConfig),
+    }
 }
 
 settings! {
@@ -91,20 +75,7 @@ const NOT_ZERO: Must<usize> = Must(
 
 impl Default for ScheduleConfig {
     fn default() -> Self {
-        Self::Cosine(DecayConfig::default())
-    }
-}
-
-/// The kind with default settings.
-impl From<ScheduleKind> for ScheduleConfig {
-    fn from(kind: ScheduleKind) -> Self {
-        match kind {
-            ScheduleKind::Constant => Self::Constant(ConstantConfig::default()),
-            ScheduleKind::Cosine => Self::Cosine(DecayConfig::default()),
-            ScheduleKind::Linear => Self::Linear(DecayConfig::default()),
-            ScheduleKind::InverseSqrt => Self::InverseSqrt(InverseSqrtConfig::default()),
-            ScheduleKind::WarmupStableDecay => Self::WarmupStableDecay(CooldownConfig::default()),
-        }
+        ScheduleKind::Cosine.into()
     }
 }
 
@@ -192,14 +163,5 @@ impl ScheduleConfig {
         );
         let holds = (1..=end).contains(cooldown_steps);
         require(table, "cooldown_steps", cooldown_steps, holds, &rule)
-    }
-
-    fn check_rules(&self) -> Result<(), TrainError> {
-        match self {
-            Self::Constant(config) => config.check_rules(),
-            Self::Cosine(config) | Self::Linear(config) => config.check_rules(),
-            Self::InverseSqrt(config) => config.check_rules(),
-            Self::WarmupStableDecay(config) => config.check_rules(),
-        }
     }
 }

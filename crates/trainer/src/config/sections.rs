@@ -1,11 +1,9 @@
 //! The smaller tables of `[train]`: precision, loss, skipped steps, evaluation and checkpoints.
 
-use emberlm_kernels::Precision;
-use serde::{Deserialize, Serialize};
-
 use super::check::{MOST_SEQUENCES, Must, Range};
-use super::settings::{Settings, settings};
-use crate::error::TrainError;
+use super::kinds::kinds;
+use super::settings::settings;
+use emberlm_kernels::Precision;
 
 settings! {
     /// Precision of the matrix products.
@@ -27,15 +25,15 @@ settings! {
     }
 }
 
-/// The rule that decides which steps are skipped.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum SkipConfig {
-    /// Skips steps with a NaN or infinite loss or gradient norm.
-    NonFinite(NonFiniteConfig),
-    /// Also skips steps whose loss or gradient norm is far above the mean. Reads every step, which
-    /// synchronizes a GPU.
-    Outliers(OutliersConfig),
+kinds! {
+    /// The rule that decides which steps are skipped.
+    pub enum SkipConfig, SkipKind:
+        "non_finite (NaN and infinite losses or gradients) or outliers (also those far above the mean)." {
+        /// Skips steps with a NaN or infinite loss or gradient norm.
+        "non_finite" => NonFinite(NonFiniteConfig),
+        /// Also skips steps whose loss or gradient norm is far above the mean. Reads every step, which synchronizes a GPU.
+        "outliers" => Outliers(OutliersConfig),
+    }
 }
 
 settings! {
@@ -59,7 +57,7 @@ settings! {
 
 impl Default for SkipConfig {
     fn default() -> Self {
-        Self::NonFinite(NonFiniteConfig::default())
+        SkipKind::NonFinite.into()
     }
 }
 
@@ -77,13 +75,6 @@ impl SkipConfig {
         match self {
             Self::NonFinite(NonFiniteConfig { limit })
             | Self::Outliers(OutliersConfig { limit, .. }) => *limit = new,
-        }
-    }
-
-    pub(super) fn check(&self) -> Result<(), TrainError> {
-        match self {
-            Self::NonFinite(config) => config.check_rules(),
-            Self::Outliers(config) => config.check_rules(),
         }
     }
 }

@@ -275,7 +275,7 @@ impl TooLong {
 
 /// Refuses settings that change the cross-entropy, or that are for windows of a dataset.
 fn check_supported(train: &TrainConfig) -> Result<(), TrainError> {
-    let objective = train.objective.kind();
+    let objective = train.objective.kind().name();
     let refuse = |table, field, value: String, rule: &str| {
         Err(TrainError::Setting {
             table,

@@ -149,7 +149,7 @@ pub(super) fn check_supported(train: &TrainConfig) -> Result<(), TrainError> {
             rule,
         })
     };
-    let objective = train.objective.kind();
+    let objective = train.objective.kind().name();
     if train.documents != Packing::Stream {
         let rule = format!("must be stream with objective = {objective}");
         return refuse("train", "documents", train.documents.to_string(), rule);
