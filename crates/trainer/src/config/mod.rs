@@ -37,28 +37,18 @@ pub use data::{DataConfig, MixedDataset};
 pub use docs::{Setting, SettingsTable, field_docs, kind_docs, tables};
 pub use exchange::ExchangeMemory;
 pub use groups::{Group, Groups};
-pub use grpo::{GrpoConfig, GrpoLoss, RewardScale};
+pub use grpo::*;
 pub use keys::{keys_of, suggested_key};
 pub(crate) use keys::{suggested_in, suggested_value};
 use model::ConfigTables;
 pub(crate) use model::MODEL_TABLES;
 pub use model::RunModel;
-pub use objective::{
-    ClassifyConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, ObjectiveKind, Seq2SeqConfig,
-    SpanCorruptionConfig,
-};
-pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
-pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
-pub use reward::{
-    CommandConfig, ExactMatchConfig, JsonSchemaConfig, RegexConfig, RewardConfig, RewardKind,
-};
-pub use schedule::{
-    ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
-};
-pub use sections::{
-    CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
-    PrecisionConfig, SkipConfig, SkipKind,
-};
+pub use objective::*;
+pub use optimizer::*;
+pub use preference::*;
+pub use reward::*;
+pub use schedule::*;
+pub use sections::*;
 use settings::{Settings, settings};
 
 /// The configuration of a run, as stored in `config.toml`.
@@ -214,6 +204,14 @@ impl TrainConfig {
             0 => context,
             tokens => tokens,
         })
+    }
+
+    /// Tokens of an encoder–decoder's source. Relative positions set no limit; by default the tokens of T5.
+    pub(crate) fn source_tokens(&self) -> usize {
+        match self.seq_len {
+            0 => 512,
+            tokens => tokens,
+        }
     }
 
     /// The loss options: terms added to the cross-entropy.

@@ -96,6 +96,19 @@ impl Default for ObjectiveConfig {
     }
 }
 
+impl ObjectiveKind {
+    /// The table of the model that the objective trains.
+    pub fn model_table(self) -> &'static str {
+        match self {
+            Self::NextToken | Self::Dpo | Self::Orpo | Self::Simpo | Self::Kto | Self::Grpo => {
+                "model"
+            }
+            Self::Mlm | Self::Classify => "encoder",
+            Self::SpanCorruption | Self::Seq2seq => "encoder_decoder",
+        }
+    }
+}
+
 impl ObjectiveConfig {
     /// True if the data is records instead of datasets of tokens.
     pub fn reads_records(&self) -> bool {
@@ -110,9 +123,22 @@ impl ObjectiveConfig {
         )
     }
 
+    /// True if the model is trained on completions that it samples.
+    pub fn samples(&self) -> bool {
+        matches!(self, Self::Grpo(_))
+    }
+
+    /// The unit of the loss; `None` if it is not a cross-entropy.
+    pub fn loss_unit(&self) -> Option<&'static str> {
+        match self {
+            Self::Classify(_) => Some("nats per text"),
+            _ => self.has_perplexity().then_some("nats per token"),
+        }
+    }
+
     /// True if the loss is computed from the log-probabilities of completions: of preferences, or sampled ones.
     pub(crate) fn is_of_completions(&self) -> bool {
-        self.is_preference() || matches!(self, Self::Grpo(_))
+        self.is_preference() || self.samples()
     }
 
     /// True if the loss is a mean cross-entropy, whose exponential is a perplexity.
@@ -135,7 +161,7 @@ impl ObjectiveConfig {
 
     /// True if training can recompute activations, which it cannot for encoder–decoders.
     pub fn recomputes(&self) -> bool {
-        !matches!(self, Self::SpanCorruption(_) | Self::Seq2seq(_))
+        self.kind().model_table() != "encoder_decoder"
     }
 
     /// Checks every setting.
@@ -156,16 +182,7 @@ impl ObjectiveConfig {
     /// # Errors
     /// It is another model's.
     pub fn check_model(&self, model: &RunModel) -> Result<(), TrainError> {
-        let fits = match model {
-            RunModel::Decoder(_) => {
-                matches!(self, Self::NextToken(_) | Self::Grpo(_)) || self.is_preference()
-            }
-            RunModel::Encoder(_) => matches!(self, Self::Mlm(_) | Self::Classify(_)),
-            RunModel::EncoderDecoder(_) => {
-                matches!(self, Self::SpanCorruption(_) | Self::Seq2seq(_))
-            }
-        };
-        match fits {
+        match self.kind().model_table() == model.table() {
             true => Ok(()),
             false => Err(self.not_of(model)),
         }
@@ -173,20 +190,25 @@ impl ObjectiveConfig {
 
     /// The error of an objective that is not one of `model`'s.
     pub(crate) fn not_of(&self, model: &RunModel) -> TrainError {
-        let rule = match model {
-            RunModel::Decoder(_) => {
-                "must be next_token, dpo, orpo, simpo, kto or grpo for a decoder"
+        let owner = match model {
+            RunModel::Decoder(_) => "a decoder",
+            RunModel::Encoder(_) => "an encoder",
+            RunModel::EncoderDecoder(_) => "an encoder–decoder",
+        };
+        let kinds = ObjectiveKind::ALL.into_iter();
+        let kinds = kinds.filter(|kind| kind.model_table() == model.table());
+        let names: Vec<_> = kinds.map(ObjectiveKind::name).collect();
+        let names = match &names[..] {
+            [others @ .., last] if !others.is_empty() => {
+                format!("{} or {last}", others.join(", "))
             }
-            RunModel::Encoder(_) => "must be mlm or classify for an encoder",
-            RunModel::EncoderDecoder(_) => {
-                "must be span_corruption or seq2seq for an encoder–decoder"
-            }
+            names => names.join(", "),
         };
         TrainError::Setting {
             table: "train.objective",
             field: "kind",
             value: self.kind().name().to_owned(),
-            rule: rule.to_owned(),
+            rule: format!("must be {names} for {owner}"),
         }
     }
 }

@@ -53,7 +53,6 @@ use shape::{Head, largest};
 pub use inference::{HeadUse, HeldWeights, InferencePrediction, InferenceWork, predict_inference};
 pub use plan::{Plan, plans};
 pub use shape::SequenceSizes;
-pub(crate) use shape::source_tokens;
 
 const MIB: f64 = (1 << 20) as f64;
 /// The memory that computing adds to an idle process.

@@ -17,9 +17,9 @@ use crate::opened_model::OpenedModel;
 
 /// The preset of a small model for an objective.
 fn small_preset(objective: ObjectiveKind) -> &'static str {
-    match objective {
-        ObjectiveKind::Mlm | ObjectiveKind::Classify => "bert-nano",
-        ObjectiveKind::SpanCorruption | ObjectiveKind::Seq2seq => "t5-nano",
+    match objective.model_table() {
+        "encoder" => "bert-nano",
+        "encoder_decoder" => "t5-nano",
         _ => presets::DEFAULT,
     }
 }

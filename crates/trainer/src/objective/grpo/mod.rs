@@ -15,6 +15,7 @@
 mod advantage;
 mod batch;
 mod loss;
+mod open;
 mod prompts;
 mod rewards;
 mod rollout;
