@@ -1,9 +1,10 @@
 //! Parsers for command-line values with rules beyond their type.
 
 use std::num::ParseIntError;
+use std::sync::LazyLock;
 
 use bytesize::ByteSize;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emberlm_data::{ExportFormat, Format, OnError, Packing, SplitRule};
 use emberlm_generate::ranges::LOGIT_BIAS;
 use emberlm_kernels::Precision;
@@ -11,6 +12,7 @@ use emberlm_model::gguf::FileType;
 use emberlm_model::weights::Element;
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
+use emberlm_trainer::config::ObjectiveKind;
 
 use crate::commands::export::{ModelFormat, RoundingMethod};
 
@@ -56,6 +58,27 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
             .find(|&one| name(one).eq_ignore_ascii_case(&given))
     };
     PossibleValuesParser::new(all.map(name)).try_map(move |given| named(given).ok_or("unknown"))
+}
+
+/// The names of the objectives on the command line, in the order of [`ObjectiveKind::ALL`].
+static OBJECTIVES: LazyLock<[String; ObjectiveKind::ALL.len()]> =
+    LazyLock::new(|| ObjectiveKind::ALL.map(|kind| kind.name().replace('_', "-")));
+
+/// The name of an objective on the command line.
+pub fn objective_name(objective: ObjectiveKind) -> &'static str {
+    &OBJECTIVES[objective as usize]
+}
+
+/// Accepts the name of an objective.
+pub fn objective_parser() -> impl TypedValueParser<Value = ObjectiveKind> {
+    let named = |given: String| {
+        let mut all = ObjectiveKind::ALL.into_iter();
+        all.find(|&kind| objective_name(kind).eq_ignore_ascii_case(&given))
+    };
+    let described = ObjectiveKind::ALL.map(|kind| {
+        PossibleValue::new(objective_name(kind)).help(kind.about().trim_end_matches('.'))
+    });
+    PossibleValuesParser::new(described).try_map(move |given| named(given).ok_or("unknown"))
 }
 
 /// Accepts the name of a dataset export format.

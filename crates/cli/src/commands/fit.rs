@@ -11,12 +11,13 @@ use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
 use clap::Args;
+use emberlm_trainer::config::ObjectiveKind;
 use emberlm_trainer::fit::{Plan, Prediction, plans, predict_rank};
 use emberlm_trainer::run::CheckedModel;
 use emberlm_trainer::{RunConfig, memory};
 use serde::{Deserialize, Serialize};
 
-use super::train::start::{self, ObjectiveName};
+use super::train::start;
 use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::examples;
@@ -39,8 +40,8 @@ pub struct FitArgs {
     #[arg(long, value_name = "MODEL", conflicts_with = "preset")]
     pub from: Option<PathBuf>,
     /// The training objective [default: next-token, or that of the model of --from]
-    #[arg(long, value_enum)]
-    pub objective: Option<ObjectiveName>,
+    #[arg(long, value_parser = values::objective_parser())]
+    pub objective: Option<ObjectiveKind>,
     /// Memory limit of training, such as 8GiB [default: the memory available now]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<ByteSize>,
@@ -343,7 +344,7 @@ impl Fitter<'_> {
             },
         ];
         if let Some(objective) = self.args.objective {
-            words.push(format!("--objective {}", objective.name()));
+            words.push(format!("--objective {}", values::objective_name(objective)));
         }
         if let Some(data) = &self.args.data {
             words.extend(["--data".to_owned(), shell_path(data)]);

@@ -1,14 +1,31 @@
-//! Validation of settings.
+//! The rules of settings.
+
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
 use crate::error::TrainError;
+
+/// A rule for the values of a setting.
+pub(super) trait Rule<T> {
+    /// The rule in words if `value` violates it.
+    fn violated_by(&self, value: &T) -> Option<String>;
+}
 
 /// The valid range of a number. All numbers other than 0 must have a value in f32, in which training computes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Range {
+    Finite,
     NotNegative,
     Positive,
     Share,
 }
+
+/// A rule in its own words, and the condition under which it holds.
+pub(super) struct Must<T>(pub &'static str, pub fn(&T) -> bool);
+
+/// The rule of texts that have no default.
+pub(super) const NOT_EMPTY: Must<String> =
+    Must("must not be empty", |text: &String| !text.is_empty());
 
 /// The rule of numbers that are 0 or infinite in f32.
 pub(super) const F32_RULE: &str = "must be between 1.2e-38 and 3.4e38, the range of f32";
@@ -16,6 +33,7 @@ pub(super) const F32_RULE: &str = "must be between 1.2e-38 and 3.4e38, the range
 impl Range {
     fn holds(self, value: f64) -> bool {
         match self {
+            Self::Finite => value.is_finite(),
             Self::NotNegative => value.is_finite() && value >= 0.0,
             Self::Positive => value.is_finite() && value > 0.0,
             Self::Share => (0.0..1.0).contains(&value),
@@ -24,10 +42,101 @@ impl Range {
 
     fn rule(self) -> &'static str {
         match self {
+            Self::Finite => "must be finite",
             Self::NotNegative => "must be 0 or above, and finite",
             Self::Positive => "must be above 0 and finite",
             Self::Share => "must be at least 0 and below 1",
         }
+    }
+}
+
+impl Rule<f64> for Range {
+    fn violated_by(&self, value: &f64) -> Option<String> {
+        match self.holds(*value) {
+            false => Some(self.rule().to_owned()),
+            true => (!is_in_f32(*value)).then(|| F32_RULE.to_owned()),
+        }
+    }
+}
+
+/// A number that is not set violates no rule.
+impl Rule<Option<f64>> for Range {
+    fn violated_by(&self, value: &Option<f64>) -> Option<String> {
+        value.and_then(|value| self.violated_by(&value))
+    }
+}
+
+/// The rule of a count.
+impl Rule<usize> for RangeInclusive<usize> {
+    fn violated_by(&self, value: &usize) -> Option<String> {
+        match (value < self.start(), value > self.end()) {
+            (true, _) => Some(format!("must be at least {}", self.start())),
+            (_, true) => Some(format!("must be at most {}", self.end())),
+            _ => None,
+        }
+    }
+}
+
+impl<T> Rule<T> for Must<T> {
+    fn violated_by(&self, value: &T) -> Option<String> {
+        let Self(rule, holds) = self;
+        (!holds(value)).then(|| (*rule).to_owned())
+    }
+}
+
+/// A value as an error shows it.
+pub(super) trait Shown {
+    fn shown(&self) -> String;
+}
+
+/// A number with an exponent if it would have many digits without.
+impl Shown for f64 {
+    fn shown(&self) -> String {
+        let magnitude = self.abs();
+        match *self == 0.0 || !self.is_finite() || (1e-6..1e16).contains(&magnitude) {
+            true => self.to_string(),
+            false => format!("{self:e}"),
+        }
+    }
+}
+
+impl Shown for Option<f64> {
+    fn shown(&self) -> String {
+        self.map_or_else(String::new, |value| value.shown())
+    }
+}
+
+impl Shown for usize {
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for String {
+    fn shown(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl<T: Debug> Shown for Vec<T> {
+    fn shown(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+/// Checks that `value` follows `rule`.
+///
+/// # Errors
+/// It does not.
+pub(super) fn apply<T: Shown>(
+    rule: &impl Rule<T>,
+    table: &'static str,
+    field: &'static str,
+    value: &T,
+) -> Result<(), TrainError> {
+    match rule.violated_by(value) {
+        Some(rule) => require(table, field, value.shown(), false, &rule),
+        None => Ok(()),
     }
 }
 
@@ -42,47 +151,6 @@ const MOST_STEP_SEQUENCES: usize = 1 << 22;
 pub(super) fn is_in_f32(value: f64) -> bool {
     let values = f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX);
     value == 0.0 || values.contains(&value.abs())
-}
-
-/// A number with an exponent if it would have many digits without.
-fn shown(value: f64) -> String {
-    let magnitude = value.abs();
-    match value == 0.0 || !value.is_finite() || (1e-6..1e16).contains(&magnitude) {
-        true => value.to_string(),
-        false => format!("{value:e}"),
-    }
-}
-
-/// Checks numbers of one table.
-///
-/// # Errors
-/// Returns the first number outside its range.
-pub(super) fn check_all(
-    table: &'static str,
-    values: &[(&'static str, f64, Range)],
-) -> Result<(), TrainError> {
-    values.iter().try_for_each(|&(field, value, range)| {
-        let shown = shown(value);
-        require(table, field, &shown, range.holds(value), range.rule())?;
-        require(table, field, &shown, is_in_f32(value), F32_RULE)
-    })
-}
-
-/// Checks that a count of `table` is between `least` and `most`.
-///
-/// # Errors
-/// It is not.
-pub(super) fn check_count(
-    table: &'static str,
-    field: &'static str,
-    value: usize,
-    least: usize,
-    most: usize,
-) -> Result<(), TrainError> {
-    let rule = format!("must be at least {least}");
-    require(table, field, value, value >= least, &rule)?;
-    let rule = format!("must be at most {most}");
-    require(table, field, value, value <= most, &rule)
 }
 
 /// Checks that a step has at most [`MOST_STEP_SEQUENCES`] sequences. `micro_batch` is at least 1.

@@ -7,27 +7,28 @@ use emberlm_data::{Format, MANIFEST_FILE};
 use serde::{Deserialize, Serialize};
 
 use super::check::{F32_RULE, is_in_f32};
+use super::settings::settings;
 use super::{ObjectiveConfig, RunConfig};
 use crate::error::TrainError;
 
-/// The training data of a run: one dataset, or several with weights; or, for objectives on labelled texts and pairs of
-/// texts, files of records.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct DataConfig {
-    /// The dataset's directory; empty if `mix` lists several. With objective classify or seq2seq, a file or directory of
-    /// records: .jsonl, .csv, .tsv or .parquet. With dpo, orpo, simpo, kto or grpo, such records too. With next_token, a
-    /// decoder also learns the answers of conversations in such a file.
-    pub dataset: PathBuf,
-    /// Records to evaluate on; by default a tenth of the others is held out.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub validation: PathBuf,
-    /// The tokenizer of records where no model to start from has one: a directory with a tokenizer.json, the file, or a built-in tokenizer's name.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub tokenizer: String,
-    /// One of several datasets that are mixed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub mix: Vec<MixedDataset>,
+settings! {
+    /// The training data of a run: one dataset, or several with weights; or, for objectives on labelled texts and pairs of
+    /// texts, files of records.
+    pub struct DataConfig in "data" {
+        /// The dataset's directory; empty if `mix` lists several. With objective classify or seq2seq, a file or directory of
+        /// records: .jsonl, .csv, .tsv or .parquet. With dpo, orpo, simpo, kto or grpo, such records too. With next_token, a
+        /// decoder also learns the answers of conversations in such a file.
+        pub dataset: PathBuf = PathBuf::new();
+        /// Records to evaluate on; by default a tenth of the others is held out.
+        #[serde(skip_serializing_if = "is_empty")]
+        pub validation: PathBuf = PathBuf::new();
+        /// The tokenizer of records where no model to start from has one: a directory with a tokenizer.json, the file, or a built-in tokenizer's name.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub tokenizer: String = String::new();
+        /// One of several datasets that are mixed.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub mix: Vec<MixedDataset> = Vec::new();
+    }
 }
 
 /// A dataset of a mix.

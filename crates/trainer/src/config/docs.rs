@@ -8,16 +8,11 @@ use emberlm_model::{LoraConfig, ModelConfig};
 use serde::Serialize;
 use toml::Value;
 
-use super::optimizer::{AdamWConfig, LionConfig, MuonConfig};
-use super::schedule::{ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig};
-use super::sections::{
-    CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
-    PrecisionConfig,
-};
+use super::settings::Settings;
 use super::{
-    ClassifyConfig, CommandConfig, DataConfig, DpoConfig, ExactMatchConfig, Group, Groups,
-    GrpoConfig, JsonSchemaConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig,
-    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
+    CheckpointConfig, DataConfig, EvaluationConfig, Group, Groups, LossConfig, MixedDataset,
+    ObjectiveConfig, OptimizerConfig, PrecisionConfig, RewardConfig, ScheduleConfig, SkipConfig,
+    TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
@@ -27,7 +22,9 @@ pub struct SettingsTable {
     pub path: &'static str,
     /// The `kind` that has these settings, if the table has kinds.
     pub kind: Option<&'static str>,
-    names: &'static [&'static str],
+    /// The documentation of `kind`, if the table has kinds.
+    kind_docs: Option<&'static str>,
+    pub(super) names: &'static [&'static str],
     docs: &'static [&'static str],
     defaults: fn() -> Option<Value>,
 }
@@ -49,26 +46,30 @@ impl SettingsTable {
         Self {
             path,
             kind: None,
+            kind_docs: None,
             names: T::FIELD_NAMES,
             docs: T::FIELD_DOCS,
             defaults: || None,
         }
     }
 
-    const fn new<T: DocumentedFields + Default + Serialize>(path: &'static str) -> Self {
+    const fn with_defaults<T: DocumentedFields + Default + Serialize>(path: &'static str) -> Self {
         Self {
             defaults: || Value::try_from(T::default()).ok(),
             ..Self::required::<T>(path)
         }
     }
 
-    const fn kind<T: DocumentedFields + Default + Serialize>(
-        path: &'static str,
-        kind: &'static str,
-    ) -> Self {
+    const fn of<T: Settings>() -> Self {
+        Self::with_defaults::<T>(T::TABLE)
+    }
+
+    /// The table of a kind, and the documentation of its table's `kind`.
+    pub(super) const fn kind<T: Settings>(kind: &'static str, docs: &'static str) -> Self {
         Self {
             kind: Some(kind),
-            ..Self::new::<T>(path)
+            kind_docs: Some(docs),
+            ..Self::of::<T>()
         }
     }
 
@@ -94,45 +95,39 @@ impl SettingsTable {
     }
 }
 
-/// Every table of a run's configuration. Tables nested in `model` are documented by the model's settings.
-pub const TABLES: [SettingsTable; 36] = [
-    SettingsTable::required::<ModelConfig>("model"),
-    SettingsTable::required::<EncoderSettings>("encoder"),
-    SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
-    SettingsTable::new::<DataConfig>("data"),
-    SettingsTable::required::<MixedDataset>("data.mix"),
-    SettingsTable::new::<TrainConfig>("train"),
-    SettingsTable::kind::<MlmConfig>("train.objective", "mlm"),
-    SettingsTable::kind::<ClassifyConfig>("train.objective", "classify"),
-    SettingsTable::kind::<SpanCorruptionConfig>("train.objective", "span_corruption"),
-    SettingsTable::kind::<Seq2SeqConfig>("train.objective", "seq2seq"),
-    SettingsTable::kind::<DpoConfig>("train.objective", "dpo"),
-    SettingsTable::kind::<OrpoConfig>("train.objective", "orpo"),
-    SettingsTable::kind::<SimpoConfig>("train.objective", "simpo"),
-    SettingsTable::kind::<KtoConfig>("train.objective", "kto"),
-    SettingsTable::kind::<GrpoConfig>("train.objective", "grpo"),
-    SettingsTable::kind::<ExactMatchConfig>("train.objective.rewards", "exact_match"),
-    SettingsTable::kind::<RegexConfig>("train.objective.rewards", "regex"),
-    SettingsTable::kind::<JsonSchemaConfig>("train.objective.rewards", "json_schema"),
-    SettingsTable::kind::<CommandConfig>("train.objective.rewards", "command"),
-    SettingsTable::new::<LoraConfig>("train.adapter"),
-    SettingsTable::new::<PrecisionConfig>("train.precision"),
-    SettingsTable::new::<LossConfig>("train.loss"),
-    SettingsTable::kind::<AdamWConfig>("train.optimizer", "adamw"),
-    SettingsTable::kind::<MuonConfig>("train.optimizer", "muon"),
-    SettingsTable::kind::<LionConfig>("train.optimizer", "lion"),
-    SettingsTable::kind::<ConstantConfig>("train.schedule", "constant"),
-    SettingsTable::kind::<DecayConfig>("train.schedule", "cosine"),
-    SettingsTable::kind::<DecayConfig>("train.schedule", "linear"),
-    SettingsTable::kind::<InverseSqrtConfig>("train.schedule", "inverse_sqrt"),
-    SettingsTable::kind::<CooldownConfig>("train.schedule", "warmup_stable_decay"),
-    SettingsTable::kind::<NonFiniteConfig>("train.skip", "non_finite"),
-    SettingsTable::kind::<OutliersConfig>("train.skip", "outliers"),
-    SettingsTable::new::<EvaluationConfig>("train.evaluation"),
-    SettingsTable::new::<CheckpointConfig>("train.checkpoints"),
-    SettingsTable::new::<Groups>("train.groups"),
-    SettingsTable::new::<Group>("train.groups.*"),
+/// Every table of a run's configuration, in the order of the reference page. Tables nested in `model` are documented by the
+/// model's settings.
+const TABLES: [&[SettingsTable]; 8] = [
+    &[
+        SettingsTable::required::<ModelConfig>("model"),
+        SettingsTable::required::<EncoderSettings>("encoder"),
+        SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
+        SettingsTable::of::<DataConfig>(),
+        SettingsTable::required::<MixedDataset>("data.mix"),
+        SettingsTable::of::<TrainConfig>(),
+    ],
+    ObjectiveConfig::TABLES,
+    RewardConfig::TABLES,
+    &[
+        SettingsTable::with_defaults::<LoraConfig>("train.adapter"),
+        SettingsTable::of::<PrecisionConfig>(),
+        SettingsTable::of::<LossConfig>(),
+    ],
+    OptimizerConfig::TABLES,
+    ScheduleConfig::TABLES,
+    SkipConfig::TABLES,
+    &[
+        SettingsTable::of::<EvaluationConfig>(),
+        SettingsTable::of::<CheckpointConfig>(),
+        SettingsTable::of::<Groups>(),
+        SettingsTable::of::<Group>(),
+    ],
 ];
+
+/// Every table of a run's configuration, in the order of the reference page.
+pub fn tables() -> impl Iterator<Item = &'static SettingsTable> {
+    TABLES.into_iter().flatten()
+}
 
 /// The documentation of the setting `key` in a table such as `train.optimizer` with the given `kind`. `None`
 /// if the table, or its kind, has no such setting.
@@ -140,23 +135,14 @@ pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static
     if key == "kind" {
         return kind_docs(table);
     }
-    let described = TABLES.iter().find(|described| described.is(table, kind))?;
+    let described = tables().find(|described| described.is(table, kind))?;
     let mut named = described.names.iter().zip(described.docs);
     named.find_map(|(name, docs)| (*name == key).then_some(*docs))
 }
 
 /// The documentation of a table's `kind` setting. `None` for a table without kinds.
 pub fn kind_docs(table: &str) -> Option<&'static str> {
-    Some(match table {
-        "train.objective" => {
-            "next_token, dpo, orpo, simpo, kto or grpo (decoders), mlm or classify (encoders), span_corruption or seq2seq (encoder–decoders)."
-        }
-        "train.objective.rewards" => "exact_match, regex, json_schema or command.",
-        "train.optimizer" => "adamw, muon (matrices; AdamW the rest) or lion.",
-        "train.schedule" => "constant, cosine, linear, inverse_sqrt or warmup_stable_decay.",
-        "train.skip" => {
-            "non_finite (NaN and infinite losses or gradients) or outliers (also those far above the mean)."
-        }
-        _ => return None,
-    })
+    tables()
+        .find(|described| described.path == table)?
+        .kind_docs
 }

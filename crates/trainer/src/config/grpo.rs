@@ -1,10 +1,10 @@
 //! Settings of group relative policy optimization: sampling, loss and rewards.
 
-use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
-use super::check::{Range, check_all, check_count, require};
+use super::check::{Must, Range, require};
 use super::reward::RewardConfig;
+use super::settings::{Settings, settings};
 use crate::error::TrainError;
 
 /// The mean that turns the losses of tokens into the loss of a step.
@@ -50,102 +50,54 @@ pub enum RewardScale {
     Batch,
 }
 
-/// Settings of group relative policy optimization.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct GrpoConfig {
-    /// Completions that are sampled for each prompt. A step has micro_batch × accumulation completions, a multiple of it.
-    pub group: usize,
-    /// Maximum number of tokens of a completion.
-    pub max_new_tokens: usize,
-    /// Divides the logits that completions are sampled from.
-    pub temperature: f64,
-    /// Number of most probable tokens to sample from; 0 for all.
-    pub top_k: usize,
-    /// Samples from the smallest set of most probable tokens whose probabilities reach this sum; 1 for all.
-    pub top_p: f64,
-    /// Completions that are sampled at the same time. Each has a key-value cache.
-    pub slots: usize,
-    /// The mean over tokens: grpo, bnpo, dr_grpo or dapo.
-    pub loss: GrpoLoss,
-    /// The divisor of advantages: none, group or batch (standard deviations).
-    pub scale_rewards: RewardScale,
-    /// The ratio of probabilities is clipped below 1 minus this.
-    pub epsilon_low: f64,
-    /// The ratio of probabilities is clipped above 1 plus this.
-    pub epsilon_high: f64,
-    /// Weight of the KL divergence from the reference model: the model without its adapter, or the weights that the run starts with.
-    pub beta: f64,
-    /// Steps that train on the same completions.
-    pub iterations: usize,
-    /// The rewards, whose weighted sum is maximized.
-    pub rewards: Vec<RewardConfig>,
-}
-
-impl Default for GrpoConfig {
-    fn default() -> Self {
-        Self {
-            group: 8,
-            max_new_tokens: 256,
-            temperature: 1.0,
-            top_k: 0,
-            top_p: 1.0,
-            slots: 16,
-            loss: GrpoLoss::default(),
-            scale_rewards: RewardScale::default(),
-            epsilon_low: 0.2,
-            epsilon_high: 0.2,
-            beta: 0.0,
-            iterations: 1,
-            rewards: Vec::new(),
-        }
+settings! {
+    /// Settings of group relative policy optimization.
+    pub struct GrpoConfig in "train.objective" {
+        /// Completions that are sampled for each prompt. A step has micro_batch × accumulation completions, a multiple of it.
+        pub group: usize = 8, COMPARED, 1..=MOST;
+        /// Maximum number of tokens of a completion.
+        pub max_new_tokens: usize = 256, 1..=MOST;
+        /// Divides the logits that completions are sampled from.
+        pub temperature: f64 = 1.0, Range::Positive;
+        /// Number of most probable tokens to sample from; 0 for all.
+        pub top_k: usize = 0;
+        /// Samples from the smallest set of most probable tokens whose probabilities reach this sum; 1 for all.
+        pub top_p: f64 = 1.0, Range::Positive, Must("must be at most 1", |share: &f64| *share <= 1.0);
+        /// Completions that are sampled at the same time. Each has a key-value cache.
+        pub slots: usize = 16, 1..=MOST;
+        /// The mean over tokens: grpo, bnpo, dr_grpo or dapo.
+        pub loss: GrpoLoss = GrpoLoss::default();
+        /// The divisor of advantages: none, group or batch (standard deviations).
+        pub scale_rewards: RewardScale = RewardScale::default();
+        /// The ratio of probabilities is clipped below 1 minus this.
+        pub epsilon_low: f64 = 0.2, Range::Share;
+        /// The ratio of probabilities is clipped above 1 plus this.
+        pub epsilon_high: f64 = 0.2, Range::NotNegative;
+        /// Weight of the KL divergence from the reference model: the model without its adapter, or the weights that the run starts with.
+        pub beta: f64 = 0.0, Range::NotNegative;
+        /// Steps that train on the same completions.
+        pub iterations: usize = 1, 1..=MOST;
+        /// The rewards, whose weighted sum is maximized.
+        pub rewards: Vec<RewardConfig> = Vec::new(), SCORED;
     }
 }
 
-const TABLE: &str = "train.objective";
 /// The upper bound of counts.
 const MOST: usize = 1 << 20;
+/// The rule of groups.
+const COMPARED: Must<usize> = Must(
+    "must be at least 2: a completion is compared with the others of its prompt",
+    |group: &usize| *group >= 2,
+);
+/// The rule of `rewards`.
+const SCORED: Must<Vec<RewardConfig>> = Must(
+    "must have at least one reward, which scores the completions that the run samples",
+    |rewards: &Vec<RewardConfig>| !rewards.is_empty(),
+);
 
 impl GrpoConfig {
     pub(super) fn check(&self) -> Result<(), TrainError> {
-        let Self {
-            group,
-            max_new_tokens,
-            slots,
-            iterations,
-            ..
-        } = self;
-        let rule = "must be at least 2: a completion is compared with the others of its prompt";
-        require(TABLE, "group", group, *group >= 2, rule)?;
-        for (field, value) in [
-            ("group", group),
-            ("max_new_tokens", max_new_tokens),
-            ("slots", slots),
-            ("iterations", iterations),
-        ] {
-            check_count(TABLE, field, *value, 1, MOST)?;
-        }
-        check_all(
-            TABLE,
-            &[
-                ("temperature", self.temperature, Range::Positive),
-                ("top_p", self.top_p, Range::Positive),
-                ("epsilon_low", self.epsilon_low, Range::Share),
-                ("epsilon_high", self.epsilon_high, Range::NotNegative),
-                ("beta", self.beta, Range::NotNegative),
-            ],
-        )?;
-        require(
-            TABLE,
-            "top_p",
-            self.top_p,
-            self.top_p <= 1.0,
-            "must be at most 1",
-        )?;
-        let rule =
-            "must have at least one reward, which scores the completions that the run samples";
-        require(TABLE, "rewards", "[]", !self.rewards.is_empty(), rule)?;
-        self.rewards.iter().try_for_each(RewardConfig::check)
+        self.rewards.iter().try_for_each(RewardConfig::check_rules)
     }
 
     /// Checks that `completions` of a step are whole groups.
@@ -157,6 +109,6 @@ impl GrpoConfig {
             "must divide the {completions} completions of a step: micro_batch × accumulation"
         );
         let holds = completions.is_multiple_of(self.group.max(1));
-        require(TABLE, "group", self.group, holds, &rule)
+        require(Self::TABLE, "group", self.group, holds, &rule)
     }
 }

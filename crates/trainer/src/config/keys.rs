@@ -4,65 +4,12 @@ use std::collections::BTreeSet;
 
 use documented::DocumentedFields;
 use emberlm_model::config::choices;
-use emberlm_model::encoder::EncoderSettings;
-use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{LoraConfig, ModelConfig, families};
+use emberlm_model::families;
 use emberlm_system::nearest::nearest;
 use toml::{Table, Value};
 
-use super::optimizer::{AdamWConfig, LionConfig, MuonConfig};
-use super::schedule::{ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig};
-use super::sections::{
-    CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
-    PrecisionConfig,
-};
-use super::{
-    ClassifyConfig, CommandConfig, DataConfig, DpoConfig, ExactMatchConfig, Group, Groups,
-    GrpoConfig, JsonSchemaConfig, KtoConfig, MixedDataset, MlmConfig, OrpoConfig, RegexConfig,
-    Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig, TrainConfig,
-};
-
-/// The settings by table, except the models' nested ones.
-const TABLES: [(&str, &[&str]); 38] = [
-    ("model", ModelConfig::FIELD_NAMES),
-    ("encoder", EncoderSettings::FIELD_NAMES),
-    ("encoder_decoder", EncoderDecoderSettings::FIELD_NAMES),
-    ("data", DataConfig::FIELD_NAMES),
-    ("data.mix", MixedDataset::FIELD_NAMES),
-    ("train", TrainConfig::FIELD_NAMES),
-    ("train.objective", &["kind"]),
-    ("train.objective", MlmConfig::FIELD_NAMES),
-    ("train.objective", ClassifyConfig::FIELD_NAMES),
-    ("train.objective", SpanCorruptionConfig::FIELD_NAMES),
-    ("train.objective", Seq2SeqConfig::FIELD_NAMES),
-    ("train.objective", DpoConfig::FIELD_NAMES),
-    ("train.objective", OrpoConfig::FIELD_NAMES),
-    ("train.objective", SimpoConfig::FIELD_NAMES),
-    ("train.objective", KtoConfig::FIELD_NAMES),
-    ("train.objective", GrpoConfig::FIELD_NAMES),
-    ("train.objective.rewards", &["kind"]),
-    ("train.objective.rewards", ExactMatchConfig::FIELD_NAMES),
-    ("train.objective.rewards", RegexConfig::FIELD_NAMES),
-    ("train.objective.rewards", JsonSchemaConfig::FIELD_NAMES),
-    ("train.objective.rewards", CommandConfig::FIELD_NAMES),
-    ("train.adapter", LoraConfig::FIELD_NAMES),
-    ("train.precision", PrecisionConfig::FIELD_NAMES),
-    ("train.loss", LossConfig::FIELD_NAMES),
-    ("train.optimizer", &["kind"]),
-    ("train.optimizer", AdamWConfig::FIELD_NAMES),
-    ("train.optimizer", MuonConfig::FIELD_NAMES),
-    ("train.optimizer", LionConfig::FIELD_NAMES),
-    ("train.schedule", &["kind"]),
-    ("train.schedule", ConstantConfig::FIELD_NAMES),
-    ("train.schedule", DecayConfig::FIELD_NAMES),
-    ("train.schedule", InverseSqrtConfig::FIELD_NAMES),
-    ("train.schedule", CooldownConfig::FIELD_NAMES),
-    ("train.skip", &["kind"]),
-    ("train.skip", NonFiniteConfig::FIELD_NAMES),
-    ("train.skip", OutliersConfig::FIELD_NAMES),
-    ("train.evaluation", EvaluationConfig::FIELD_NAMES),
-    ("train.checkpoints", CheckpointConfig::FIELD_NAMES),
-];
+use super::Groups;
+use super::docs::tables;
 
 /// Nested keys of the model that no preset sets and that are not of [`MODEL_CHOICES`].
 const NOT_IN_PRESETS: [&str; 6] = [
@@ -226,12 +173,22 @@ pub(crate) fn suggested_value(reason: &str) -> Option<String> {
 /// Every key as a dotted path.
 fn keys() -> BTreeSet<String> {
     let mut keys: BTreeSet<String> = NOT_IN_PRESETS.map(str::to_owned).into();
-    for (table, names) in TABLES {
-        keys.extend(names.iter().map(|name| format!("{table}.{name}")));
-    }
-    for group in Groups::FIELD_NAMES {
-        let names = Group::FIELD_NAMES.iter();
-        keys.extend(names.map(|name| format!("train.groups.{group}.{name}")));
+    for table in tables() {
+        let paths = match table.path.strip_suffix('*') {
+            Some(above) => Groups::FIELD_NAMES
+                .iter()
+                .map(|name| format!("{above}{name}"))
+                .collect(),
+            None => vec![table.path.to_owned()],
+        };
+        let names = table
+            .names
+            .iter()
+            .copied()
+            .chain(table.kind.map(|_| "kind"));
+        for name in names {
+            keys.extend(paths.iter().map(|path| format!("{path}.{name}")));
+        }
     }
     for (component, table) in MODEL_CHOICES {
         let kinds = choices::kinds(component);

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 
-use documented::DocumentedFields;
 use emberlm_data::Packing;
 use emberlm_kernels::HeadLossOptions;
 use emberlm_model::LoraConfig;
@@ -20,6 +19,7 @@ mod exchange;
 mod groups;
 mod grpo;
 mod keys;
+mod kinds;
 pub mod legacy;
 mod model;
 mod objective;
@@ -30,34 +30,26 @@ mod reward;
 pub mod run_config;
 mod schedule;
 mod sections;
+mod settings;
 
-use check::{
-    MOST_SEQUENCES, MOST_STEPS, Range, check_all, check_count, check_step_sequences, require,
-};
+use check::{MOST_SEQUENCES, MOST_STEPS, Must, Range, check_step_sequences, require};
 pub use data::{DataConfig, MixedDataset};
-pub use docs::{Setting, SettingsTable, TABLES, field_docs, kind_docs};
+pub use docs::{Setting, SettingsTable, field_docs, kind_docs, tables};
 pub use exchange::ExchangeMemory;
 pub use groups::{Group, Groups};
-pub use grpo::{GrpoConfig, GrpoLoss, RewardScale};
+pub use grpo::*;
 pub use keys::{keys_of, suggested_key};
 pub(crate) use keys::{suggested_in, suggested_value};
 use model::ConfigTables;
 pub(crate) use model::MODEL_TABLES;
 pub use model::RunModel;
-pub use objective::{
-    ClassifyConfig, MlmConfig, NextTokenConfig, ObjectiveConfig, Seq2SeqConfig,
-    SpanCorruptionConfig,
-};
-pub use optimizer::{AdamWConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind};
-pub use preference::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
-pub use reward::{CommandConfig, ExactMatchConfig, JsonSchemaConfig, RegexConfig, RewardConfig};
-pub use schedule::{
-    ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleConfig, ScheduleKind,
-};
-pub use sections::{
-    CheckpointConfig, EvaluationConfig, LossConfig, NonFiniteConfig, OutliersConfig,
-    PrecisionConfig, SkipConfig,
-};
+pub use objective::*;
+pub use optimizer::*;
+pub use preference::*;
+pub use reward::*;
+pub use schedule::*;
+pub use sections::*;
+use settings::{Settings, settings};
 
 /// The configuration of a run, as stored in `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,103 +63,70 @@ pub struct RunConfig {
     pub train: TrainConfig,
 }
 
-/// Settings of training. One step is `accumulation` micro-batches and one update.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct TrainConfig {
-    /// The initial weights: a run, checkpoint or Hugging Face directory; empty for a new initialization.
-    pub from: PathBuf,
-    /// Number of steps.
-    pub steps: usize,
-    /// Seed of the initial weights, the data order and dropout.
-    pub seed: u64,
-    /// Tokens per sequence in training; 0 for the model's full context.
-    pub seq_len: usize,
-    /// Packing of documents into sequences: stream (one after another), isolated (whole documents in order; attention does
-    /// not cross them) or best_fit (isolated, combined for the least padding).
-    pub documents: Packing,
-    /// Threads that prepare batches in advance; 0 prepares each batch when it is needed.
-    pub loader_workers: usize,
-    /// Memory that several ranks exchange: host, or device if the MPI library can access the device's memory (untested on
-    /// GPUs).
-    pub exchange: ExchangeMemory,
-    /// Sequences per micro-batch.
-    pub micro_batch: usize,
-    /// Micro-batches per step, over all ranks; the loss is the mean over all unmasked targets of a step.
-    pub accumulation: usize,
-    /// Recompute the activations of blocks in the backward pass: less memory, more time.
-    pub recompute: bool,
-    /// Maximum global gradient norm; 0 disables clipping.
-    pub clip_norm: f64,
-    /// Decay of the exponential moving average of the weights, which is evaluated and saved as the model; 0 for none.
-    pub ema: f64,
-    /// Steps between log lines.
-    pub log_interval: usize,
-    /// The training objective.
-    pub objective: ObjectiveConfig,
-    /// Low-rank adapters of a frozen decoder, which are then all that is trained.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub adapter: Option<LoraConfig>,
-    /// Parameters that are not trained, by their paths or the beginnings of these, such as "tokens" or "blocks.0"; `*` stands for any component.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub frozen: Vec<String>,
-    /// Factor on the learning rate for each block below the head: block `i` of `n` has `layer_decay^(n - i)`, embeddings `layer_decay^(n + 1)`.
-    pub layer_decay: f64,
-    /// Scale α of the noise on a decoder's embeddings (NEFTune), uniform within `α / √(seq_len · d_model)`; 0 for none.
-    pub embedding_noise: f64,
-    /// Precision of the matrix products.
-    pub precision: PrecisionConfig,
-    /// Terms that training adds to the cross-entropy.
-    pub loss: LossConfig,
-    /// The optimizer.
-    pub optimizer: OptimizerConfig,
-    /// The learning rate at each step.
-    pub schedule: ScheduleConfig,
-    /// Conditions for skipping a step.
-    pub skip: SkipConfig,
-    /// Evaluation during training.
-    pub evaluation: EvaluationConfig,
-    /// Checkpoints.
-    pub checkpoints: CheckpointConfig,
-    /// Settings of groups of parameters.
-    pub groups: Groups,
+settings! {
+    /// Settings of training. One step is `accumulation` micro-batches and one update.
+    pub struct TrainConfig in "train" {
+        /// The initial weights: a run, checkpoint or Hugging Face directory; empty for a new initialization.
+        pub from: PathBuf = PathBuf::new();
+        /// Number of steps.
+        pub steps: usize = 2000, 1..=MOST_STEPS;
+        /// Seed of the initial weights, the data order and dropout.
+        pub seed: u64 = 1;
+        /// Tokens per sequence in training; 0 for the model's full context.
+        pub seq_len: usize = 0;
+        /// Packing of documents into sequences: stream (one after another), isolated (whole documents in order; attention does
+        /// not cross them) or best_fit (isolated, combined for the least padding).
+        pub documents: Packing = Packing::Stream;
+        /// Threads that prepare batches in advance; 0 prepares each batch when it is needed.
+        pub loader_workers: usize = 1, 0..=MAX_WORKERS;
+        /// Memory that several ranks exchange: host, or device if the MPI library can access the device's memory (untested on
+        /// GPUs).
+        pub exchange: ExchangeMemory = ExchangeMemory::Host;
+        /// Sequences per micro-batch.
+        pub micro_batch: usize = 12, 1..=MOST_SEQUENCES;
+        /// Micro-batches per step, over all ranks; the loss is the mean over all unmasked targets of a step.
+        pub accumulation: usize = 1, 1..=MOST_SEQUENCES;
+        /// Recompute the activations of blocks in the backward pass: less memory, more time.
+        pub recompute: bool = false;
+        /// Maximum global gradient norm; 0 disables clipping.
+        pub clip_norm: f64 = 1.0, Range::NotNegative;
+        /// Decay of the exponential moving average of the weights, which is evaluated and saved as the model; 0 for none.
+        pub ema: f64 = 0.0, Range::Share;
+        /// Steps between log lines.
+        pub log_interval: usize = 10, 1..=usize::MAX;
+        /// The training objective.
+        pub objective: ObjectiveConfig = ObjectiveConfig::default();
+        /// Low-rank adapters of a frozen decoder, which are then all that is trained.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub adapter: Option<LoraConfig> = None;
+        /// Parameters that are not trained, by their paths or the beginnings of these, such as "tokens" or "blocks.0"; `*` stands for any component.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub frozen: Vec<String> = Vec::new();
+        /// Factor on the learning rate for each block below the head: block `i` of `n` has `layer_decay^(n - i)`, embeddings `layer_decay^(n + 1)`.
+        pub layer_decay: f64 = 1.0, Range::Positive, Must("must be at most 1", |decay: &f64| *decay <= 1.0);
+        /// Scale α of the noise on a decoder's embeddings (NEFTune), uniform within `α / √(seq_len · d_model)`; 0 for none.
+        pub embedding_noise: f64 = 0.0, Range::NotNegative;
+        /// Precision of the matrix products.
+        pub precision: PrecisionConfig = PrecisionConfig::default();
+        /// Terms that training adds to the cross-entropy.
+        pub loss: LossConfig = LossConfig::default();
+        /// The optimizer.
+        pub optimizer: OptimizerConfig = OptimizerConfig::default();
+        /// The learning rate at each step.
+        pub schedule: ScheduleConfig = ScheduleConfig::default();
+        /// Conditions for skipping a step.
+        pub skip: SkipConfig = SkipConfig::default();
+        /// Evaluation during training.
+        pub evaluation: EvaluationConfig = EvaluationConfig::default();
+        /// Checkpoints.
+        pub checkpoints: CheckpointConfig = CheckpointConfig::default();
+        /// Settings of groups of parameters.
+        pub groups: Groups = Groups::default();
+    }
 }
 
 /// The upper bound of `loader_workers`. More threads would be idle.
 const MAX_WORKERS: usize = 64;
-
-impl Default for TrainConfig {
-    fn default() -> Self {
-        Self {
-            from: PathBuf::new(),
-            steps: 2000,
-            seed: 1,
-            seq_len: 0,
-            documents: Packing::Stream,
-            loader_workers: 1,
-            exchange: ExchangeMemory::Host,
-            micro_batch: 12,
-            accumulation: 1,
-            recompute: false,
-            clip_norm: 1.0,
-            ema: 0.0,
-            log_interval: 10,
-            objective: ObjectiveConfig::default(),
-            adapter: None,
-            frozen: Vec::new(),
-            layer_decay: 1.0,
-            embedding_noise: 0.0,
-            precision: PrecisionConfig::default(),
-            loss: LossConfig::default(),
-            optimizer: OptimizerConfig::default(),
-            schedule: ScheduleConfig::default(),
-            skip: SkipConfig::default(),
-            evaluation: EvaluationConfig::default(),
-            checkpoints: CheckpointConfig::default(),
-            groups: Groups::default(),
-        }
-    }
-}
 
 impl TrainConfig {
     /// Checks every setting.
@@ -175,36 +134,9 @@ impl TrainConfig {
     /// # Errors
     /// Returns the first violated rule, with its field and value.
     pub fn check(&self) -> Result<(), TrainError> {
-        for (field, value, most) in [
-            ("steps", self.steps, MOST_STEPS),
-            ("micro_batch", self.micro_batch, MOST_SEQUENCES),
-            ("accumulation", self.accumulation, MOST_SEQUENCES),
-            ("log_interval", self.log_interval, usize::MAX),
-        ] {
-            check_count("train", field, value, 1, most)?;
-        }
+        self.check_rules()?;
         check_step_sequences(self.micro_batch, self.accumulation)?;
-        check_all(
-            "train",
-            &[
-                ("clip_norm", self.clip_norm, Range::NotNegative),
-                ("ema", self.ema, Range::Share),
-                ("layer_decay", self.layer_decay, Range::Positive),
-                ("embedding_noise", self.embedding_noise, Range::NotNegative),
-            ],
-        )?;
-        let rule = format!("must be at most {MAX_WORKERS}");
-        let workers = self.loader_workers;
-        require(
-            "train",
-            "loader_workers",
-            workers,
-            workers <= MAX_WORKERS,
-            &rule,
-        )?;
         self.objective.check()?;
-        let (decay, rule) = (self.layer_decay, "must be at most 1");
-        require("train", "layer_decay", decay, decay <= 1.0, rule)?;
         if let Some(adapter) = &self.adapter {
             adapter.check()?;
             let (frozen, rule) = (self.frozen.join(", "), "must be empty with an adapter");
@@ -215,13 +147,13 @@ impl TrainConfig {
             let is_set = !self.from.as_os_str().is_empty();
             require("train", "from", "\"\"", is_set, rule)?;
         }
-        self.precision.check()?;
-        self.loss.check()?;
-        self.optimizer.check()?;
+        self.precision.check_rules()?;
+        self.loss.check_rules()?;
+        self.optimizer.check_rules()?;
         self.schedule.check(self.steps)?;
-        self.skip.check()?;
-        self.evaluation.check()?;
-        self.checkpoints.check()?;
+        self.skip.check_rules()?;
+        self.evaluation.check_rules()?;
+        self.checkpoints.check_rules()?;
         self.groups.check(self.optimizer.kind())
     }
 
@@ -272,6 +204,14 @@ impl TrainConfig {
             0 => context,
             tokens => tokens,
         })
+    }
+
+    /// Tokens of an encoder–decoder's source. Relative positions set no limit; by default the tokens of T5.
+    pub(crate) fn source_tokens(&self) -> usize {
+        match self.seq_len {
+            0 => 512,
+            tokens => tokens,
+        }
     }
 
     /// The loss options: terms added to the cross-entropy.

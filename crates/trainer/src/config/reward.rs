@@ -1,110 +1,69 @@
 //! Settings of the rewards of sampled completions.
 
-use documented::DocumentedFields;
-use serde::{Deserialize, Serialize};
+use super::check::{Must, NOT_EMPTY, Range};
+use super::kinds::kinds;
+use super::settings::settings;
 
-use super::check::{F32_RULE, Range, check_all, is_in_f32, require};
-use crate::error::TrainError;
-
-/// A reward of a completion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum RewardConfig {
-    /// 1 if the completion equals a field of the record, and 0 otherwise.
-    ExactMatch(ExactMatchConfig),
-    /// 1 if a regular expression matches, and 0 otherwise.
-    Regex(RegexConfig),
-    /// 1 if the completion is JSON of a schema, and 0 otherwise.
-    JsonSchema(JsonSchemaConfig),
-    /// The number that a command prints.
-    Command(CommandConfig),
-}
-
-/// Settings of [`RewardConfig::ExactMatch`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct ExactMatchConfig {
-    /// The weight of the reward in the sum.
-    pub weight: f64,
-    /// The field of the record that the completion must equal, white space around both aside.
-    pub field: String,
-}
-
-/// Settings of [`RewardConfig::Regex`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct RegexConfig {
-    /// The weight of the reward in the sum.
-    pub weight: f64,
-    /// The regular expression, in the syntax of Rust's regex crate. It may match anywhere in the completion.
-    pub pattern: String,
-    /// The field of the record that the first group of the last match must equal; empty if any match is right.
-    pub field: String,
-}
-
-/// Settings of [`RewardConfig::JsonSchema`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct JsonSchemaConfig {
-    /// The weight of the reward in the sum.
-    pub weight: f64,
-    /// The JSON schema, as text. Properties must have its order, as in generation that is constrained by a schema.
-    pub schema: String,
-}
-
-/// Settings of [`RewardConfig::Command`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct CommandConfig {
-    /// The weight of the reward in the sum.
-    pub weight: f64,
-    /// The program and its arguments, run without a shell once for each completion. It reads a JSON object with prompt, completion and record from stdin, and prints a number.
-    pub command: Vec<String>,
-    /// Seconds after which the command is stopped, and the completion has no reward.
-    pub timeout: f64,
-}
-
-impl Default for ExactMatchConfig {
-    fn default() -> Self {
-        Self {
-            weight: 1.0,
-            field: "answer".to_owned(),
-        }
+kinds! {
+    /// A reward of a completion.
+    pub enum RewardConfig, RewardKind: "exact_match, regex, json_schema or command." {
+        /// 1 if the completion equals a field of the record, and 0 otherwise.
+        "exact_match" => ExactMatch(ExactMatchConfig),
+        /// 1 if a regular expression matches, and 0 otherwise.
+        "regex" => Regex(RegexConfig),
+        /// 1 if the completion is JSON of a schema, and 0 otherwise.
+        "json_schema" => JsonSchema(JsonSchemaConfig),
+        /// The number that a command prints.
+        "command" => Command(CommandConfig),
     }
 }
 
-impl Default for RegexConfig {
-    fn default() -> Self {
-        Self {
-            weight: 1.0,
-            pattern: String::new(),
-            field: String::new(),
-        }
+settings! {
+    /// Settings of [`RewardConfig::ExactMatch`].
+    pub struct ExactMatchConfig in "train.objective.rewards" {
+        /// The weight of the reward in the sum.
+        pub weight: f64 = 1.0, Range::Finite;
+        /// The field of the record that the completion must equal, white space around both aside.
+        pub field: String = "answer".to_owned(), NOT_EMPTY;
+    }
+
+    /// Settings of [`RewardConfig::Regex`].
+    pub struct RegexConfig in "train.objective.rewards" {
+        /// The weight of the reward in the sum.
+        pub weight: f64 = 1.0, Range::Finite;
+        /// The regular expression, in the syntax of Rust's regex crate. It may match anywhere in the completion.
+        pub pattern: String = String::new(), NOT_EMPTY;
+        /// The field of the record that the first group of the last match must equal; empty if any match is right.
+        pub field: String = String::new();
+    }
+
+    /// Settings of [`RewardConfig::JsonSchema`].
+    pub struct JsonSchemaConfig in "train.objective.rewards" {
+        /// The weight of the reward in the sum.
+        pub weight: f64 = 1.0, Range::Finite;
+        /// The JSON schema, as text. Properties must have its order, as in generation that is constrained by a schema.
+        pub schema: String = String::new(), NOT_EMPTY;
+    }
+
+    /// Settings of [`RewardConfig::Command`].
+    pub struct CommandConfig in "train.objective.rewards" {
+        /// The weight of the reward in the sum.
+        pub weight: f64 = 1.0, Range::Finite;
+        /// The program and its arguments, run without a shell once for each completion. It reads a JSON object with prompt, completion and record from stdin, and prints a number.
+        pub command: Vec<String> = Vec::new(), NAMED;
+        /// Seconds after which the command is stopped, and the completion has no reward.
+        pub timeout: f64 = 10.0, Range::Positive, A_YEAR;
     }
 }
 
-impl Default for JsonSchemaConfig {
-    fn default() -> Self {
-        Self {
-            weight: 1.0,
-            schema: String::new(),
-        }
-    }
-}
-
-impl Default for CommandConfig {
-    fn default() -> Self {
-        Self {
-            weight: 1.0,
-            command: Vec::new(),
-            timeout: 10.0,
-        }
-    }
-}
-
-const TABLE: &str = "train.objective.rewards";
-/// The upper bound of `timeout`, which an instant of the system's clock can add.
-const MOST_SECONDS: f64 = 31_536_000.0;
+/// The rule of a command: it has a program.
+const NAMED: Must<Vec<String>> = Must("must not be empty", |command: &Vec<String>| {
+    command.first().is_some_and(|program| !program.is_empty())
+});
+/// The rule of `timeout`, which an instant of the system's clock can add.
+const A_YEAR: Must<f64> = Must("must be at most 31536000, a year", |seconds: &f64| {
+    *seconds <= 31_536_000.0
+});
 
 impl RewardConfig {
     /// The weight in the sum of rewards.
@@ -114,34 +73,6 @@ impl RewardConfig {
             Self::Regex(config) => config.weight,
             Self::JsonSchema(config) => config.weight,
             Self::Command(config) => config.weight,
-        }
-    }
-
-    pub(super) fn check(&self) -> Result<(), TrainError> {
-        let weight = self.weight();
-        require(
-            TABLE,
-            "weight",
-            weight,
-            weight.is_finite(),
-            "must be finite",
-        )?;
-        require(TABLE, "weight", weight, is_in_f32(weight), F32_RULE)?;
-        let given = |field, value: &str| {
-            require(TABLE, field, "\"\"", !value.is_empty(), "must not be empty")
-        };
-        match self {
-            Self::ExactMatch(config) => given("field", &config.field),
-            Self::Regex(config) => given("pattern", &config.pattern),
-            Self::JsonSchema(config) => given("schema", &config.schema),
-            Self::Command(config) => {
-                let program = config.command.first();
-                given("command", program.map_or("", String::as_str))?;
-                let timeout = config.timeout;
-                check_all(TABLE, &[("timeout", timeout, Range::Positive)])?;
-                let rule = format!("must be at most {MOST_SECONDS}, a year");
-                require(TABLE, "timeout", timeout, timeout <= MOST_SECONDS, &rule)
-            }
         }
     }
 }

@@ -1,169 +1,81 @@
 //! The `[train.schedule]` table: the learning rate schedule.
 
-use documented::DocumentedFields;
-use serde::{Deserialize, Serialize};
-
-use super::check::{Range, check_all, require};
+use super::check::{Must, Range, require};
+use super::kinds::kinds;
+use super::settings::{Settings, settings};
 use crate::error::TrainError;
 
-/// The available schedules. Each begins with a linear warm-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScheduleKind {
-    /// Constant learning rate.
-    Constant,
-    /// Cosine decay: half a period.
-    Cosine,
-    /// Linear decay.
-    Linear,
-    /// Decay with the inverse square root of the step (Vaswani et al. 2017).
-    InverseSqrt,
-    /// Constant, then linear decay (Hu et al. 2024).
-    WarmupStableDecay,
-}
-
-/// The learning rate schedule of a run with its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ScheduleConfig {
-    /// Constant learning rate.
-    Constant(ConstantConfig),
-    /// Cosine decay: half a period.
-    Cosine(DecayConfig),
-    /// Linear decay.
-    Linear(DecayConfig),
-    /// Decay with the inverse square root of the step (Vaswani et al. 2017), with a lower bound.
-    InverseSqrt(InverseSqrtConfig),
-    /// Constant, then linear decay over the last `cooldown_steps` (Hu et al. 2024).
-    WarmupStableDecay(CooldownConfig),
-}
-
-/// Settings of the constant schedule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct ConstantConfig {
-    /// The learning rate after warm-up.
-    pub learning_rate: f64,
-    /// Steps of linear warm-up.
-    pub warmup_steps: usize,
-}
-
-/// Settings of the cosine and linear schedules.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct DecayConfig {
-    /// The learning rate after warm-up.
-    pub learning_rate: f64,
-    /// The learning rate at the end of the decay, and after it.
-    pub min_learning_rate: f64,
-    /// Steps of linear warm-up.
-    pub warmup_steps: usize,
-    /// The step at which the decay ends; 0 for the last step.
-    pub decay_steps: usize,
-}
-
-/// Settings of the inverse square root schedule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct InverseSqrtConfig {
-    /// The learning rate after warm-up.
-    pub learning_rate: f64,
-    /// The lowest learning rate.
-    pub min_learning_rate: f64,
-    /// Steps of linear warm-up, at least 1: the learning rate falls as the root of warmup_steps / step.
-    pub warmup_steps: usize,
-}
-
-/// Settings of the warmup-stable-decay schedule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
-#[serde(default, deny_unknown_fields)]
-pub struct CooldownConfig {
-    /// The learning rate after warm-up.
-    pub learning_rate: f64,
-    /// The learning rate at the end of the decay, and after it.
-    pub min_learning_rate: f64,
-    /// Steps of linear warm-up.
-    pub warmup_steps: usize,
-    /// The step at which the decay ends; 0 for the last step.
-    pub decay_steps: usize,
-    /// Number of final steps over which the learning rate falls.
-    pub cooldown_steps: usize,
-}
-
-impl Default for ConstantConfig {
-    fn default() -> Self {
-        let DecayConfig {
-            learning_rate,
-            warmup_steps,
-            ..
-        } = DecayConfig::default();
-        Self {
-            learning_rate,
-            warmup_steps,
-        }
+kinds! {
+    /// The learning rate schedule of a run with its settings. Each begins with a linear warm-up.
+    pub enum ScheduleConfig, ScheduleKind: "constant, cosine, linear, inverse_sqrt or warmup_stable_decay." {
+        /// Constant learning rate.
+        "constant" => Constant(ConstantConfig),
+        /// Cosine decay: half a period.
+        "cosine" => Cosine(DecayConfig),
+        /// Linear decay.
+        "linear" => Linear(DecayConfig),
+        /// Decay with the inverse square root of the step (Vaswani et al. 2017), with a lower bound.
+        "inverse_sqrt" => InverseSqrt(InverseSqrtConfig),
+        /// Constant, then linear decay over the last `cooldown_steps` (Hu et al. 2024).
+        "warmup_stable_decay" => WarmupStableDecay(CooldownConfig),
     }
 }
 
-impl Default for DecayConfig {
-    fn default() -> Self {
-        Self {
-            learning_rate: 1e-3,
-            min_learning_rate: 1e-4,
-            warmup_steps: 100,
-            decay_steps: 0,
-        }
+settings! {
+    /// Settings of the constant schedule.
+    pub struct ConstantConfig in "train.schedule" {
+        /// The learning rate after warm-up.
+        pub learning_rate: f64 = 1e-3, Range::NotNegative;
+        /// Steps of linear warm-up.
+        pub warmup_steps: usize = 100;
+    }
+
+    /// Settings of the cosine and linear schedules.
+    pub struct DecayConfig in "train.schedule" {
+        /// The learning rate after warm-up.
+        pub learning_rate: f64 = 1e-3, Range::NotNegative;
+        /// The learning rate at the end of the decay, and after it.
+        pub min_learning_rate: f64 = 1e-4, Range::NotNegative;
+        /// Steps of linear warm-up.
+        pub warmup_steps: usize = 100;
+        /// The step at which the decay ends; 0 for the last step.
+        pub decay_steps: usize = 0;
+    }
+
+    /// Settings of the inverse square root schedule.
+    pub struct InverseSqrtConfig in "train.schedule" {
+        /// The learning rate after warm-up.
+        pub learning_rate: f64 = 1e-3, Range::NotNegative;
+        /// The lowest learning rate.
+        pub min_learning_rate: f64 = 1e-4, Range::NotNegative;
+        /// Steps of linear warm-up, at least 1: the learning rate falls as the root of warmup_steps / step.
+        pub warmup_steps: usize = 100, NOT_ZERO;
+    }
+
+    /// Settings of the warmup-stable-decay schedule.
+    pub struct CooldownConfig in "train.schedule" {
+        /// The learning rate after warm-up.
+        pub learning_rate: f64 = 1e-3, Range::NotNegative;
+        /// The learning rate at the end of the decay, and after it.
+        pub min_learning_rate: f64 = 1e-4, Range::NotNegative;
+        /// Steps of linear warm-up.
+        pub warmup_steps: usize = 100;
+        /// The step at which the decay ends; 0 for the last step.
+        pub decay_steps: usize = 0;
+        /// Number of final steps over which the learning rate falls.
+        pub cooldown_steps: usize = 0;
     }
 }
 
-impl Default for InverseSqrtConfig {
-    fn default() -> Self {
-        let DecayConfig {
-            learning_rate,
-            min_learning_rate,
-            warmup_steps,
-            ..
-        } = DecayConfig::default();
-        Self {
-            learning_rate,
-            min_learning_rate,
-            warmup_steps,
-        }
-    }
-}
-
-impl Default for CooldownConfig {
-    fn default() -> Self {
-        let DecayConfig {
-            learning_rate,
-            min_learning_rate,
-            warmup_steps,
-            decay_steps,
-        } = DecayConfig::default();
-        Self {
-            learning_rate,
-            min_learning_rate,
-            warmup_steps,
-            decay_steps,
-            cooldown_steps: 0,
-        }
-    }
-}
+/// The schedule scales with the warm-up's length, which therefore cannot be 0.
+const NOT_ZERO: Must<usize> = Must(
+    "must be at least 1 with kind = inverse_sqrt, which falls as the root of warmup_steps / step",
+    |steps: &usize| *steps >= 1,
+);
 
 impl Default for ScheduleConfig {
     fn default() -> Self {
-        Self::Cosine(DecayConfig::default())
-    }
-}
-
-/// The kind with default settings.
-impl From<ScheduleKind> for ScheduleConfig {
-    fn from(kind: ScheduleKind) -> Self {
-        match kind {
-            ScheduleKind::Constant => Self::Constant(ConstantConfig::default()),
-            ScheduleKind::Cosine => Self::Cosine(DecayConfig::default()),
-            ScheduleKind::Linear => Self::Linear(DecayConfig::default()),
-            ScheduleKind::InverseSqrt => Self::InverseSqrt(InverseSqrtConfig::default()),
-            ScheduleKind::WarmupStableDecay => Self::WarmupStableDecay(CooldownConfig::default()),
-        }
+        ScheduleKind::Cosine.into()
     }
 }
 
@@ -237,35 +149,19 @@ impl ScheduleConfig {
 
     /// Checks the settings for a run of `steps`.
     pub(super) fn check(&self, steps: usize) -> Result<(), TrainError> {
-        let table = "train.schedule";
+        self.check_rules()?;
+        let table = DecayConfig::TABLE;
         let (peak, min) = (self.learning_rate(), self.min_learning_rate());
-        check_all(
-            table,
-            &[
-                ("learning_rate", peak, Range::NotNegative),
-                ("min_learning_rate", min, Range::NotNegative),
-            ],
-        )?;
         let rule = format!("must be at most learning_rate = {peak}");
         require(table, "min_learning_rate", min, min <= peak, &rule)?;
-        match self {
-            // The schedule scales with the warm-up's length, which therefore cannot be 0.
-            Self::InverseSqrt(InverseSqrtConfig { warmup_steps, .. }) => require(
-                table,
-                "warmup_steps",
-                warmup_steps,
-                *warmup_steps >= 1,
-                "must be at least 1 with kind = inverse_sqrt, which falls as the root of warmup_steps / step",
-            ),
-            Self::WarmupStableDecay(CooldownConfig { cooldown_steps, .. }) => {
-                let end = self.decay_end(steps);
-                let rule = format!(
-                    "must be between 1 and {end}, the step where the decay ends, with kind = warmup_stable_decay"
-                );
-                let holds = (1..=end).contains(cooldown_steps);
-                require(table, "cooldown_steps", cooldown_steps, holds, &rule)
-            }
-            Self::Constant(_) | Self::Cosine(_) | Self::Linear(_) => Ok(()),
-        }
+        let Self::WarmupStableDecay(CooldownConfig { cooldown_steps, .. }) = self else {
+            return Ok(());
+        };
+        let end = self.decay_end(steps);
+        let rule = format!(
+            "must be between 1 and {end}, the step where the decay ends, with kind = warmup_stable_decay"
+        );
+        let holds = (1..=end).contains(cooldown_steps);
+        require(table, "cooldown_steps", cooldown_steps, holds, &rule)
     }
 }

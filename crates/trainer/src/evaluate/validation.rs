@@ -1,59 +1,27 @@
-//! The validation data of a run, and its evaluation.
+//! The evaluation of a run's validation data.
 
 use std::ops::ControlFlow;
 
-use emberlm_data::{
-    Batch, DataError, Dataset, EvalBatches, EvalChoice, Split, TokenSplit, Windows,
-};
+use emberlm_data::{Batch, DataError, EvalBatches};
 use emberlm_kernels::Backend;
-use emberlm_model::DecoderConfig;
 
-use crate::data::TrainingData;
 use crate::data::divided::for_each_batch;
 use crate::error::TrainError;
 use crate::evaluate::{Evaluation, evaluated_windows, mean_loss};
 use crate::objective::model::TrainingModel;
-use crate::objective::sample::SamplePrompt;
+pub(crate) use crate::objective::validation::Validation;
+use crate::objective::validation::ValidationSet;
 use crate::objective::{
-    ClassScores, HostBatch, PairSet, PolicyScores, PreferenceScores, RecordSet, RewardValidation,
-    WindowTask,
+    ClassScores, HostBatch, PairSet, PreferenceScores, RecordSet, RewardValidation, WindowTask,
 };
 use crate::peers::Peers;
 use crate::read::host_read;
 use crate::report::events::DatasetLoss;
-use crate::report::metrics::{Metric, MetricValues};
+use crate::report::metrics::MetricValues;
 
 mod limits;
 
 pub(crate) use limits::Limits;
-
-/// The validation data of a run. Every evaluation uses the same tokens.
-#[derive(Clone)]
-pub(crate) enum Validation {
-    /// The validation splits of datasets of tokens.
-    Windows {
-        sets: Vec<ValidationSet>,
-        task: WindowTask,
-        /// Tokens of a training sequence. An evaluation's batch has as many tokens as its number of these.
-        sequence: usize,
-    },
-    /// Labelled texts.
-    Labelled { records: RecordSet, labels: usize },
-    /// Pairs of texts.
-    Pairs(RecordSet),
-    /// Pairs of a chosen and a rejected completion.
-    Preferences(PairSet),
-    /// Prompts, whose completions are rewarded.
-    Rewards(RewardValidation),
-}
-
-/// The validation split of one dataset.
-#[derive(Clone)]
-pub(crate) struct ValidationSet {
-    name: String,
-    windows: Windows,
-    weight: f64,
-}
 
 /// The outcome of a validation.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,96 +42,6 @@ pub(crate) struct ValidationOutcome {
 pub(crate) type Validated = ControlFlow<(), Option<ValidationOutcome>>;
 
 impl Validation {
-    /// The validation splits of `data`, as `emberlm eval` evaluates a decoder on them
-    /// ([`emberlm_data::Dataset::evaluation_windows`]). Training sequences have `sequence` tokens.
-    pub(crate) fn of_decoder(
-        data: &TrainingData,
-        model: &DecoderConfig,
-        sequence: usize,
-    ) -> Result<Self, DataError> {
-        let choice = EvalChoice {
-            packing: None,
-            seq_len: None,
-            context: model.seq_len(),
-            isolates: model.check_documents().is_ok(),
-        };
-        let windows = |dataset: &Dataset| dataset.evaluation_windows(Split::Val, choice);
-        Self::of_datasets(data, WindowTask::NextToken, sequence, windows)
-    }
-
-    /// The validation splits of `data` in windows of `window` tokens, on which `task` is solved with other random numbers
-    /// than in training.
-    pub(crate) fn of_task(
-        data: &TrainingData,
-        task: &WindowTask,
-        window: usize,
-    ) -> Result<Self, DataError> {
-        let windows = |dataset: &Dataset| Windows::stream(dataset.split(Split::Val)?, window);
-        Self::of_datasets(data, task.for_validation(), window, windows)
-    }
-
-    fn of_datasets(
-        data: &TrainingData,
-        task: WindowTask,
-        sequence: usize,
-        windows: impl Fn(&Dataset) -> Result<Windows, DataError>,
-    ) -> Result<Self, DataError> {
-        let set = |(dataset, weight): (&Dataset, f64)| {
-            Ok(ValidationSet {
-                name: dataset.folder().display().to_string(),
-                windows: windows(dataset)?,
-                weight,
-            })
-        };
-        Ok(Self::Windows {
-            sets: data.weighted().map(set).collect::<Result<_, DataError>>()?,
-            task,
-            sequence,
-        })
-    }
-
-    /// The validation splits of datasets of tokens.
-    pub(crate) fn splits(&self) -> impl Iterator<Item = &TokenSplit> {
-        self.sets().iter().map(|set| set.windows.split())
-    }
-
-    fn sets(&self) -> &[ValidationSet] {
-        match self {
-            Self::Windows { sets, .. } => sets,
-            Self::Labelled { .. } | Self::Pairs(_) | Self::Preferences(_) | Self::Rewards(_) => &[],
-        }
-    }
-
-    /// The prompt of the first record, of at most `most` tokens, if the data consists of prompts and answers.
-    ///
-    /// # Errors
-    /// The data cannot be read.
-    pub(crate) fn prompt(&self, most: usize) -> Result<Option<SamplePrompt>, DataError> {
-        match self {
-            Self::Windows { sets, .. } => match sets.first() {
-                Some(set) => SamplePrompt::of_split(set.windows.split(), most),
-                None => Ok(None),
-            },
-            Self::Preferences(pairs) => Ok(pairs.prompt(most)),
-            Self::Labelled { .. } | Self::Pairs(_) | Self::Rewards(_) => Ok(None),
-        }
-    }
-
-    /// Returns true if an evaluation samples texts.
-    pub(crate) fn samples(&self) -> bool {
-        matches!(self, Self::Rewards(_))
-    }
-
-    /// The metrics of an evaluation in addition to the loss.
-    pub(crate) fn metrics(&self) -> Vec<Metric> {
-        match self {
-            Self::Labelled { .. } => ClassScores::metrics(),
-            Self::Preferences(pairs) => PreferenceScores::metrics(pairs.loss().form()),
-            Self::Rewards(validation) => PolicyScores::metrics(validation.task.config.beta > 0.0),
-            Self::Windows { .. } | Self::Pairs(_) => Vec::new(),
-        }
-    }
-
     /// A log line about a validation of at most `max_tokens` of each dataset. `None` if it has no tokens.
     pub(crate) fn announcement(&self, max_tokens: Option<u64>) -> Option<String> {
         match self {
@@ -179,20 +57,6 @@ impl Validation {
                 let count = validation.prompts.prompts().len();
                 Some(format!("validation: {count} prompts"))
             }
-        }
-    }
-
-    /// Input tokens of a validation of at most `max_tokens` of each dataset.
-    pub(crate) fn tokens(&self, max_tokens: Option<u64>) -> u64 {
-        let limited = |tokens: u64| max_tokens.map_or(tokens, |max| tokens.min(max));
-        match self {
-            Self::Windows { .. } => {
-                let targets = self.splits().map(|split| split.len().saturating_sub(1));
-                targets.map(limited).sum()
-            }
-            Self::Labelled { records, .. } | Self::Pairs(records) => limited(records.tokens()),
-            Self::Preferences(pairs) => limited(pairs.tokens()),
-            Self::Rewards(validation) => limited(validation.prompts.tokens()),
         }
     }
 
@@ -212,7 +76,7 @@ impl Validation {
                 sequence,
             } => {
                 let tokens = limits.batch.saturating_mul(*sequence);
-                evaluate_sets(sets, task, tokens, model, limits, peers)
+                evaluate_sets(sets, &**task, tokens, model, limits, peers)
             }
             Self::Labelled { records, labels } => {
                 evaluate_labels(records, *labels, model, limits, peers)
@@ -286,7 +150,7 @@ fn described(sets: &[ValidationSet]) -> String {
 /// The mean loss over the validation splits, in batches of about `tokens_at_once` tokens.
 fn evaluate_sets<B: Backend>(
     sets: &[ValidationSet],
-    task: &WindowTask,
+    task: &dyn WindowTask,
     tokens_at_once: usize,
     model: &TrainingModel<B>,
     limits: Limits<'_>,
@@ -306,7 +170,7 @@ fn evaluate_sets<B: Backend>(
             Ok(batch) => {
                 let first = window;
                 window += batch.batch as u64;
-                task.batch(batch, first).map(Ok)
+                task.host_batch(batch, first).map(Ok)
             }
             Err(error) => Some(Err(error)),
         });

@@ -40,19 +40,19 @@ mod ranks;
 mod shape;
 
 use emberlm_data::EvalChoice;
-use emberlm_model::WeightFormat;
+use emberlm_model::{ParameterRole, WeightFormat};
 use serde::Serialize;
 
-use crate::config::{ObjectiveConfig, OptimizerKind, TrainConfig};
+use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::AnyConfig;
+use crate::optimizer::UpdateMemory;
 use crate::peers::Rank;
 use shape::{Head, largest};
 
 pub use inference::{HeadUse, HeldWeights, InferencePrediction, InferenceWork, predict_inference};
 pub use plan::{Plan, plans};
 pub use shape::SequenceSizes;
-pub(crate) use shape::source_tokens;
 
 const MIB: f64 = (1 << 20) as f64;
 /// The memory that computing adds to an idle process.
@@ -275,10 +275,7 @@ fn phases(
             phase: Phase::Update,
             gradients: trained,
             activations: 0.0,
-            temporaries: match train.optimizer.kind() {
-                OptimizerKind::AdamW => 0.0,
-                OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest(model),
-            },
+            temporaries: update_copies(train) * largest(model),
         }),
         _ => phases.extend(ranks::phases(model, train, ranks)),
     }
@@ -328,10 +325,17 @@ fn trained(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
 /// Elements of the optimizer's state.
 fn moments(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
     let all = trained(model, train);
-    match train.optimizer.kind() {
-        OptimizerKind::AdamW => 2.0 * all,
-        OptimizerKind::Lion => all,
-        OptimizerKind::Muon if train.adapter.is_some() => 2.0 * all,
-        OptimizerKind::Muon => 2.0 * all - shape::matrices(model),
+    let moments = |role| UpdateMemory::of(train, &role).moments;
+    if train.adapter.is_some() {
+        return moments(ParameterRole::Adapter) * all;
     }
+    let matrices = shape::matrices(model);
+    moments(ParameterRole::Matrix) * matrices + moments(ParameterRole::Vector) * (all - matrices)
+}
+
+/// Copies of the largest parameter that an update takes in addition.
+fn update_copies(train: &TrainConfig) -> f64 {
+    let [matrix, vector] = [ParameterRole::Matrix, ParameterRole::Vector]
+        .map(|role| UpdateMemory::of(train, &role).temporaries);
+    matrix.max(vector)
 }

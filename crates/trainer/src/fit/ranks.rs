@@ -7,23 +7,26 @@
 //! gather     P/N          the updated parameters of the rank, while those of all replace the previous ones, and buckets
 //! ```
 
+use emberlm_model::ParameterRole;
+
 use super::shape::{largest, matrices};
-use super::{Phase, PhaseMemory, trained};
-use crate::config::{OptimizerKind, TrainConfig};
+use super::{Phase, PhaseMemory, trained, update_copies};
+use crate::config::TrainConfig;
 use crate::objective::AnyConfig;
+use crate::optimizer::UpdateMemory;
 use crate::peers::BUCKET;
 
 /// Elements of the optimizer's state of a rank, of the `state` elements of all ranks.
 pub(super) fn state(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize, state: f64) -> f64 {
-    let shard = trained(model, train) / ranks as f64;
-    match train.optimizer.kind() {
-        OptimizerKind::Muon if ranks > 1 && train.adapter.is_none() => {
-            // A shard of tables has two moments for each parameter.
-            let of_tables = (trained(model, train) - matrices(model)).min(shard);
-            shard + of_tables
-        }
-        OptimizerKind::AdamW | OptimizerKind::Lion | OptimizerKind::Muon => state / ranks as f64,
+    let memory = |role| UpdateMemory::of(train, &role);
+    let of_matrices = memory(ParameterRole::Matrix);
+    if of_matrices.is_elementwise || ranks == 1 || train.adapter.is_some() {
+        return state / ranks as f64;
     }
+    // Matrices are not divided, so a shard can have all other parameters, which have more moments.
+    let shard = trained(model, train) / ranks as f64;
+    let others = (trained(model, train) - matrices(model)).min(shard);
+    of_matrices.moments * (shard - others) + memory(ParameterRole::Vector).moments * others
 }
 
 /// Elements that the allocator retains because another thread exchanges gradients during the backward pass: copies of the
@@ -55,10 +58,7 @@ pub(super) fn phases(model: AnyConfig<'_>, train: &TrainConfig, ranks: usize) ->
         activations: 0.0,
         temporaries,
     };
-    let update = match train.optimizer.kind() {
-        OptimizerKind::AdamW => 0.0,
-        OptimizerKind::Muon | OptimizerKind::Lion => 2.0 * largest.min(shard),
-    };
+    let update = update_copies(train) * largest.min(shard);
     [
         phase(Phase::Exchange, all, shard + buckets),
         phase(Phase::Update, shard, shard + update),

@@ -10,18 +10,6 @@ use super::block::{Block, BlockInput};
 use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::AnyConfig;
-use crate::objective::span_corruption;
-
-/// Tokens of an encoder–decoder's source by default, as in T5. Relative positions set no limit.
-const SOURCE_TOKENS: usize = 512;
-
-/// Tokens of an encoder–decoder's source.
-pub(crate) fn source_tokens(train: &TrainConfig) -> usize {
-    match train.seq_len {
-        0 => SOURCE_TOKENS,
-        tokens => tokens,
-    }
-}
 
 /// The sequences of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +30,8 @@ impl SequenceSizes {
             AnyConfig::Decoder(model) => (train.sequence_tokens(model.seq_len())?, 0),
             AnyConfig::Encoder(model) => (train.sequence_tokens(model.seq_len())?, 0),
             AnyConfig::EncoderDecoder(_) => {
-                let input = source_tokens(train);
-                let target = match &train.objective {
-                    ObjectiveConfig::SpanCorruption(config) => {
-                        span_corruption::target_tokens(config, input)?
-                    }
-                    ObjectiveConfig::Seq2seq(config) => config.target_tokens,
-                    _ => input,
-                };
+                let input = train.source_tokens();
+                let target = train.objective.objective().target_tokens(input)?;
                 (input, target)
             }
         };
@@ -82,12 +64,8 @@ pub(super) struct BatchShape {
 impl BatchShape {
     /// The batch of a run's objective: of masked tokens, only the chosen ones have a loss.
     pub(super) fn of_objective(self, objective: &ObjectiveConfig) -> Self {
-        let learnt = match objective {
-            ObjectiveConfig::Mlm(config) => {
-                Some((self.inputs as f64 * config.probability).ceil() as usize)
-            }
-            _ => self.learnt,
-        };
+        let share = objective.objective().learnt_share();
+        let learnt = share.map(|share| (self.inputs as f64 * share).ceil() as usize);
         Self { learnt, ..self }
     }
 }

@@ -4,39 +4,18 @@ use std::sync::Arc;
 
 use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches};
 
-use super::{HostBatch, MaskedLm, PairSet, PromptSet, RecordSet, SpanCorruption};
+use super::next_token::NextToken;
+use super::{HostBatch, PairSet, PromptSet, RecordSet};
 use crate::objective::sample::SamplePrompt;
 
 /// The task that a model solves on a window of tokens.
-#[derive(Clone)]
-pub(crate) enum WindowTask {
-    /// To predict each next token.
-    NextToken,
-    /// To predict masked tokens.
-    MaskedLm(Arc<MaskedLm>),
-    /// To predict removed spans.
-    SpanCorruption(Arc<SpanCorruption>),
-}
-
-impl WindowTask {
+pub(crate) trait WindowTask: Send + Sync {
     /// The batch of windows of which the first has the number `first`. `None` if the task cannot use windows of this
     /// length.
-    pub(crate) fn batch(&self, batch: Batch, first: u64) -> Option<HostBatch> {
-        match self {
-            Self::NextToken => Some(batch.into()),
-            Self::MaskedLm(task) => Some(task.batch(&batch, first)),
-            Self::SpanCorruption(task) => task.batch(&batch, first),
-        }
-    }
+    fn host_batch(&self, batch: Batch, first: u64) -> Option<HostBatch>;
 
     /// The same task with other random numbers, for the validation split.
-    pub(crate) fn for_validation(&self) -> Self {
-        match self {
-            Self::NextToken => Self::NextToken,
-            Self::MaskedLm(task) => Self::MaskedLm(Arc::new(task.for_validation())),
-            Self::SpanCorruption(task) => Self::SpanCorruption(Arc::new(task.for_validation())),
-        }
-    }
+    fn of_validation(&self) -> Arc<dyn WindowTask>;
 }
 
 /// The training batches of a run.
@@ -45,7 +24,7 @@ pub(crate) enum TrainSource {
     /// Windows of datasets of tokens.
     Windows {
         batches: TrainBatches,
-        task: WindowTask,
+        task: Arc<dyn WindowTask>,
     },
     /// Labelled texts, pairs of texts, or conversations.
     Records(RecordSet),
@@ -63,7 +42,7 @@ impl TrainSource {
     pub(crate) fn next_token(batches: TrainBatches) -> Self {
         Self::Windows {
             batches,
-            task: WindowTask::NextToken,
+            task: Arc::new(NextToken),
         }
     }
 
@@ -81,7 +60,7 @@ impl TrainSource {
             Self::Windows { batches, task } => {
                 let made = batches.ahead(first, count, stride, workers);
                 let batch = |(batch, number): (Result<Batch, DataError>, u64)| match batch {
-                    Ok(batch) => task.batch(batch, number).map(Ok),
+                    Ok(batch) => task.host_batch(batch, number).map(Ok),
                     Err(error) => Some(Err(error)),
                 };
                 Box::new(made.zip(numbers).map_while(batch))

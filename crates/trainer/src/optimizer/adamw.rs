@@ -2,21 +2,64 @@
 
 use burn::tensor::Tensor;
 use emberlm_kernels::{AdamWStep, Backend, ops};
+use emberlm_model::ParameterRole;
 
-use super::{Moments, typed};
+use super::rule::{RuleSettings, UpdateInputs, UpdateRule};
+use super::state::StateKind;
+use super::{Moments, Rule, typed};
+use crate::config::{AdamWConfig, Group};
 
-/// The parameter and its moments after an update by the gradient times `factor`.
-pub(super) fn update<B: Backend, const D: usize>(
-    parameter: Tensor<B, D>,
-    grad: Tensor<B, D>,
-    moments: Option<Moments<B>>,
-    factor: Option<Tensor<B, 1>>,
-    step: AdamWStep,
-) -> (Tensor<B, D>, Moments<B>) {
-    let moments = match moments {
-        Some(Moments::Two { first, second }) => (typed(first), typed(second)),
-        Some(Moments::One(_)) | None => (grad.zeros_like(), grad.zeros_like()),
-    };
-    let (updated, (first, second)) = ops::adamw(parameter, grad, moments, factor, step);
-    (updated, Moments::two(first, second))
+/// AdamW's hyperparameters for a group.
+pub(super) struct Step {
+    /// The factor on the step's learning rate.
+    rate_factor: f64,
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+    decay: f64,
+}
+
+impl RuleSettings for AdamWConfig {
+    fn rule(&self, _: &ParameterRole, own: &Group) -> Rule {
+        Rule::AdamW(Step {
+            rate_factor: own.rate,
+            beta1: own.beta1.unwrap_or(self.beta1),
+            beta2: own.beta2.unwrap_or(self.beta2),
+            epsilon: self.epsilon,
+            decay: self.weight_decay * own.weight_decay,
+        })
+    }
+}
+
+impl UpdateRule for Step {
+    const IS_ELEMENTWISE: bool = true;
+    const STATE: &'static [StateKind] = &[StateKind::First, StateKind::Second];
+    /// The update is in place.
+    const TEMPORARIES: f64 = 0.0;
+
+    fn update<B: Backend, const D: usize>(
+        self,
+        inputs: UpdateInputs<'_, B, D>,
+    ) -> (Tensor<B, D>, Moments<B>) {
+        let moments = match inputs.moments {
+            Some(Moments::Two { first, second }) => (typed(first), typed(second)),
+            Some(Moments::One(_)) | None => (inputs.grad.zeros_like(), inputs.grad.zeros_like()),
+        };
+        let step = AdamWStep {
+            rate: inputs.rate * self.rate_factor,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            decay: self.decay,
+            step: inputs.number,
+        };
+        let UpdateInputs {
+            parameter,
+            grad,
+            factor,
+            ..
+        } = inputs;
+        let (updated, (first, second)) = ops::adamw(parameter, grad, moments, factor, step);
+        (updated, Moments::two(first, second))
+    }
 }

@@ -2,39 +2,55 @@
 
 use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
+use emberlm_model::ParameterRole;
 
-use super::Moments;
+use super::rule::{RuleSettings, UpdateInputs, UpdateRule, clipped};
+use super::state::StateKind;
+use super::{Moments, Rule};
+use crate::config::{Group, LionConfig};
 
 /// Lion's hyperparameters for a group.
-#[derive(Clone, Copy)]
-pub(super) struct LionStep {
+pub(super) struct Step {
     /// Factor on the step's learning rate.
-    pub(super) rate_factor: f64,
+    rate_factor: f64,
     /// β₁: weight of the moment in the update.
-    pub(super) beta1: f64,
+    beta1: f64,
     /// β₂: decay of the moment.
-    pub(super) beta2: f64,
+    beta2: f64,
     /// Decoupled weight decay.
-    pub(super) decay: f64,
+    decay: f64,
 }
 
-/// The parameter and its moment after an update:
-///
-/// ```text
-/// p <- p · (1 - rate · decay) - rate · sign(β₁ · m + (1 - β₁) · g)
-/// m <- β₂ · m + (1 - β₂) · g
-/// ```
-pub(super) fn update<B: Backend, const D: usize>(
-    parameter: Tensor<B, D>,
-    grad: Tensor<B, D>,
-    moments: Option<Moments<B>>,
-    rate: f64,
-    step: LionStep,
-) -> (Tensor<B, D>, Moments<B>) {
-    let mean = Moments::mean_or_zeros(moments, &grad);
-    let rate = rate * step.rate_factor;
-    let blend = mean.clone() * step.beta1 + grad.clone() * (1.0 - step.beta1);
-    let updated = parameter * (1.0 - rate * step.decay) - blend.sign() * rate;
-    let mean = mean * step.beta2 + grad * (1.0 - step.beta2);
-    (updated, Moments::one(mean))
+impl RuleSettings for LionConfig {
+    fn rule(&self, _: &ParameterRole, own: &Group) -> Rule {
+        Rule::Lion(Step {
+            rate_factor: own.rate,
+            beta1: own.beta1.unwrap_or(self.beta1),
+            beta2: own.beta2.unwrap_or(self.beta2),
+            decay: self.weight_decay * own.weight_decay,
+        })
+    }
+}
+
+impl UpdateRule for Step {
+    const IS_ELEMENTWISE: bool = true;
+    const STATE: &'static [StateKind] = &[StateKind::Momentum];
+    const TEMPORARIES: f64 = 2.0;
+
+    /// ```text
+    /// p <- p · (1 - rate · decay) - rate · sign(β₁ · m + (1 - β₁) · g)
+    /// m <- β₂ · m + (1 - β₂) · g
+    /// ```
+    fn update<B: Backend, const D: usize>(
+        self,
+        inputs: UpdateInputs<'_, B, D>,
+    ) -> (Tensor<B, D>, Moments<B>) {
+        let grad = clipped(inputs.grad, inputs.factor);
+        let mean = Moments::mean_or_zeros(inputs.moments, &grad);
+        let rate = inputs.rate * self.rate_factor;
+        let blend = mean.clone() * self.beta1 + grad.clone() * (1.0 - self.beta1);
+        let updated = inputs.parameter * (1.0 - rate * self.decay) - blend.sign() * rate;
+        let mean = mean * self.beta2 + grad * (1.0 - self.beta2);
+        (updated, Moments::one(mean))
+    }
 }

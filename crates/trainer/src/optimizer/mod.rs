@@ -1,8 +1,8 @@
 //! The optimizers AdamW, Muon and Lion over a module's parameters. Their state is stored by parameter path, which is
 //! the name in the model's list ([`Parameters`]) and in weight files.
 //!
-//! Map: `groups` assigns parameters to groups, `rule` selects the update rule of a parameter, `adamw`, `muon` and
-//! `lion` are the update rules, `sharded` updates one rank's shard, `state` reads the state of a checkpoint, `snapshot` writes it,
+//! Map: `groups` assigns parameters to groups, `rule` is the interface of the update rules, `adamw`, `muon` and `lion` are the
+//! rules, `sharded` updates one rank's shard, `state` reads the state of a checkpoint, `snapshot` writes it,
 //! `burn_optimizer` implements Burn's `Optimizer`. Beside them are the learning rate ([`schedule`]) and the decisions on an update:
 //! `guard` on the device, [`skip`] on the host, and [`loss_scale`].
 
@@ -34,15 +34,23 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{HostTensor, ParamMapper, Parts, map_params};
 use emberlm_model::{ParameterRole, Parameters};
 
-use crate::config::TrainConfig;
+use crate::config::{OptimizerConfig, TrainConfig};
 use crate::optimizer::guard::Guard;
 use crate::peers::shards::Shards;
 use crate::peers::{Peers, PeersError};
 pub use burn_optimizer::OptimizerRecord;
 pub use groups::ParameterGroup;
-use rule::{Rule, Settings};
+pub(crate) use rule::UpdateMemory;
+use rule::{RuleSettings, Settings, UpdateInputs, UpdateRule, rules};
 pub(crate) use sharded::RankCost;
 pub use snapshot::Snapshot;
+use state::StateKind;
+
+rules! {
+    AdamW => adamw,
+    Muon => muon,
+    Lion => lion,
+}
 
 /// The optimizer of a run, with its settings and its state by parameter path. It implements Burn's
 /// [`Optimizer`](burn::optim::Optimizer) for any module.
@@ -102,7 +110,7 @@ impl<B: Backend> Optimizer<B> {
 
     /// The factor of `train.layer_decay` on the learning rate of the parameter at `path`.
     fn layer_factor(&self, path: &str) -> f64 {
-        let decay = self.settings.layer_decay();
+        let decay = self.settings.layer_decay;
         if decay == 1.0 {
             return 1.0;
         }
@@ -308,20 +316,16 @@ impl<B: Backend> Optimizer<B> {
         let moments = self.moments.remove(path);
         // A second handle would prevent the update in place, so it exists only under a guard.
         let before = guard.map(|guard| (guard, value.clone(), moments.clone()));
-        let (updated, moments) = match self.settings.rule(role) {
-            Rule::AdamW(step) => {
-                let step = step.at(rate, self.updates);
-                adamw::update(value, grad, moments, factor, step)
-            }
-            Rule::Muon(step) => {
-                let grad = clipped(grad, factor);
-                muon::update(value, grad, moments, rate, step, role.widths())
-            }
-            Rule::Lion(step) => {
-                let grad = clipped(grad, factor);
-                lion::update(value, grad, moments, rate, step)
-            }
+        let inputs = UpdateInputs {
+            parameter: value,
+            grad,
+            factor,
+            moments,
+            rate,
+            number: self.updates,
+            widths: role.widths(),
         };
+        let (updated, moments) = self.settings.rule(role).update(inputs);
         let (updated, moments) = match before {
             Some((guard, value, before)) => (
                 guard.choose(value, updated),
@@ -331,17 +335,6 @@ impl<B: Backend> Optimizer<B> {
         };
         self.moments.insert(path.to_owned(), moments);
         updated
-    }
-}
-
-/// The gradient times the clipping factor.
-fn clipped<B: BurnBackend, const D: usize>(
-    grad: Tensor<B, D>,
-    factor: Option<Tensor<B, 1>>,
-) -> Tensor<B, D> {
-    match factor {
-        Some(factor) => grad * factor.unsqueeze::<D>(),
-        None => grad,
     }
 }
 

@@ -18,8 +18,12 @@
 use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
 use emberlm_kernels::ops::matmul;
+use emberlm_model::ParameterRole;
 
-use super::Moments;
+use super::rule::{RuleSettings, UpdateInputs, UpdateRule, clipped};
+use super::state::StateKind;
+use super::{Moments, Rule};
+use crate::config::{AdamWConfig, Group, MuonConfig};
 
 /// Coefficients of Jordan's quintic, which is steep at 0 and then stays near 1.
 const COEFFICIENTS: (f64, f64, f64) = (3.4445, -4.7750, 2.0315);
@@ -28,30 +32,61 @@ const ITERATIONS: usize = 5;
 const EPSILON: f64 = 1e-7;
 
 /// Muon's hyperparameters for a group.
-#[derive(Clone, Copy)]
-pub(super) struct MuonStep {
+pub(super) struct Step {
     /// Factor on the step's learning rate.
-    pub(super) rate_factor: f64,
+    rate_factor: f64,
     /// μ.
-    pub(super) momentum: f64,
+    momentum: f64,
     /// Decoupled weight decay.
-    pub(super) decay: f64,
+    decay: f64,
 }
 
-/// Returns the matrix and its moment after an update. `widths` are the widths of the layers whose weights the matrix
-/// stores side by side; `None` for one layer.
-pub(super) fn update<B: Backend, const D: usize>(
-    parameter: Tensor<B, D>,
-    grad: Tensor<B, D>,
-    moments: Option<Moments<B>>,
-    rate: f64,
-    step: MuonStep,
+/// Muon updates only the linear layers' weights, AdamW all other parameters.
+impl RuleSettings for MuonConfig {
+    fn rule(&self, role: &ParameterRole, own: &Group) -> Rule {
+        match role {
+            ParameterRole::Matrix | ParameterRole::FusedMatrix { .. } => Rule::Muon(Step {
+                rate_factor: own.rate,
+                momentum: self.momentum,
+                decay: self.weight_decay * own.weight_decay,
+            }),
+            _ => AdamWConfig {
+                beta1: self.beta1,
+                beta2: self.beta2,
+                epsilon: self.epsilon,
+                weight_decay: self.weight_decay,
+            }
+            .rule(role, own),
+        }
+    }
+}
+
+impl UpdateRule for Step {
+    /// A matrix is orthogonalized as a whole.
+    const IS_ELEMENTWISE: bool = false;
+    const STATE: &'static [StateKind] = &[StateKind::Momentum];
+    const TEMPORARIES: f64 = 2.0;
+
+    fn update<B: Backend, const D: usize>(
+        self,
+        inputs: UpdateInputs<'_, B, D>,
+    ) -> (Tensor<B, D>, Moments<B>) {
+        let grad = clipped(inputs.grad, inputs.factor);
+        let mean = Moments::mean_or_zeros(inputs.moments, &grad);
+        let rate = inputs.rate * self.rate_factor;
+        let mean = mean * self.momentum + grad.clone() * (1.0 - self.momentum);
+        let ahead = grad * (1.0 - self.momentum) + mean.clone() * self.momentum;
+        let change = change(ahead, inputs.widths);
+        let updated = inputs.parameter * (1.0 - rate * self.decay) - change * rate;
+        (updated, Moments::one(mean))
+    }
+}
+
+/// The orthogonalized momentum of each of the layers of `widths`.
+fn change<B: Backend, const D: usize>(
+    ahead: Tensor<B, D>,
     widths: Option<&[usize]>,
-) -> (Tensor<B, D>, Moments<B>) {
-    let mean = Moments::mean_or_zeros(moments, &grad);
-    let rate = rate * step.rate_factor;
-    let mean = mean * step.momentum + grad.clone() * (1.0 - step.momentum);
-    let ahead = grad * (1.0 - step.momentum) + mean.clone() * step.momentum;
+) -> Tensor<B, D> {
     let shape = ahead.shape();
     let columns = shape[D - 1];
     let ahead = ahead.reshape([-1, columns as i64]); // [rows, columns]
@@ -67,9 +102,7 @@ pub(super) fn update<B: Backend, const D: usize>(
             Tensor::cat(layers.collect(), 1)
         }
     };
-    let change: Tensor<B, D> = change.reshape(shape);
-    let updated = parameter * (1.0 - rate * step.decay) - change * rate;
-    (updated, Moments::one(mean))
+    change.reshape(shape)
 }
 
 /// The orthogonalized matrix times `0.2 · √max(rows, columns)`.

@@ -1,80 +1,69 @@
-//! The update rule of a parameter, by the run's optimizer and the parameter's group.
+//! The interface of the update rules, and the choice of a parameter's rule by the run's optimizer and the parameter's group.
 
-use super::groups::ParameterGroup;
-use super::lion::LionStep;
-use super::muon::MuonStep;
 use super::state::StateKind;
-use crate::config::{
-    AdamWConfig, Group, Groups, LionConfig, MuonConfig, OptimizerConfig, TrainConfig,
-};
-use emberlm_kernels::AdamWStep;
+use super::{Moments, Rule};
+use crate::config::{Group, Groups, OptimizerConfig, TrainConfig};
+use burn::tensor::Tensor;
+use burn::tensor::backend::Backend as BurnBackend;
+use emberlm_kernels::Backend;
 use emberlm_model::ParameterRole;
+
+/// An update rule with its hyperparameters for a parameter, except for the step's learning rate.
+pub(super) trait UpdateRule {
+    /// True if elements are updated independently of each other, so that a parameter can be divided among ranks.
+    const IS_ELEMENTWISE: bool;
+    /// The tensors of a parameter's state.
+    const STATE: &'static [StateKind];
+    /// The most memory that an update takes in addition to its inputs, in copies of the parameter.
+    const TEMPORARIES: f64;
+
+    /// The parameter and its moments after an update.
+    fn update<B: Backend, const D: usize>(
+        self,
+        inputs: UpdateInputs<'_, B, D>,
+    ) -> (Tensor<B, D>, Moments<B>);
+}
+
+/// The inputs of the update of a parameter.
+pub(super) struct UpdateInputs<'a, B: BurnBackend, const D: usize> {
+    pub(super) parameter: Tensor<B, D>,
+    pub(super) grad: Tensor<B, D>,
+    /// The factor on the gradient, which clips it.
+    pub(super) factor: Option<Tensor<B, 1>>,
+    /// The moments; `None` before the first update.
+    pub(super) moments: Option<Moments<B>>,
+    /// The step's learning rate, before the group's factor.
+    pub(super) rate: f64,
+    /// The number of this update.
+    pub(super) number: u64,
+    /// The widths of the layers whose weights the matrix stores side by side; `None` for one layer.
+    pub(super) widths: Option<&'a [usize]>,
+}
+
+/// The gradient times the clipping factor.
+pub(super) fn clipped<B: BurnBackend, const D: usize>(
+    grad: Tensor<B, D>,
+    factor: Option<Tensor<B, 1>>,
+) -> Tensor<B, D> {
+    match factor {
+        Some(factor) => grad * factor.unsqueeze::<D>(),
+        None => grad,
+    }
+}
+
+/// An optimizer's settings, which determine the rule of each parameter.
+pub(super) trait RuleSettings {
+    /// The rule of a parameter by its role and its group's settings.
+    fn rule(&self, role: &ParameterRole, own: &Group) -> Rule;
+}
 
 /// The settings of a run's optimizer.
 #[derive(Clone)]
 pub(super) struct Settings {
-    optimizer: OptimizerConfig,
-    groups: Groups,
-    layer_decay: f64,
-}
-
-/// The update rule of a parameter with its hyperparameters, except for the step's learning rate.
-pub(super) enum Rule {
-    AdamW(AdamWRule),
-    Muon(MuonStep),
-    Lion(LionStep),
-}
-
-impl Rule {
-    /// Returns true if elements are updated independently of each other, so that a parameter can be divided among ranks.
-    pub(super) fn is_elementwise(&self) -> bool {
-        match self {
-            Self::AdamW(_) | Self::Lion(_) => true,
-            Self::Muon(_) => false,
-        }
-    }
-
-    /// The tensors of a parameter's state.
-    pub(super) fn state_kinds(&self) -> &'static [StateKind] {
-        match self {
-            Self::AdamW(_) => &[StateKind::First, StateKind::Second],
-            Self::Muon(_) | Self::Lion(_) => &[StateKind::Momentum],
-        }
-    }
-}
-
-/// AdamW's hyperparameters for a group.
-pub(super) struct AdamWRule {
-    /// The factor on the step's learning rate.
-    rate_factor: f64,
-    beta1: f64,
-    beta2: f64,
-    epsilon: f64,
-    decay: f64,
-}
-
-impl AdamWRule {
-    fn of(config: &AdamWConfig, own: &Group) -> Self {
-        Self {
-            rate_factor: own.rate,
-            beta1: own.beta1.unwrap_or(config.beta1),
-            beta2: own.beta2.unwrap_or(config.beta2),
-            epsilon: config.epsilon,
-            decay: config.weight_decay * own.weight_decay,
-        }
-    }
-
-    /// The hyperparameters of update number `step` with a learning rate.
-    pub(super) fn at(&self, rate: f64, step: u64) -> AdamWStep {
-        AdamWStep {
-            rate: rate * self.rate_factor,
-            beta1: self.beta1,
-            beta2: self.beta2,
-            epsilon: self.epsilon,
-            decay: self.decay,
-            step,
-        }
-    }
+    pub(super) optimizer: OptimizerConfig,
+    pub(super) groups: Groups,
+    /// The factor on the learning rate per block below the head.
+    pub(super) layer_decay: f64,
 }
 
 impl Settings {
@@ -85,47 +74,78 @@ impl Settings {
             layer_decay: config.layer_decay,
         }
     }
+}
 
-    /// The factor on the learning rate per block below the head.
-    pub(super) fn layer_decay(&self) -> f64 {
-        self.layer_decay
-    }
+/// The memory of the updates of a run's parameters of one role.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpdateMemory {
+    /// The elements of the optimizer's state for each element of a parameter.
+    pub(crate) moments: f64,
+    /// The most memory that the update of a parameter takes in addition, in copies of the parameter.
+    pub(crate) temporaries: f64,
+    /// True if a parameter can be divided among ranks.
+    pub(crate) is_elementwise: bool,
+}
 
-    /// The rule of a parameter by its role. Muon updates only the linear layers' weights, AdamW all other parameters.
-    pub(super) fn rule(&self, role: &ParameterRole) -> Rule {
-        let is_matrix = matches!(
-            role,
-            ParameterRole::Matrix | ParameterRole::FusedMatrix { .. }
-        );
-        let own = self.groups.of(ParameterGroup::of(role));
-        match &self.optimizer {
-            OptimizerConfig::AdamW(adamw) => Rule::AdamW(AdamWRule::of(adamw, own)),
-            OptimizerConfig::Muon(muon) if is_matrix => Rule::Muon(MuonStep {
-                rate_factor: own.rate,
-                momentum: muon.momentum,
-                decay: muon.weight_decay * own.weight_decay,
-            }),
-            OptimizerConfig::Muon(muon) => Rule::AdamW(AdamWRule::of(&adamw_of(muon), own)),
-            OptimizerConfig::Lion(LionConfig {
-                beta1,
-                beta2,
-                weight_decay,
-            }) => Rule::Lion(LionStep {
-                rate_factor: own.rate,
-                beta1: own.beta1.unwrap_or(*beta1),
-                beta2: own.beta2.unwrap_or(*beta2),
-                decay: weight_decay * own.weight_decay,
-            }),
+impl UpdateMemory {
+    /// The memory for the parameters of `role`.
+    pub(crate) fn of(train: &TrainConfig, role: &ParameterRole) -> Self {
+        let rule = Settings::of(train).rule(role);
+        Self {
+            moments: rule.state_kinds().len() as f64,
+            temporaries: rule.temporaries(),
+            is_elementwise: rule.is_elementwise(),
         }
     }
 }
 
-/// The settings of AdamW for the parameters that Muon does not update.
-fn adamw_of(muon: &MuonConfig) -> AdamWConfig {
-    AdamWConfig {
-        beta1: muon.beta1,
-        beta2: muon.beta2,
-        epsilon: muon.epsilon,
-        weight_decay: muon.weight_decay,
-    }
+/// Declares the update rules with a row for each optimizer: the variant of [`OptimizerConfig`], and the module whose `Step`
+/// is its [`UpdateRule`]. The settings of the variant are its [`RuleSettings`].
+macro_rules! rules {
+    ($($optimizer:ident => $module:ident,)+) => {
+        /// The update rule of a parameter.
+        enum Rule {
+            $( $optimizer($module::Step), )+
+        }
+
+        impl Rule {
+            /// Returns true if elements are updated independently of each other.
+            fn is_elementwise(&self) -> bool {
+                match self { $( Self::$optimizer(_) => <$module::Step>::IS_ELEMENTWISE, )+ }
+            }
+
+            /// The tensors of a parameter's state.
+            fn state_kinds(&self) -> &'static [StateKind] {
+                match self { $( Self::$optimizer(_) => <$module::Step>::STATE, )+ }
+            }
+
+            /// The memory that an update takes in addition, in copies of the parameter.
+            fn temporaries(&self) -> f64 {
+                match self { $( Self::$optimizer(_) => <$module::Step>::TEMPORARIES, )+ }
+            }
+
+            /// The parameter and its moments after an update.
+            fn update<B: Backend, const D: usize>(
+                self,
+                inputs: UpdateInputs<'_, B, D>,
+            ) -> (Tensor<B, D>, Moments<B>) {
+                match self { $( Self::$optimizer(step) => step.update(inputs), )+ }
+            }
+        }
+
+        impl Settings {
+            /// The rule of a parameter by its role.
+            fn rule(&self, role: &ParameterRole) -> Rule {
+                let own = self.groups.of(ParameterGroup::of(role));
+                match &self.optimizer {
+                    $( OptimizerConfig::$optimizer(config) => config.rule(role, own), )+
+                }
+            }
+        }
+
+        /// The optimizers with the tensors of their own states.
+        const STATES: [(&str, &[StateKind]); [$(stringify!($module)),+].len()] =
+            [$( (stringify!($optimizer), <$module::Step>::STATE) ),+];
+    };
 }
+pub(super) use rules;

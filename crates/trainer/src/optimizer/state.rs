@@ -1,7 +1,7 @@
 //! The optimizer's state in a checkpoint.
 //!
-//! `PATH` is the parameter's path in the model. AdamW stores `PATH.moment1` and `PATH.moment2`, Muon and Lion store
-//! `PATH.momentum`. The state of a parameter that is split into parts is joined when written and split when read, so a
+//! `PATH` is the parameter's path in the model. A rule stores `PATH.moment1` and `PATH.moment2`, or `PATH.momentum`. The state of
+//! a parameter that is split into parts is joined when written and split when read, so a
 //! run can be resumed with a different split.
 
 use std::collections::HashMap;
@@ -10,12 +10,28 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use emberlm_model::weights::{HostTensor, Parts, part_path};
 
-use super::Moments;
-use super::rule::Rule;
+use super::{Moments, Rule};
 
 /// The names of the tensors, for the reference documentation.
-pub(crate) const NAMES: &str = "`PATH.moment1` and `PATH.moment2` with AdamW, `PATH.momentum` with Muon and Lion, where \
-                                `PATH` is the parameter's path in `model.safetensors`";
+pub(crate) fn names() -> String {
+    let mut states: Vec<(&[StateKind], Vec<&str>)> = Vec::new();
+    for (optimizer, kinds) in super::STATES {
+        match states.iter_mut().find(|(known, _)| *known == kinds) {
+            Some((_, optimizers)) => optimizers.push(optimizer),
+            None => states.push((kinds, vec![optimizer])),
+        }
+    }
+    let states = states.into_iter().map(|(kinds, optimizers)| {
+        let tensors = kinds
+            .iter()
+            .map(|kind| format!("`PATH{}`", kind.suffix()))
+            .collect::<Vec<_>>()
+            .join(" and ");
+        format!("{tensors} with {}", optimizers.join(" and "))
+    });
+    let states = states.collect::<Vec<_>>().join(", ");
+    format!("{states}, where `PATH` is the parameter's path in `model.safetensors`")
+}
 
 const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";

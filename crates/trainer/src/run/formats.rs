@@ -6,7 +6,7 @@ use schemars::{Schema, schema_for};
 
 use crate::checkpoint::{FOLDER as CHECKPOINTS, State};
 use crate::objective::REFERENCE_FILE;
-use crate::optimizer::state::NAMES;
+use crate::optimizer::state::names;
 use crate::report::events::{EVENTS_FILE, Event};
 use crate::report::tensorboard;
 use crate::run::ancestry::Ancestry;
@@ -55,5 +55,5 @@ pub fn events() -> Schema {
 
 /// The files of a checkpoint.
 pub fn checkpoint_files() -> Vec<FileFormat> {
-    formats::checkpoint_files(schema_for!(State), NAMES)
+    formats::checkpoint_files(schema_for!(State), &names())
 }

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::State;
 use crate::checkpoint::shards::ShardWriter;
-use crate::config::{ObjectiveConfig, SkipConfig, TrainConfig};
+use crate::config::{SkipConfig, TrainConfig};
 use crate::objective::CompletionScores;
 use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
@@ -66,7 +66,7 @@ impl ReadPolicy {
     /// from its weights.
     fn of<B: Backend>(config: &TrainConfig) -> Self {
         // Completions are sampled from weights whose step has been judged.
-        let samples = matches!(config.objective, ObjectiveConfig::Grpo(_));
+        let samples = config.objective.samples();
         let by_guard = matches!(config.skip, SkipConfig::NonFinite(_)) && !samples;
         match B::is_asynchronous() && by_guard {
             true => Self::WhenDue,

@@ -5,11 +5,11 @@ use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
 use burn::tensor::backend::DeviceOps;
 use burn_flex::Flex;
 use emberlm_model::Decoder;
+use emberlm_trainer::OptimizerKind;
 
 use crate::optimizer::fixture::{
     Training, config, gradients, optimizer, rates, start, updated, values,
 };
-use crate::optimizer::restore::KINDS;
 
 type B = Training<Flex>;
 
@@ -28,7 +28,7 @@ fn stepped<O: BurnOptimizer<Decoder<B>, B>>(
 
 #[test]
 fn burn_trait_steps_match_direct_updates() {
-    for kind in KINDS {
+    for kind in OptimizerKind::ALL {
         let config = config(kind, true);
         let expected = values(&updated(&mut optimizer(&config), start::<Flex>(), 0..10));
         let mut first = optimizer::<Flex>(&config);
@@ -47,7 +47,7 @@ fn burn_trait_steps_match_direct_updates() {
 
 #[test]
 fn gradients_of_several_devices_are_summed() {
-    let config = config(KINDS[0], false);
+    let config = config(OptimizerKind::AdamW, false);
     let whole = stepped(&mut optimizer::<Flex>(&config), start::<Flex>(), 0..1);
     let decoder = start::<Flex>();
     let device = <Flex as burn::tensor::backend::BackendTypes>::Device::default().id();

@@ -12,12 +12,6 @@ use emberlm_trainer::optimizer::{Optimizer, Snapshot};
 
 use crate::optimizer::fixture::{config, optimizer, start, updated, updated_by, values};
 
-pub const KINDS: [OptimizerKind; 3] = [
-    OptimizerKind::AdamW,
-    OptimizerKind::Muon,
-    OptimizerKind::Lion,
-];
-
 /// The tensors of the snapshot's file.
 pub fn on_host<B: Backend>(snapshot: &Snapshot<B>) -> Vec<(String, HostTensor)> {
     let folder = tempfile::tempdir().unwrap();
@@ -27,7 +21,7 @@ pub fn on_host<B: Backend>(snapshot: &Snapshot<B>) -> Vec<(String, HostTensor)> 
 }
 
 fn restores_bit_exactly<B: Backend>() {
-    for kind in KINDS {
+    for kind in OptimizerKind::ALL {
         let config = config(kind, true);
         let mut whole = optimizer::<B>(&config);
         let expected = values(&updated(&mut whole, start::<B>(), 0..10));
@@ -77,7 +71,7 @@ struct Holder<B: BurnBackend> {
 /// used the module's own paths can be read.
 #[test]
 fn states_of_earlier_versions_are_read() {
-    for kind in KINDS {
+    for kind in OptimizerKind::ALL {
         let config = config(kind, true);
         let expected = values(&updated(&mut optimizer::<Flex>(&config), start(), 0..10));
         let decoder = start::<Flex>();

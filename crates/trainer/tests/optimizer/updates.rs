@@ -65,11 +65,7 @@ fn lion_on_ndarray() {
 
 #[test]
 fn the_factor_applies_to_every_gradient() {
-    for kind in [
-        OptimizerKind::AdamW,
-        OptimizerKind::Muon,
-        OptimizerKind::Lion,
-    ] {
+    for kind in OptimizerKind::ALL {
         let outcome = |factor: f32, given: f32| {
             let mut optimizer = optimizer::<Flex>(&config(kind, false));
             let mut decoder = start::<Flex>();

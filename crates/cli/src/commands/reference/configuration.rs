@@ -1,6 +1,6 @@
 //! The reference page of configuration keys, generated from the types that read `config.toml`.
 
-use emberlm_trainer::config::{Setting, SettingsTable, TABLES, kind_docs};
+use emberlm_trainer::config::{Setting, SettingsTable, kind_docs, tables};
 
 use super::{code, header, row};
 
@@ -18,7 +18,7 @@ A setting without a default is required, or its description states the value it 
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     let mut before = "";
-    for table in &TABLES {
+    for table in tables() {
         let SettingsTable { path, kind, .. } = *table;
         if path != before {
             let name = path.replace('*', "GROUP");
@@ -28,11 +28,15 @@ pub fn page() -> String {
             }
         }
         before = path;
+        let settings = table.settings();
+        if settings.is_empty() {
+            continue;
+        }
         if let Some(kind) = kind {
             page.push_str(&format!("\n`kind = \"{kind}\"`:\n"));
         }
         page.push_str(&format!("\n{}", header(["key", "default", "meaning"])));
-        page.extend(table.settings().into_iter().map(line));
+        page.extend(settings.into_iter().map(line));
     }
     page
 }

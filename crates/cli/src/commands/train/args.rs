@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::{Args, FromArgMatches, ValueEnum};
 use emberlm_data::Packing;
 use emberlm_kernels::Precision;
+use emberlm_trainer::config::ObjectiveKind;
 use emberlm_trainer::{Renderer, TrainConfig};
 
-use super::start::ObjectiveName;
 use crate::backend::BackendArg;
 use crate::console;
 use crate::error::CliError;
@@ -28,8 +28,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DATASET[=WEIGHT]", num_args = 1.., help_heading = "Data")]
     pub data: Vec<PathBuf>,
     /// The training objective [default: next-token, or that of the model of --from]
-    #[arg(long, value_enum, conflicts_with = "resume", help_heading = "Model")]
-    pub objective: Option<ObjectiveName>,
+    #[arg(long, value_parser = values::objective_parser(), conflicts_with = "resume", help_heading = "Model")]
+    pub objective: Option<ObjectiveKind>,
     /// Labelled texts, pairs of texts, preferences or prompts to evaluate on; by default a tenth of --data is held out (data.validation)
     #[arg(
         long = "val",

@@ -21,13 +21,10 @@ pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), Cli
         console::note(format_args!("{} steps were skipped.", state.watch.total()));
     }
     if let Some(loss) = state.validation_loss {
-        text += &match objective {
-            ObjectiveConfig::Grpo(_) => format!("Reward           {:.4}\n", -loss),
-            ObjectiveConfig::Classify(_) => format!("Validation loss  {loss:.4} nats per text\n"),
-            preferences if preferences.is_preference() => {
-                format!("Validation loss  {loss:.4}\n")
-            }
-            _ => format!("Validation loss  {loss:.4} nats per token\n"),
+        text += &match objective.loss_unit() {
+            _ if objective.samples() => format!("Reward           {:.4}\n", -loss),
+            Some(unit) => format!("Validation loss  {loss:.4} {unit}\n"),
+            None => format!("Validation loss  {loss:.4}\n"),
         };
         if let Some(floor) = &result.floor {
             let (nats, source) = (floor.nats_per_token, &floor.source);

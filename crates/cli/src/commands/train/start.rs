@@ -3,88 +3,31 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use clap::ValueEnum;
 use emberlm_checkpoint::{BaseModel, Model, ModelError, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Dataset, Tokenizer};
 use emberlm_kernels::Backend;
 use emberlm_model::LoraConfig;
 use emberlm_model::encoder::EncoderHeadConfig;
-use emberlm_trainer::config::{
-    ClassifyConfig, DpoConfig, GrpoConfig, KtoConfig, MlmConfig, NextTokenConfig, ObjectiveConfig,
-    OrpoConfig, Seq2SeqConfig, SimpoConfig, SpanCorruptionConfig,
-};
+use emberlm_trainer::config::ObjectiveKind;
 use emberlm_trainer::{RunConfig, RunWeights, presets};
 
 use crate::error::CliError;
 use crate::model;
 use crate::opened_model::OpenedModel;
 
-/// The name of an objective on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ObjectiveName {
-    /// A decoder predicts each token from those before it
-    NextToken,
-    /// An encoder predicts masked tokens
-    Mlm,
-    /// An encoder predicts the label of a text
-    Classify,
-    /// An encoder–decoder predicts removed spans
-    SpanCorruption,
-    /// An encoder–decoder predicts a target text from a source text
-    Seq2seq,
-    /// A decoder learns preferences relative to the weights that it starts with
-    Dpo,
-    /// A decoder learns chosen texts, and to prefer them by their odds
-    Orpo,
-    /// A decoder learns preferences by mean log-probabilities
-    Simpo,
-    /// A decoder learns from completions that are labelled as desirable or not
-    Kto,
-    /// A decoder learns from the rewards of completions that it samples
-    Grpo,
-}
-
-impl ObjectiveName {
-    /// The objective with its default settings.
-    pub fn config(self) -> ObjectiveConfig {
-        match self {
-            Self::NextToken => ObjectiveConfig::NextToken(NextTokenConfig::default()),
-            Self::Mlm => ObjectiveConfig::Mlm(MlmConfig::default()),
-            Self::Classify => ObjectiveConfig::Classify(ClassifyConfig::default()),
-            Self::SpanCorruption => {
-                ObjectiveConfig::SpanCorruption(SpanCorruptionConfig::default())
-            }
-            Self::Seq2seq => ObjectiveConfig::Seq2seq(Seq2SeqConfig::default()),
-            Self::Dpo => ObjectiveConfig::Dpo(DpoConfig::default()),
-            Self::Orpo => ObjectiveConfig::Orpo(OrpoConfig::default()),
-            Self::Simpo => ObjectiveConfig::Simpo(SimpoConfig::default()),
-            Self::Kto => ObjectiveConfig::Kto(KtoConfig::default()),
-            Self::Grpo => ObjectiveConfig::Grpo(GrpoConfig::default()),
-        }
-    }
-
-    /// The value on the command line.
-    pub fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
-    /// The preset of a small model for the objective.
-    pub fn preset(self) -> &'static str {
-        match self {
-            Self::NextToken | Self::Dpo | Self::Orpo | Self::Simpo | Self::Kto | Self::Grpo => {
-                presets::DEFAULT
-            }
-            Self::Mlm | Self::Classify => "bert-nano",
-            Self::SpanCorruption | Self::Seq2seq => "t5-nano",
-        }
+/// The preset of a small model for an objective.
+fn small_preset(objective: ObjectiveKind) -> &'static str {
+    match objective.model_table() {
+        "encoder" => "bert-nano",
+        "encoder_decoder" => "t5-nano",
+        _ => presets::DEFAULT,
     }
 }
 
 /// The preset `named`, or a small model for the objective if that is the default.
-pub fn preset_name(named: &str, objective: Option<ObjectiveName>) -> &str {
+pub fn preset_name(named: &str, objective: Option<ObjectiveKind>) -> &str {
     match objective {
-        Some(objective) if named == presets::DEFAULT => objective.preset(),
+        Some(objective) if named == presets::DEFAULT => small_preset(objective),
         _ => named,
     }
 }
@@ -93,10 +36,10 @@ pub fn preset_name(named: &str, objective: Option<ObjectiveName>) -> &str {
 ///
 /// # Errors
 /// There is no preset of this name.
-pub fn preset(named: &str, objective: Option<ObjectiveName>) -> Result<RunConfig, CliError> {
+pub fn preset(named: &str, objective: Option<ObjectiveKind>) -> Result<RunConfig, CliError> {
     let mut config = presets::run(preset_name(named, objective))?;
     if let Some(objective) = objective {
-        config.train.objective = objective.config();
+        config.train.objective = objective.into();
     }
     Ok(config)
 }
@@ -149,29 +92,29 @@ impl OpenedModel {
     pub fn fine_tuning(
         &self,
         from: &Path,
-        objective: Option<ObjectiveName>,
+        objective: Option<ObjectiveKind>,
         records: Option<usize>,
     ) -> RunConfig {
         match self {
             Self::Decoder(model) => {
                 let mut config = presets::fine_tuning(model.config(), from);
                 if let Some(objective) = objective {
-                    config.train.objective = objective.config();
+                    config.train.objective = objective.into();
                 }
                 config
             }
             Self::Encoder(model) => {
                 let settings = model.config().settings();
                 let default = match settings.head {
-                    Some(EncoderHeadConfig::Sequence { .. }) => ObjectiveName::Classify,
-                    _ => ObjectiveName::Mlm,
+                    Some(EncoderHeadConfig::Sequence { .. }) => ObjectiveKind::Classify,
+                    _ => ObjectiveKind::Mlm,
                 };
-                let objective = objective.unwrap_or(default).config();
+                let objective = objective.unwrap_or(default).into();
                 presets::fine_tuning_encoder(settings, from, objective, records)
             }
             Self::EncoderDecoder(model) => {
                 let settings = model.config().settings();
-                let objective = objective.unwrap_or(ObjectiveName::Seq2seq).config();
+                let objective = objective.unwrap_or(ObjectiveKind::Seq2seq).into();
                 presets::fine_tuning_encoder_decoder(settings, from, objective, records)
             }
         }

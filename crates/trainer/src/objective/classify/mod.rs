@@ -1,5 +1,7 @@
 //! Accuracy and F1 of predicted labels.
 
+mod open;
+
 use emberlm_data::IGNORED;
 
 use crate::report::metrics::{Direction, Metric, MetricValues, Phase};

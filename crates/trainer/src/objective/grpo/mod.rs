@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `prompts` | the prompts of a run |
 //! | `sampling` | completions of prompts, sampled by the engine from the current weights |
-//! | `rewards`, `command` | the rewards of completions |
+//! | `rewards` | the rewards of completions |
 //! | `task` | sampled and rewarded completions, and their evaluation |
 //! | `advantage` | rewards relative to the other completions of a prompt |
 //! | `rollout` | the micro-batches of a step: sampled, rewarded, with the log-probabilities of the loss |
@@ -14,8 +14,8 @@
 
 mod advantage;
 mod batch;
-mod command;
 mod loss;
+mod open;
 mod prompts;
 mod rewards;
 mod rollout;

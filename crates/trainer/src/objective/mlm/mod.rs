@@ -10,6 +10,8 @@
 //! Special tokens are never chosen. Each window has the special tokens of the tokenizer's template around it. The choice is a
 //! function of the seed and of the number of the window.
 
+mod open;
+
 use emberlm_data::{Batch, IGNORED, SequenceEncoder, Tokenizer};
 use emberlm_system::random::{SplitMix64, split_mix};
 

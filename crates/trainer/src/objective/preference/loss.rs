@@ -93,37 +93,49 @@ pub(super) struct PairLoss {
     pub(super) rewards: [f64; 2],
 }
 
+impl From<&DpoConfig> for PreferenceLoss {
+    fn from(config: &DpoConfig) -> Self {
+        Self::Dpo {
+            loss: config.loss,
+            beta: config.beta,
+            label_smoothing: config.label_smoothing,
+        }
+    }
+}
+
+impl From<&OrpoConfig> for PreferenceLoss {
+    fn from(config: &OrpoConfig) -> Self {
+        Self::Orpo { beta: config.beta }
+    }
+}
+
+impl From<&SimpoConfig> for PreferenceLoss {
+    fn from(config: &SimpoConfig) -> Self {
+        Self::Simpo {
+            beta: config.beta,
+            gamma: config.simpo_gamma,
+            label_smoothing: config.label_smoothing,
+        }
+    }
+}
+
+impl From<&KtoConfig> for PreferenceLoss {
+    fn from(config: &KtoConfig) -> Self {
+        Self::Kto {
+            beta: config.beta,
+            weights: [config.undesirable_weight, config.desirable_weight],
+        }
+    }
+}
+
 impl PreferenceLoss {
     /// The loss of an objective; `None` for one that does not learn from preferences.
     pub fn of(objective: &ObjectiveConfig) -> Option<Self> {
         match objective {
-            ObjectiveConfig::Dpo(DpoConfig {
-                loss,
-                beta,
-                label_smoothing,
-            }) => Some(Self::Dpo {
-                loss: *loss,
-                beta: *beta,
-                label_smoothing: *label_smoothing,
-            }),
-            ObjectiveConfig::Orpo(OrpoConfig { beta }) => Some(Self::Orpo { beta: *beta }),
-            ObjectiveConfig::Simpo(SimpoConfig {
-                beta,
-                simpo_gamma,
-                label_smoothing,
-            }) => Some(Self::Simpo {
-                beta: *beta,
-                gamma: *simpo_gamma,
-                label_smoothing: *label_smoothing,
-            }),
-            ObjectiveConfig::Kto(KtoConfig {
-                beta,
-                desirable_weight,
-                undesirable_weight,
-            }) => Some(Self::Kto {
-                beta: *beta,
-                weights: [*undesirable_weight, *desirable_weight],
-            }),
+            ObjectiveConfig::Dpo(config) => Some(config.into()),
+            ObjectiveConfig::Orpo(config) => Some(config.into()),
+            ObjectiveConfig::Simpo(config) => Some(config.into()),
+            ObjectiveConfig::Kto(config) => Some(config.into()),
             _ => None,
         }
     }

@@ -20,6 +20,7 @@
 
 mod batch;
 mod loss;
+mod open;
 mod pairs;
 mod read;
 mod reference;

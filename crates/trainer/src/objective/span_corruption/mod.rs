@@ -10,6 +10,8 @@
 //! Lengths are those of `random_spans_helper` in the T5 paper's code: a window has as many tokens as fill the source exactly,
 //! so that neither source nor target has padding. The spans are a function of the seed and of the number of the window.
 
+mod open;
+
 use emberlm_data::{Batch, Tokenizer};
 use emberlm_system::random::{SplitMix64, split_mix};
 

@@ -291,11 +291,7 @@ fn ranks_with_experts_match_one_process_to_the_bit() {
 #[test]
 fn sharded_optimizers_match_one_process_to_the_bit() {
     let place = TestFolder::new(0);
-    for kind in [
-        OptimizerKind::AdamW,
-        OptimizerKind::Muon,
-        OptimizerKind::Lion,
-    ] {
+    for kind in OptimizerKind::ALL {
         let config = large_config(&place, kind);
         let one = steps_of_one(&place, &config);
         assert!(one.0.norms.iter().all(|&norm| norm > 0.05), "clipped");
@@ -334,11 +330,7 @@ fn exchanges_of_device_memory_match_those_of_host_memory_to_the_bit() {
 #[test]
 fn memory_and_exchanges_of_a_rank_match_the_formula() {
     let place = TestFolder::new(0);
-    for kind in [
-        OptimizerKind::AdamW,
-        OptimizerKind::Muon,
-        OptimizerKind::Lion,
-    ] {
+    for kind in OptimizerKind::ALL {
         let config = large_config(&place, kind);
         let model = resolve_model(&mut config.clone(), &place.dataset()).unwrap();
         let decoder = model.init::<Training>(1, &Default::default());

@@ -18,15 +18,9 @@ fn carried(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     config
 }
 
-const ALL: [OptimizerKind; 3] = [
-    OptimizerKind::AdamW,
-    OptimizerKind::Muon,
-    OptimizerKind::Lion,
-];
-
 #[test]
 fn runs_without_skipped_steps() {
-    for optimizer in ALL {
+    for optimizer in OptimizerKind::ALL {
         // `Z` is in one window only, which none of these steps reaches.
         let place = TestFolder::new(1);
         let mut config = carried(&place, optimizer);
@@ -39,7 +33,7 @@ fn runs_without_skipped_steps() {
 
 #[test]
 fn runs_with_skipped_steps() {
-    for optimizer in ALL {
+    for optimizer in OptimizerKind::ALL {
         let place = TestFolder::new(60);
         let config = carried(&place, optimizer);
         let found = compare::<Flex>(&place, &config);

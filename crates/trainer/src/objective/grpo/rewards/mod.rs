@@ -1,31 +1,41 @@
-//! The rewards of completions.
+//! The rewards of completions, each in its module.
 
-use std::io::{self, Write};
+mod command;
+mod exact_match;
+mod json_schema;
+mod regex;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use emberlm_data::PromptRecord;
-use emberlm_generate::{Constraint, GenerateError, Grammar};
-use regex_automata::meta::Regex;
-use serde::Serialize;
-use serde_json::ser::{Formatter, Serializer};
-use serde_json::{Value, json};
 
-use super::command;
-use crate::config::{CommandConfig, RewardConfig};
+use crate::config::RewardConfig;
 use crate::error::TrainError;
+use json_schema::JsonSchema;
 
 /// The rewards of a run, with their weights.
 pub(crate) struct Rewards {
-    rewards: Vec<(f64, Reward)>,
+    rewards: Vec<(f64, Box<dyn Reward>)>,
 }
 
-enum Reward {
-    ExactMatch { field: String },
-    Regex { regex: Box<Regex>, field: String },
-    JsonSchema(Box<Constraint>),
-    Command(CommandConfig),
+/// A reward of completions.
+trait Reward: Send + Sync {
+    /// The field that every record must have.
+    fn field(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns true if several threads should compute it.
+    fn is_slow(&self) -> bool {
+        false
+    }
+
+    /// The reward of an answer.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    fn of(&self, answer: Answer<'_>) -> Result<f64, String>;
 }
 
 /// A completion to reward.
@@ -33,6 +43,13 @@ enum Reward {
 pub(super) struct Answer<'a> {
     pub(super) record: &'a PromptRecord,
     pub(super) completion: &'a str,
+}
+
+impl Answer<'_> {
+    /// The text of a field of the record.
+    fn expected(&self, field: &str) -> String {
+        self.record.text(field).unwrap_or_default()
+    }
 }
 
 /// The reward of a completion.
@@ -51,20 +68,11 @@ impl Rewards {
     /// A regular expression is invalid, or has no group to compare.
     pub(crate) fn new(configs: &[RewardConfig]) -> Result<Self, TrainError> {
         let rewards = configs.iter().map(|config| {
-            let reward = match config {
-                RewardConfig::ExactMatch(config) => Reward::ExactMatch {
-                    field: config.field.clone(),
-                },
-                RewardConfig::Regex(config) => Reward::Regex {
-                    regex: Box::new(regex(&config.pattern, !config.field.is_empty())?),
-                    field: config.field.clone(),
-                },
-                RewardConfig::JsonSchema(config) => {
-                    let grammar = Grammar::JsonSchema(config.schema.clone());
-                    let constraint = Constraint::of_bytes(grammar).map_err(GenerateError::from)?;
-                    Reward::JsonSchema(Box::new(constraint))
-                }
-                RewardConfig::Command(config) => Reward::Command(config.clone()),
+            let reward: Box<dyn Reward> = match config {
+                RewardConfig::ExactMatch(config) => Box::new(config.clone()),
+                RewardConfig::Regex(config) => Box::new(regex::Match::new(config)?),
+                RewardConfig::JsonSchema(config) => Box::new(JsonSchema::new(config)?),
+                RewardConfig::Command(config) => Box::new(config.clone()),
             };
             Ok((config.weight(), reward))
         });
@@ -75,18 +83,14 @@ impl Rewards {
 
     /// The fields that every record must have.
     pub(crate) fn fields(&self) -> Vec<String> {
-        let field = |(_, reward): &(f64, Reward)| match reward {
-            Reward::ExactMatch { field } | Reward::Regex { field, .. } => Some(field.clone()),
-            Reward::JsonSchema(_) | Reward::Command(_) => None,
-        };
-        let fields = self.rewards.iter().filter_map(field);
-        fields.filter(|field| !field.is_empty()).collect()
+        let fields = self.rewards.iter().filter_map(|(_, reward)| reward.field());
+        fields.map(str::to_owned).collect()
     }
 
-    /// The rewards of `answers`, in their order. Commands run in parallel.
+    /// The rewards of `answers`, in their order. Slow ones are computed in parallel.
     pub(super) fn of(&self, answers: &[Answer<'_>]) -> Vec<Rewarded> {
-        let runs_commands = |(_, reward): &(f64, Reward)| matches!(reward, Reward::Command(_));
-        let threads = match self.rewards.iter().any(runs_commands) {
+        let is_slow = self.rewards.iter().any(|(_, reward)| reward.is_slow());
+        let threads = match is_slow {
             true => thread::available_parallelism().map_or(1, usize::from),
             false => 1,
         };
@@ -124,102 +128,17 @@ impl Rewards {
     }
 }
 
-impl Reward {
-    /// The reward of an answer.
-    ///
-    /// # Errors
-    /// The reason why there is none.
-    fn of(&self, answer: Answer<'_>) -> Result<f64, String> {
-        let Answer { record, completion } = answer;
-        let expected = |field: &str| record.text(field).unwrap_or_default();
-        match self {
-            Self::ExactMatch { field } => Ok(share(completion.trim() == expected(field).trim())),
-            Self::Regex { regex, field } if field.is_empty() => {
-                Ok(share(regex.is_match(completion)))
-            }
-            Self::Regex { regex, field } => {
-                let last = regex.captures_iter(completion).last();
-                let group = last.and_then(|found| found.get_group(1));
-                let text = group.and_then(|span| completion.get(span.range()));
-                Ok(share(text.map(str::trim) == Some(expected(field).trim())))
-            }
-            Self::JsonSchema(constraint) => {
-                let read = serde_json::from_str::<Value>(completion);
-                let written = read.ok().and_then(|value| spaced(&value));
-                Ok(share(written.is_some_and(|text| constraint.allows(&text))))
-            }
-            Self::Command(config) => {
-                let input = json!({
-                    "prompt": record.prompt(),
-                    "completion": completion,
-                    "record": record.fields,
-                });
-                let timeout = Duration::try_from_secs_f64(config.timeout).unwrap_or(Duration::MAX);
-                // A command may read lines.
-                command::run(&config.command, format!("{input}\n").into_bytes(), timeout)
-            }
-        }
-    }
-}
-
-/// JSON with a space after each comma and colon, as the grammar of a schema has it.
-fn spaced(value: &Value) -> Option<String> {
-    struct Spaced;
-    impl Formatter for Spaced {
-        fn begin_array_value<W: ?Sized + Write>(
-            &mut self,
-            out: &mut W,
-            first: bool,
-        ) -> io::Result<()> {
-            if first { Ok(()) } else { out.write_all(b", ") }
-        }
-
-        fn begin_object_key<W: ?Sized + Write>(
-            &mut self,
-            out: &mut W,
-            first: bool,
-        ) -> io::Result<()> {
-            if first { Ok(()) } else { out.write_all(b", ") }
-        }
-
-        fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-            out.write_all(b": ")
-        }
-    }
-    let mut bytes = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut bytes, Spaced);
-    value.serialize(&mut serializer).ok()?;
-    String::from_utf8(bytes).ok()
-}
-
+/// 1 if `holds`, and 0 otherwise.
 fn share(holds: bool) -> f64 {
     f64::from(u8::from(holds))
 }
 
-/// Compiles a regular expression.
-fn regex(pattern: &str, has_group: bool) -> Result<Regex, TrainError> {
-    let refuse = |rule: String| TrainError::Setting {
-        table: "train.objective.rewards",
-        field: "pattern",
-        value: pattern.to_owned(),
-        rule,
-    };
-    let regex = Regex::new(pattern).map_err(|error| match error.syntax_error() {
-        Some(error) => refuse(format!("must be a regular expression: {error}")),
-        None => refuse(format!("must be a regular expression: {error}")),
-    })?;
-    match has_group && regex.group_info().group_len(Default::default()) < 2 {
-        true => Err(refuse(
-            "must have a group to compare with `field`".to_owned(),
-        )),
-        false => Ok(regex),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::config::{ExactMatchConfig, JsonSchemaConfig, RegexConfig};
+    use crate::config::{CommandConfig, ExactMatchConfig, JsonSchemaConfig, RegexConfig};
 
     fn record() -> PromptRecord {
         let Value::Object(fields) = json!({"prompt": "2+2=", "answer": 4}) else {

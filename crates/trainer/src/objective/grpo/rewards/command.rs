@@ -7,17 +7,40 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use emberlm_system::text::escaped;
+use serde_json::json;
+
+use super::{Answer, Reward};
+use crate::config::CommandConfig;
 
 /// The most bytes that are read from the command's output.
 const MOST_BYTES: u64 = 4096;
 /// Time between two checks for the command's end.
 const POLL: Duration = Duration::from_millis(2);
 
+/// The number that the command prints for a completion.
+impl Reward for CommandConfig {
+    fn is_slow(&self) -> bool {
+        true
+    }
+
+    fn of(&self, answer: Answer<'_>) -> Result<f64, String> {
+        let Answer { record, completion } = answer;
+        let input = json!({
+            "prompt": record.prompt(),
+            "completion": completion,
+            "record": record.fields,
+        });
+        let timeout = Duration::try_from_secs_f64(self.timeout).unwrap_or(Duration::MAX);
+        // A command may read lines.
+        run(&self.command, format!("{input}\n").into_bytes(), timeout)
+    }
+}
+
 /// Runs `command`, a program and its arguments, with `input` on stdin. Returns the number that it prints.
 ///
 /// # Errors
 /// The reason: the command cannot be started, takes longer than `timeout`, fails, or prints anything but a finite number.
-pub(super) fn run(command: &[String], input: Vec<u8>, timeout: Duration) -> Result<f64, String> {
+fn run(command: &[String], input: Vec<u8>, timeout: Duration) -> Result<f64, String> {
     let Some((program, arguments)) = command.split_first() else {
         return Err("the command is empty".to_owned());
     };

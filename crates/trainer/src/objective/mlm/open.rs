@@ -1,0 +1,73 @@
+//! The data of runs that learn to predict masked tokens.
+
+use std::sync::Arc;
+
+use emberlm_data::Batch;
+use emberlm_model::encoder::EncoderHeadConfig;
+use emberlm_model::{ConfigError, EncoderConfig};
+
+use super::{MaskedLm, vocabulary as vocabulary_of};
+use crate::config::{MlmConfig, RunConfig, TrainConfig};
+use crate::error::TrainError;
+use crate::objective::inputs::{DataContext, RunInputs};
+use crate::objective::open::{check_for_other_models, encoder_of, vocabulary};
+use crate::objective::{CheckedModel, HostBatch, Objective, WindowTask};
+
+impl WindowTask for MaskedLm {
+    fn host_batch(&self, batch: Batch, first: u64) -> Option<HostBatch> {
+        Some(self.batch(&batch, first))
+    }
+
+    fn of_validation(&self) -> Arc<dyn WindowTask> {
+        Arc::new(self.for_validation())
+    }
+}
+
+impl Objective for MlmConfig {
+    fn open(
+        &self,
+        config: &mut RunConfig,
+        context: &dyn DataContext,
+    ) -> Result<RunInputs, TrainError> {
+        let (settings, data, train) = encoder_of(config)?;
+        check_for_other_models(train)?;
+        let data = context.datasets(data)?;
+        let tokenizer = data.first().tokenizer();
+        let needed = vocabulary_of(tokenizer);
+        settings.vocab_size = vocabulary(settings.vocab_size, needed, tokenizer)?;
+        if settings.vocab_size < needed {
+            let rule = format!("must be at least {needed}: the tokenizer has no mask token");
+            let vocab_size = settings.vocab_size;
+            return Err(ConfigError::new("vocab_size", vocab_size, rule).into());
+        }
+        if !matches!(settings.head, Some(EncoderHeadConfig::MaskedLm { .. })) {
+            settings.head = Some(match context.directory() {
+                Some(directory) => directory.masked_lm_head(),
+                None => EncoderHeadConfig::masked_lm(settings.feed_forward.activation),
+            });
+        }
+        let model = EncoderConfig::try_from(settings.clone())?;
+        let seq_len = train.sequence_tokens(model.seq_len())?;
+        let task = MaskedLm::new(self, tokenizer, train.seed)?;
+        let window = window(train, seq_len, task.frame_tokens())?;
+        let model = CheckedModel::Encoder(model);
+        RunInputs::of_windows(&data, train, model, window, seq_len, Arc::new(task))
+    }
+
+    fn learnt_share(&self) -> Option<f64> {
+        Some(self.probability)
+    }
+}
+
+/// The tokens of a window that becomes a sequence of `seq_len` positions with special tokens around it.
+fn window(train: &TrainConfig, seq_len: usize, frame: usize) -> Result<usize, TrainError> {
+    match seq_len.checked_sub(frame) {
+        Some(window @ 1..) => Ok(window),
+        _ => Err(TrainError::Setting {
+            table: "train",
+            field: "seq_len",
+            value: train.seq_len.to_string(),
+            rule: format!("must be above the {frame} special tokens of a text"),
+        }),
+    }
+}

@@ -1,0 +1,268 @@
+//! Steps that several objectives take to open their data: the model's vocabulary and sequences, the tokens of records, and the
+//! settings that they refuse.
+
+use emberlm_data::{ChatTemplateSpec, Dataset, Packing, PreferenceEncoder, Tokenizer};
+use emberlm_model::encoder::EncoderSettings;
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+use emberlm_model::{ConfigError, DecoderConfig, EncoderDecoderConfig, ModelConfig};
+
+use super::inputs::{DataContext, RunInputs};
+use super::validation::Validation;
+use super::{CheckedModel, TrainSource};
+use crate::config::{DataConfig, RunConfig, RunModel, TrainConfig};
+use crate::data::identity::DataIdentity;
+use crate::error::TrainError;
+
+/// Resolves the decoder of the configuration, with the dataset's vocabulary size if none is set. Other unset sizes stay
+/// unset in `config`.
+///
+/// # Errors
+/// The vocabulary is smaller than the dataset's, the model configuration is invalid, or the model is no decoder.
+pub fn resolve_model(
+    config: &mut RunConfig,
+    dataset: &Dataset,
+) -> Result<DecoderConfig, TrainError> {
+    let model = config.model.decoder_mut()?;
+    let tokens = dataset.tokenizer().vocab_size();
+    resolve(model, tokens, "dataset")
+}
+
+/// Resolves a decoder's configuration, with `tokens` ids if no vocabulary size is set. `owner` has the tokenizer.
+pub(super) fn resolve(
+    model: &mut ModelConfig,
+    tokens: usize,
+    owner: &str,
+) -> Result<DecoderConfig, TrainError> {
+    let vocab_size = model.vocab_size.get_or_insert(tokens);
+    if *vocab_size < tokens {
+        let rule = format!("must be at least the {owner}'s {tokens}");
+        return Err(ConfigError::new("vocab_size", *vocab_size, rule).into());
+    }
+    Ok(DecoderConfig::try_from(model.clone())?)
+}
+
+/// The model of a run on records with completions, and the tokenization of the records.
+pub(super) struct Tokenization {
+    pub(super) tokenizer: Tokenizer,
+    template: Option<ChatTemplateSpec>,
+    pub(super) encoder: PreferenceEncoder,
+    model: DecoderConfig,
+    pub(super) seq_len: usize,
+    pub(super) padding: u32,
+}
+
+impl Tokenization {
+    pub(super) fn new(
+        config: &mut RunConfig,
+        context: &dyn DataContext,
+        has_conversations: bool,
+    ) -> Result<Self, TrainError> {
+        let data = &config.data;
+        let tokenizer = context.tokenizer(data)?;
+        let template = template_for(context, data, has_conversations)?;
+        let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
+        let encoder = encoder.map_err(TrainError::ChatTemplate)?;
+        let settings = config.model.decoder_mut()?;
+        let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
+        Ok(Self {
+            seq_len: config.train.sequence_tokens(model.seq_len())?,
+            padding: tokenizer.end_of_text().unwrap_or(0),
+            template,
+            encoder,
+            model,
+            tokenizer,
+        })
+    }
+
+    /// The inputs of the run. `size` is the number of records to train on.
+    pub(super) fn inputs(
+        self,
+        identities: Vec<DataIdentity>,
+        notes: Vec<String>,
+        size: usize,
+        validation: Validation,
+        source: TrainSource,
+    ) -> RunInputs {
+        RunInputs {
+            model: CheckedModel::Decoder(Box::new(self.model)),
+            seq_len: self.seq_len,
+            tokenizer: self.tokenizer,
+            chat_template: self.template.map(|_| self.encoder.template()),
+            identities,
+            floor: None,
+            notes,
+            size: size as u64,
+            validation,
+            source,
+        }
+    }
+}
+
+/// The settings of an encoder, the data and the training settings of a run.
+///
+/// # Errors
+/// The model is another one.
+pub(super) fn encoder_of(
+    config: &mut RunConfig,
+) -> Result<(&mut EncoderSettings, &DataConfig, &TrainConfig), TrainError> {
+    match &mut config.model {
+        RunModel::Encoder(settings) => Ok((settings, &config.data, &config.train)),
+        model => Err(config.train.objective.not_of(model)),
+    }
+}
+
+/// [`encoder_of`] of an encoder–decoder.
+///
+/// # Errors
+/// The model is another one.
+pub(super) fn encoder_decoder_of(
+    config: &mut RunConfig,
+) -> Result<(&mut EncoderDecoderSettings, &DataConfig, &TrainConfig), TrainError> {
+    match &mut config.model {
+        RunModel::EncoderDecoder(settings) => Ok((settings, &config.data, &config.train)),
+        model => Err(config.train.objective.not_of(model)),
+    }
+}
+
+/// Sets the unset sizes, and with them the tokens that begin a target and that stand for ignored labels.
+pub(super) fn resolve_encoder_decoder(
+    settings: &mut EncoderDecoderSettings,
+    needed: usize,
+    tokenizer: &Tokenizer,
+) -> Result<EncoderDecoderConfig, TrainError> {
+    if settings.vocab_size == 0 {
+        let padding = tokenizer.special_id("<pad>").or(tokenizer.end_of_text());
+        settings.padding_token = padding.unwrap_or(0);
+        settings.start_token = settings.padding_token;
+    }
+    settings.vocab_size = vocabulary(settings.vocab_size, needed, tokenizer)?;
+    Ok(EncoderDecoderConfig::try_from(settings.clone())?)
+}
+
+/// The number of token ids of a model: `set`, or `needed` if that is 0.
+///
+/// # Errors
+/// `set` is less than the tokenizer's ids.
+pub(super) fn vocabulary(
+    set: usize,
+    needed: usize,
+    tokenizer: &Tokenizer,
+) -> Result<usize, TrainError> {
+    let tokens = tokenizer.vocab_size();
+    match set {
+        0 => Ok(needed),
+        set if set < tokens => {
+            let rule = format!("must be at least the tokenizer's {tokens}");
+            Err(ConfigError::new("vocab_size", set, rule).into())
+        }
+        set => Ok(set),
+    }
+}
+
+/// A note on texts that were cut off.
+pub(super) fn truncation_note(
+    truncated: usize,
+    train: usize,
+    validation: usize,
+    limit: usize,
+) -> Option<String> {
+    (truncated > 0).then(|| {
+        let count = train + validation;
+        format!("{truncated} of {count} texts were truncated to {limit} tokens")
+    })
+}
+
+/// The model's chat template, without which records cannot have lists of messages.
+pub(super) fn template_for(
+    context: &dyn DataContext,
+    data: &DataConfig,
+    has_conversations: bool,
+) -> Result<Option<ChatTemplateSpec>, TrainError> {
+    let template = context.chat_template();
+    match template.is_none() && has_conversations {
+        true => Err(TrainError::Setting {
+            table: "data",
+            field: "dataset",
+            value: data.dataset.display().to_string(),
+            rule: "must be texts instead of conversations: the model has no chat template (`emberlm prepare --chat-template` makes a dataset with one)"
+                .to_owned(),
+        }),
+        false => Ok(template),
+    }
+}
+
+/// The numbers of records that were too long.
+pub(super) struct TooLong {
+    pub(super) name: &'static str,
+    pub(super) kept: usize,
+    pub(super) truncated: usize,
+    pub(super) left_out: usize,
+}
+
+impl TooLong {
+    /// Notes on them. `part` is the part of a record that has its training targets.
+    pub(super) fn notes(&self, seq_len: usize, part: &str) -> Vec<String> {
+        let Self {
+            name,
+            kept,
+            truncated,
+            left_out,
+        } = self;
+        let count = kept + left_out;
+        let mut notes = Vec::new();
+        if *truncated > 0 {
+            notes.push(format!(
+                "{truncated} of {count} {name} were truncated to {seq_len} tokens"
+            ));
+        }
+        if *left_out > 0 {
+            notes.push(format!(
+                "{left_out} of {count} {name} were left out: {seq_len} tokens have no room for {part}"
+            ));
+        }
+        notes
+    }
+}
+
+/// Refuses settings that change the cross-entropy, or that are for windows of a dataset.
+pub(super) fn check_for_completions(train: &TrainConfig) -> Result<(), TrainError> {
+    let objective = train.objective.kind().name();
+    let refuse = |table, field, value: String, rule: &str| {
+        Err(TrainError::Setting {
+            table,
+            field,
+            value,
+            rule: format!("{rule} with objective = {objective}"),
+        })
+    };
+    if train.documents != Packing::Stream {
+        let value = train.documents.to_string();
+        return refuse("train", "documents", value, "must be stream");
+    }
+    let loss = &train.loss;
+    for (field, value) in [
+        ("label_smoothing", loss.label_smoothing),
+        ("z_loss", loss.z_loss),
+    ] {
+        if value != 0.0 {
+            return refuse("train.loss", field, value.to_string(), "must be 0");
+        }
+    }
+    Ok(())
+}
+
+/// Refuses settings that only decoders support.
+pub(super) fn check_for_other_models(train: &TrainConfig) -> Result<(), TrainError> {
+    match train.documents {
+        Packing::Stream => Ok(()),
+        other => Err(TrainError::Setting {
+            table: "train",
+            field: "documents",
+            value: other.to_string(),
+            rule: format!(
+                "must be stream with objective = {}",
+                train.objective.kind().name()
+            ),
+        }),
+    }
+}

@@ -1,0 +1,47 @@
+//! The data of runs that learn from preferences.
+
+use super::{PairSource, PreferenceLoss};
+use crate::config::RunConfig;
+use crate::error::TrainError;
+use crate::objective::inputs::{DataContext, RunInputs};
+use crate::objective::open::{Tokenization, TooLong, check_for_completions};
+use crate::objective::validation::Validation;
+use crate::objective::{Objective, TrainSource};
+
+impl Objective for PreferenceLoss {
+    fn open(
+        &self,
+        config: &mut RunConfig,
+        context: &dyn DataContext,
+    ) -> Result<RunInputs, TrainError> {
+        check_for_completions(&config.train)?;
+        let source = PairSource::read(&config.data, self.form())?;
+        let this = Tokenization::new(config, context, source.has_conversations())?;
+        let seed = config.train.seed;
+        let pairs = source.tokenized(&this.encoder, *self, this.seq_len, seed, this.padding)?;
+        let identities = vec![pairs.identity()];
+        context.check_resumed(&config.data, &this.tokenizer, &identities)?;
+        let counts = TooLong {
+            name: "pairs",
+            kept: pairs.train.len() + pairs.validation.len(),
+            truncated: pairs.truncated,
+            left_out: pairs.left_out,
+        };
+        let notes = counts.notes(this.seq_len, "a completion");
+        let size = pairs.train.len();
+        let validation = Validation::Preferences(pairs.validation);
+        Ok(this.inputs(
+            identities,
+            notes,
+            size,
+            validation,
+            TrainSource::Pairs(pairs.train),
+        ))
+    }
+
+    fn records(&self, config: &RunConfig) -> Result<Option<usize>, TrainError> {
+        Ok(Some(
+            PairSource::read(&config.data, self.form())?.train_count(),
+        ))
+    }
+}
