@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use crate::workspace::shown;
-
 /// The failure of a task.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -112,4 +110,13 @@ impl Error {
         let path = path.to_owned();
         move |source| Self::Write { path, source }
     }
+}
+
+/// The command line of a command, for messages.
+pub fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -6,6 +6,7 @@ use std::{fs, path::Path};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::error::Error;
+pub use crate::error::shown;
 
 /// Reads the workspace's packages without resolving dependencies, which is fast and needs no network.
 pub fn metadata() -> Result<Metadata, Error> {
@@ -43,15 +44,6 @@ pub fn stdout(command: &mut Command) -> Result<String, Error> {
 /// Runs a program and returns its exit status and output.
 pub fn output(command: &mut Command) -> Result<Output, Error> {
     command.output().map_err(Error::start(command))
-}
-
-/// The command line of a command, for messages.
-pub fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 /// Creates an empty folder in place of one that may exist.

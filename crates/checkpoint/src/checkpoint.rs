@@ -23,22 +23,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use emberlm_data::{ChatTemplateSpec, Packing};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_model::weights::SafetensorsStore;
-use emberlm_model::{
-    AdapterError, Decoder, DecoderConfig, ModelConfig, WeightFormat, WeightsError, weights,
-};
+use emberlm_model::{AdapterError, Decoder, DecoderConfig, WeightsError, weights};
 use emberlm_system::read;
-use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer, TokenizerSpec};
+use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::adapter::AdapterDescription;
+use crate::description::AdapterDescription;
+pub use crate::description::Description;
 use crate::error::CheckpointError;
-use crate::keep;
 use crate::source_files::SourceFiles;
 
 /// Directory of a run that contains its checkpoints.
@@ -57,43 +54,6 @@ pub const OPTIMIZER: &str = "optimizer.safetensors";
 pub const STATE: &str = "state.json";
 /// Settings that the run was trained with, in the format of its `config.toml`.
 pub const SETTINGS: &str = "settings.toml";
-
-/// Model configuration, tokenizer and training format of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Description {
-    /// Model configuration.
-    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
-    pub model: ModelConfig,
-    /// Tokenizer, if known.
-    pub tokenizer: Option<TokenizerSpec>,
-    /// Chat template of the training conversations, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chat_template: Option<ChatTemplateSpec>,
-    /// Packing of documents into training sequences.
-    #[serde(default, skip_serializing_if = "Packing::is_stream")]
-    pub documents: Packing,
-    /// Length of the training sequences in tokens, if shorter than the model's context.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seq_len: Option<usize>,
-    /// Adapter, if the checkpoint stores only that and not the weights of its base model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub adapter: Option<AdapterDescription>,
-}
-
-impl Description {
-    /// Describes a model without tokenizer and chat template.
-    pub fn of_model(model: &DecoderConfig) -> Self {
-        Self {
-            model: model.raw().clone(),
-            tokenizer: None,
-            chat_template: None,
-            documents: Packing::Stream,
-            seq_len: None,
-            adapter: None,
-        }
-    }
-}
 
 /// The fields of the trainer's state that do not need the trainer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -260,7 +220,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         mut passed_over: impl FnMut(CheckpointError),
     ) -> Result<Option<Self>, CheckpointError> {
         let mut errors = Vec::new();
-        for (_, path) in keep::listed(run)?.into_iter().rev() {
+        for (_, path) in listed(run)?.into_iter().rev() {
             match Self::open_verified(&path, verification) {
                 Ok(checkpoint) => {
                     errors.into_iter().for_each(&mut passed_over);
@@ -288,72 +248,9 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         })
     }
 
-    /// Loads the model.
-    ///
-    /// # Errors
-    /// The configuration is invalid, or the weights do not match it.
-    pub fn decoder<B: Backend>(
-        &self,
-        device: &burn::tensor::Device<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
-        self.decoder_in(self.weight_format(), device)
-    }
-
-    /// The format of the weights: f32, or that of an adapter's base model.
-    pub fn weight_format(&self) -> WeightFormat {
-        let description = self.description.as_ref();
-        let adapter = description.and_then(|description| description.adapter.as_ref());
-        adapter.map_or(WeightFormat::F32, AdapterDescription::weight_format)
-    }
-
-    /// Loads the model with its weights in the given format. Weights are packed one by one while loading.
-    ///
-    /// # Errors
-    /// Those of [`Checkpoint::decoder`].
-    pub fn decoder_in<B: Backend>(
-        &self,
-        format: WeightFormat,
-        device: &burn::tensor::Device<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
-        self.weights(MODEL, format, device)
-    }
-
-    /// Loads the model with the weights that training resumes from. They differ from [`Checkpoint::decoder`] if that
-    /// is an average.
-    ///
-    /// # Errors
-    /// Those of [`Checkpoint::decoder`].
-    pub fn training_decoder<B: Backend>(
-        &self,
-        device: &burn::tensor::Device<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
-        let name = match self.holds_average() {
-            true => TRAINING,
-            false => MODEL,
-        };
-        self.weights(name, self.weight_format(), device)
-    }
-
     /// Returns true if [`Checkpoint::decoder`] loads an average of the weights.
     pub fn holds_average(&self) -> bool {
         self.path.join(TRAINING).exists()
-    }
-
-    fn weights<B: Backend>(
-        &self,
-        name: &str,
-        format: WeightFormat,
-        device: &burn::tensor::Device<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
-        let Some(description) = &self.description else {
-            return Err(damaged(&self.path, "it holds no decoder".to_owned()));
-        };
-        if let Some(adapter) = &description.adapter {
-            return self.adapted(adapter.base.decoder_in::<B>(format, device)?);
-        }
-        let config = DecoderConfig::try_from(description.model.clone())?;
-        weights::load_own_in(config.blank::<B>(device), &self.path.join(name), format)
-            .map_err(|error| damaged(&self.path, error.to_string()))
     }
 
     /// Adds the checkpoint's adapter, if any, to its base model, with the configuration of the run.
@@ -411,7 +308,7 @@ pub fn folder_name(step: usize) -> String {
 /// # Errors
 /// The run's directory cannot be read.
 pub fn newest_step(run: &Path) -> Result<Option<usize>, CheckpointError> {
-    Ok(keep::listed(run)?.last().map(|&(step, _)| step))
+    Ok(listed(run)?.last().map(|&(step, _)| step))
 }
 
 /// Returns the directory of a run's newest checkpoint, intact or damaged, if any.
@@ -419,16 +316,32 @@ pub fn newest_step(run: &Path) -> Result<Option<usize>, CheckpointError> {
 /// # Errors
 /// The run's directory cannot be read.
 pub fn newest_path(run: &Path) -> Result<Option<PathBuf>, CheckpointError> {
-    Ok(keep::listed(run)?.pop().map(|(_, path)| path))
+    Ok(listed(run)?.pop().map(|(_, path)| path))
+}
+
+/// Lists the checkpoints of a run, by ascending step, with their directories.
+pub(crate) fn listed(run: &Path) -> Result<Vec<(usize, PathBuf)>, CheckpointError> {
+    let folder = run.join(FOLDER);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(CheckpointError::file("read", folder)(error)),
+    };
+    let mut steps: Vec<(usize, PathBuf)> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter_map(|path| Some((step_of(&path)?, path)))
+        .collect();
+    steps.sort_unstable();
+    Ok(steps)
 }
 
 /// Parses the step from the name of a checkpoint directory.
-pub(crate) fn step_of(path: &Path) -> Option<usize> {
+fn step_of(path: &Path) -> Option<usize> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("step-")?.parse().ok()
 }
 
-fn damaged(path: &Path, reason: String) -> CheckpointError {
+pub(crate) fn damaged(path: &Path, reason: String) -> CheckpointError {
     CheckpointError::Damaged {
         path: path.to_owned(),
         reason,

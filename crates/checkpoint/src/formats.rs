@@ -6,8 +6,9 @@ use emberlm_tokenizer::TOKENIZER_FILE;
 use schemars::{Schema, schema_for};
 
 use crate::checkpoint::{
-    DESCRIPTION, Description, MANIFEST, MODEL, Manifest, OPTIMIZER, SETTINGS, STATE, TRAINING,
+    DESCRIPTION, MANIFEST, MODEL, Manifest, OPTIMIZER, SETTINGS, STATE, TRAINING,
 };
+use crate::description::Description;
 use crate::source_files::SourceFiles;
 
 /// The files of a checkpoint whose state has the fields of `state`. `optimizer` describes the optimizer's tensors.

@@ -1,11 +1,11 @@
 //! Removes old checkpoints of a run.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 
-use crate::checkpoint::{FOLDER, Progress, STATE, step_of};
+use crate::checkpoint::{FOLDER, Progress, STATE, listed};
 use crate::error::CheckpointError;
 use crate::write::remove;
 
@@ -46,22 +46,6 @@ pub fn prune(run: &Path, newest: usize, keep: Keep) -> Result<(), CheckpointErro
 fn is_temporary(path: &Path) -> bool {
     let text = read_text(&path.join(STATE), DESCRIPTION_LIMIT).unwrap_or_default();
     serde_json::from_str(&text).is_ok_and(|progress: Progress| progress.temporary)
-}
-
-/// Lists the checkpoints of a run, by ascending step, with their directories.
-pub(crate) fn listed(run: &Path) -> Result<Vec<(usize, PathBuf)>, CheckpointError> {
-    let folder = run.join(FOLDER);
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(CheckpointError::file("read", folder)(error)),
-    };
-    let mut steps: Vec<(usize, PathBuf)> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter_map(|path| Some((step_of(&path)?, path)))
-        .collect();
-    steps.sort_unstable();
-    Ok(steps)
 }
 
 /// Removes partially written and partially removed checkpoints of an interrupted process.

@@ -7,9 +7,9 @@ use emberlm_model::hugging_face::encoder::is_encoder_type;
 use emberlm_model::hugging_face::encoder_decoder::is_encoder_decoder_type;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 
-use crate::checkpoint::FOLDER;
+use crate::checkpoint::{FOLDER, listed};
 use crate::error::{CheckpointError, ModelError};
-use crate::{keep, model};
+use crate::model;
 
 /// A kind of model, which determines how its directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl ModelKind {
     /// The kind of the model at `path`: a run, a checkpoint or a Hugging Face directory. It follows from the model type
     /// in `config.json`; a directory without a known type counts as a decoder, whose opener reports what is wrong.
     pub fn of(path: &Path) -> Self {
-        let newest = keep::listed(path).ok().and_then(|mut listed| listed.pop());
+        let newest = listed(path).ok().and_then(|mut listed| listed.pop());
         let folder = newest.map_or_else(|| path.to_owned(), |(_, folder)| folder);
         let text = read_text(&folder.join(CONFIG_FILE), DESCRIPTION_LIMIT);
         let fields = text.ok().and_then(|text| serde_json::from_str(&text).ok());

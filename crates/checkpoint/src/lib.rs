@@ -43,8 +43,8 @@
 
 #![recursion_limit = "256"]
 
-mod adapter;
 pub mod checkpoint;
+mod description;
 mod embedder;
 mod encoder_decoder_model;
 mod encoder_model;
@@ -58,8 +58,8 @@ mod sentence_files;
 mod source_files;
 pub mod write;
 
-pub use adapter::{AdapterDescription, BaseModel};
-pub use checkpoint::{Checkpoint, Description, FOLDER, Progress};
+pub use checkpoint::{Checkpoint, FOLDER, Progress};
+pub use description::{AdapterDescription, BaseModel, Description};
 pub use embedder::Embedder;
 pub use encoder_decoder_model::EncoderDecoderModel;
 pub use encoder_model::EncoderModel;

@@ -3,7 +3,10 @@
 
 mod about;
 mod adapter;
+mod adapter_source;
+mod base;
 mod chat;
+mod stored;
 mod weights;
 
 use std::fs;
@@ -18,18 +21,17 @@ use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
-use crate::adapter::AdapterSource;
-use crate::checkpoint::{Checkpoint, DESCRIPTION, Description, FOLDER};
+use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
+use crate::description::Description;
 use crate::error::{CheckpointError, ModelError};
 use crate::published_files::{PublishedFiles, generation_config};
+pub use crate::source_files::GENERATION_CONFIG_FILE;
 use crate::source_files::SourceFiles;
+use adapter_source::AdapterSource;
 
 /// Default limit of a generation context, in tokens. Its cache is allocated in advance, so longer contexts must be
 /// requested.
 const DEFAULT_CONTEXT_LIMIT: usize = 8192;
-
-/// File in which `transformers` stores a model's recommended sampling settings.
-pub const GENERATION_CONFIG_FILE: &str = "generation_config.json";
 
 /// A model whose configuration has been read.
 #[derive(Debug)]

@@ -13,8 +13,7 @@ use emberlm_tokenizer::{
 use serde_json::{Map, Value};
 
 use crate::error::ModelError;
-use crate::model::GENERATION_CONFIG_FILE;
-use crate::source_files::SourceFiles;
+use crate::source_files::{GENERATION_CONFIG_FILE, SourceFiles};
 
 /// Tokenizer, chat template and settings of a published model: the files of its Hugging Face directory, or the metadata
 /// of its GGUF file.

@@ -11,7 +11,9 @@ use emberlm_tokenizer::TOKENIZER_CONFIG_FILE;
 use serde_json::{Map, Value};
 
 use crate::error::CheckpointError;
-use crate::model::GENERATION_CONFIG_FILE;
+
+/// File in which `transformers` stores a model's recommended sampling settings.
+pub const GENERATION_CONFIG_FILE: &str = "generation_config.json";
 
 /// Name of the original `config.json` in a checkpoint. The different name prevents the checkpoint from being opened
 /// as a Hugging Face directory.
@@ -26,7 +28,7 @@ const SETTINGS_FILES: [&str; 12] = [
     "chat_template.json",
     "additional_chat_templates/tool_use.jinja",
     "additional_chat_templates/rag.jinja",
-    "generation_config.json",
+    GENERATION_CONFIG_FILE,
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",

@@ -9,9 +9,8 @@ use emberlm_model::{Decoder, weights};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use serde::Serialize;
 
-use crate::checkpoint::{
-    DESCRIPTION, Description, Entry, FOLDER, MANIFEST, MODEL, Manifest, folder_name,
-};
+use crate::checkpoint::{DESCRIPTION, Entry, FOLDER, MANIFEST, MODEL, Manifest, folder_name};
+use crate::description::Description;
 use crate::error::CheckpointError;
 
 /// A checkpoint that is being written: a hidden directory, which is removed on drop unless it was published.

@@ -66,7 +66,7 @@ mod tests {
     use clap::error::ErrorKind;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::commands::Cli;
 
     fn words(line: &str) -> impl Iterator<Item = OsString> {
         line.split(' ').map(OsString::from)

@@ -21,8 +21,6 @@ use clap::builder::styling::{AnsiColor, Style};
 use emberlm_system::text::{escaped, neutralized};
 use serde::Serialize;
 
-use crate::error::CliError;
-
 /// The streams that were terminals at startup. A terminal that was closed since no longer reports that it is
 /// one.
 #[derive(Clone, Copy)]
@@ -56,20 +54,18 @@ pub fn stderr_is_terminal() -> bool {
 ///
 /// # Errors
 /// Returns an error if stdout cannot be written.
-pub fn print(text: &str) -> Result<(), CliError> {
+pub fn print(text: &str) -> io::Result<()> {
     match stdout_is_terminal() {
         true => write_out(&neutralized(text)),
         false => write_out(text),
     }
 }
 
-/// Writes `value` to stdout as one line of JSON.
+/// Writes JSON to stdout as one line.
 ///
 /// # Errors
-/// Returns an error if `value` cannot be serialized or stdout cannot be written.
-pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let mut text = serde_json::to_string(value)
-        .map_err(|error| CliError::new(format!("cannot write the result as JSON: {error}")))?;
+/// Returns an error if stdout cannot be written.
+pub fn print_json(mut text: String) -> io::Result<()> {
     if stdout_is_terminal() {
         text = escaped_json(&text);
     }
@@ -91,11 +87,10 @@ fn escaped_json(text: &str) -> String {
 }
 
 /// Writes text to stdout that is already safe for it.
-fn write_out(text: &str) -> Result<(), CliError> {
+fn write_out(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(CliError::stdout)
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// Flushes stdout.

@@ -5,24 +5,23 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `args`, `values`, `examples` | command-line definitions, value parsers, `--help` examples |
+//! | `args`, `values`, `examples` | parsing of command lines, value parsers, `--help` examples |
 //! | `arg_forms` | forms of values that every option accepts |
 //! | `foreign` | hints for words of other programs |
-//! | `commands` | one file per command |
+//! | `commands` | the command line; one file or folder per command |
 //! | `backend` | backend and device selection |
 //! | `model`, `built_in_tales` | opening a command's MODEL; the default dataset |
 //! | `hub` | MODEL arguments that are names on the Hugging Face Hub |
 //! | `new_folder` | folders that commands create |
 //! | `memory_guard` | memory check before large allocations |
-//! | `error`, `console`, `output`, `progress` | error reporting; stdout and stderr; tables and numbers;
-//! progress bars |
+//! | `console`, `shell` | stdout and stderr; words of suggested commands |
+//! | `error`, `output`, `progress` | error reporting; results, tables and numbers; progress bars |
 //! | `signals`, `ending` | stop signals; process exit while a GPU computes |
 //! | `ranks` | this process among those of a training job |
 //! | `sandbox` | child processes for untrusted work |
 //! | `run_folders`, `run_history`, `run_settings`, `run_labels` | finding runs; their events, settings and
 //! tags |
 //! | `head_habits`, `plot` | attention statistics; plots of runs and attention |
-//! | `sweep` | sweeps over configurations |
 
 // wgpu's types nest deeper than the default limit.
 #![recursion_limit = "256"]
@@ -57,8 +56,8 @@ mod run_history;
 mod run_labels;
 mod run_settings;
 mod sandbox;
+mod shell;
 mod signals;
-mod sweep;
 mod values;
 
 use std::process::ExitCode;

@@ -12,8 +12,8 @@ use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::HeldWeights;
 
 use crate::error::{CliError, warn};
-use crate::output::shell_path;
 use crate::progress;
+use crate::shell::shell_path;
 
 /// Opens the model at `path`, and warns about newer checkpoints that are damaged. Shows a spinner on a
 /// terminal while the files are read and hashed.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{ArgAction, Command, CommandFactory};
 
-use crate::args::Cli;
+use crate::commands::Cli;
 
 /// An option's name, short name and value names, several of them separated by `;`, and its meaning.
 type OptionRow = (&'static str, Option<char>, &'static str, &'static str);

@@ -1,11 +1,29 @@
-//! Formats results as text: tables, sizes, operation counts.
-
-use std::path::Path;
+//! Prints results, and formats them as text: tables, sizes, operation counts.
 
 use bytesize::ByteSize;
 use emberlm_system::text::escaped;
+use serde::Serialize;
 
-pub use crate::console::{print, print_json};
+use crate::console;
+use crate::error::CliError;
+
+/// Writes `text` to stdout and flushes it, even in the middle of a line.
+///
+/// # Errors
+/// Returns an error if stdout cannot be written.
+pub fn print(text: &str) -> Result<(), CliError> {
+    console::print(text).map_err(CliError::stdout)
+}
+
+/// Writes `value` to stdout as one line of JSON.
+///
+/// # Errors
+/// Returns an error if `value` cannot be serialized or stdout cannot be written.
+pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| CliError::new(format!("cannot write the result as JSON: {error}")))?;
+    console::print_json(text).map_err(CliError::stdout)
+}
 
 /// A table with columns as wide as their widest cell.
 #[derive(Debug)]
@@ -86,20 +104,6 @@ pub fn size(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()
 }
 
-/// Quotes a shell argument if it needs quotes.
-pub fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./=,:+@%^…".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
-/// A path as an argument of a suggested command.
-pub fn shell_path(path: &Path) -> String {
-    shell_word(&path.to_string_lossy())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,15 +128,6 @@ mod tests {
                 "254.6 MFLOP",
                 "1234.0 TFLOP"
             ]
-        );
-    }
-
-    #[test]
-    fn shell_words_are_quoted_if_needed() {
-        let words = ["--out", "a b", "", "it's", "düne.txt", "$x"].map(shell_word);
-        assert_eq!(
-            words,
-            ["--out", "'a b'", "''", r"'it'\''s'", "düne.txt", "'$x'"]
         );
     }
 }

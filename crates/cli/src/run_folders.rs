@@ -8,7 +8,7 @@ use emberlm_trainer::events::EVENTS_FILE;
 use emberlm_trainer::folder::CONFIG_FILE;
 
 use crate::error::CliError;
-use crate::output::shell_path;
+use crate::shell::shell_path;
 
 /// The default folder of runs.
 const DEFAULT_FOLDER: &str = "runs";

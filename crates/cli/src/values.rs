@@ -14,8 +14,6 @@ use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 use emberlm_trainer::config::ObjectiveKind;
 
-use crate::commands::export::{ModelFormat, RoundingMethod};
-
 /// Parses a tokenizer's name, in upper or lower case, or its path.
 pub fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
     let lower_case = text.to_lowercase();
@@ -49,7 +47,7 @@ pub fn on_error_parser() -> impl TypedValueParser<Value = OnError> {
 }
 
 /// Accepts one name of a closed list, in upper or lower case ([`crate::arg_forms`]).
-fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
@@ -86,19 +84,9 @@ pub fn export_format() -> impl TypedValueParser<Value = ExportFormat> {
     one_of(ExportFormat::ALL, ExportFormat::name)
 }
 
-/// Accepts the name of a format of models.
-pub fn model_format() -> impl TypedValueParser<Value = ModelFormat> {
-    one_of(ModelFormat::ALL, ModelFormat::name)
-}
-
 /// Accepts the name of a type of GGUF files.
 pub fn file_type() -> impl TypedValueParser<Value = FileType> {
     one_of(FileType::ALL, FileType::name)
-}
-
-/// Accepts the name of a method of rounding.
-pub fn rounding_method() -> impl TypedValueParser<Value = RoundingMethod> {
-    one_of(RoundingMethod::ALL, RoundingMethod::name)
 }
 
 /// Accepts the name of a matmul precision.

@@ -9,9 +9,7 @@ use emberlm_tokenizer::{Tokenizer, TokenizerError};
 
 use crate::block_hashes::DatasetBlocks;
 use crate::shard::UnverifiedFile;
-use crate::{
-    DataError, MANIFEST_FILE, Manifest, Mask, NotADataset, Packing, Shard, Split, Windows,
-};
+use crate::{DataError, MANIFEST_FILE, Manifest, Mask, NotADataset, Shard, Split};
 
 /// An open dataset directory with its manifest and tokenizer.
 pub struct Dataset {
@@ -99,77 +97,10 @@ impl Dataset {
         Ok(TokenSplit::with_masks(shards, masks, vocab_size))
     }
 
-    /// Divides one split into windows of `seq_len` positions.
-    ///
-    /// # Errors
-    /// As [`Dataset::split`] and [`Windows::stream`], or [`Windows::isolated`] for isolated documents. If the masks
-    /// do not index documents, isolation also fails with [`DataError::NoEndOfText`] if the tokenizer has no
-    /// end-of-text token, and with [`DataError::EndOfTextWithin`] if the masks cannot separate document starts from
-    /// other end-of-text tokens.
-    pub fn windows(
-        &self,
-        split: Split,
-        seq_len: usize,
-        packing: Packing,
-    ) -> Result<Windows, DataError> {
-        let tokens = self.split(split)?;
-        let indexed = self.manifest.split(split).indexes_documents();
-        let pack = match packing {
-            Packing::Stream => return Windows::stream(tokens, seq_len),
-            Packing::Isolated => Windows::isolated,
-            Packing::BestFit => Windows::best_fit,
-        };
-        match self.tokenizer.end_of_text() {
-            // Padding is never a target, and no document attends to it.
-            end_of_text if indexed => pack(tokens, seq_len, end_of_text.unwrap_or(0)),
-            Some(end_of_text) => {
-                let windows = pack(tokens, seq_len, end_of_text)?;
-                self.check_documents_separable(split, &windows)?;
-                Ok(windows)
-            }
-            None => Err(DataError::NoEndOfText {
-                path: self.folder.clone(),
-                tokenizer: self.tokenizer.kind().to_string(),
-            }),
-        }
-    }
-
-    /// Checks that the end-of-text tokens found in a masked split are document starts. A chat template may end user
-    /// turns, which are not targets, with the same token. The mask cannot distinguish the two cases, but the manifest
-    /// has the number of documents counted during writing.
-    fn check_documents_separable(&self, split: Split, windows: &Windows) -> Result<(), DataError> {
-        let manifest = self.manifest.split(split);
-        let found = windows.packed().map_or(0, |packed| packed.documents);
-        match manifest.documents {
-            stated if manifest.is_masked() && found > stated => Err(DataError::EndOfTextWithin {
-                path: self.folder.clone(),
-                split,
-                found,
-                stated,
-            }),
-            _ => Ok(()),
-        }
-    }
-
     /// The total size of the token and mask files in bytes. Missing files count as 0.
     pub fn bytes(&self) -> u64 {
         let length = |file| fs::metadata(self.folder.join(file)).map_or(0, |found| found.len());
         self.manifest.files().map(length).sum()
-    }
-
-    /// Checks that every file matches the manifest. Use [`crate::verify()`] for a detailed report.
-    ///
-    /// # Errors
-    /// [`DataError::Damaged`] with all problems found.
-    pub fn verify(&self) -> Result<(), DataError> {
-        let problems = crate::verify(self, &|_| {})?.problems();
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(DataError::Damaged {
-                folder: self.folder.clone(),
-                problems,
-            }),
-        }
     }
 }
 

@@ -4,7 +4,8 @@ use emberlm_tokenizer::TOKENIZER_FILE;
 use schemars::{Schema, schema_for};
 
 use crate::block_hashes::{BLOCKS_FILE, OnDisk};
-use crate::manifest::{MANIFEST_FILE, Manifest};
+use crate::manifest::Manifest;
+use crate::not_a_dataset::MANIFEST_FILE;
 use crate::shard::{HEADER_BYTES, TokenWidth};
 
 /// The documentation of a file.

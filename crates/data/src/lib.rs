@@ -47,7 +47,8 @@
 //! | `staging` | atomic creation of a dataset directory; interrupted work can be resumed |
 //!
 //! Between writing and reading: `shard` ([`Shard`], [`ShardWriter`]), `manifest` ([`Manifest`]), `block_hashes` (hashes
-//! of the files' blocks, stored next to the manifest), `split` ([`Split`]).
+//! of the files' blocks, stored next to the manifest), `split` ([`Split`]), `names` (names of splits, formats and rules),
+//! `record_fault` ([`RecordFault`]), `not_a_dataset` ([`NotADataset`]), `error` ([`DataError`]).
 //!
 //! Full passes over a dataset, which read each token once in bounded memory:
 //!
@@ -96,6 +97,7 @@ mod lists;
 mod loader;
 mod manifest;
 mod mix;
+mod names;
 mod not_a_dataset;
 mod order;
 mod packing;
@@ -103,6 +105,7 @@ mod preferences;
 mod prefetch;
 mod prepare;
 mod prompts;
+mod record_fault;
 mod shard;
 mod split;
 mod staging;
@@ -125,16 +128,15 @@ pub use evaluation_windows::EvalChoice;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use fields::{FieldRecord, RecordField, read_fields};
 pub use inputs::{
-    DocumentChunk, Documents, Format, Input, InputOptions, LeftOut, OnError, RecordFault,
-    STANDARD_INPUT, expand,
+    DocumentChunk, Documents, Format, Input, InputOptions, LeftOut, OnError, STANDARD_INPUT, expand,
 };
 pub use inspect::{
     Bin, DocumentsFound, Excerpt, Inspection, Lengths, SplitInspection, TokenCount, inspect,
 };
 pub use loader::TrainBatches;
-pub use manifest::{Floor, MANIFEST_FILE, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
+pub use manifest::{Floor, Manifest, MaskEntry, ShardEntry, SplitManifest, Splits};
 pub use mix::Mix;
-pub use not_a_dataset::NotADataset;
+pub use not_a_dataset::{MANIFEST_FILE, NotADataset};
 pub use order::{Shuffle, WindowOrder};
 pub use packing::Packing;
 pub use preferences::{
@@ -145,6 +147,7 @@ pub use prepare::{
     SingleRank, SplitRule, Warning, prepare, prepare_among,
 };
 pub use prompts::{PromptEncoder, PromptRecord, read_prompts};
+pub use record_fault::RecordFault;
 pub use shard::{DEFAULT_SHARD_TOKENS, Mask, Shard, ShardLayout, ShardWriter, TokenWidth};
 pub use split::Split;
 pub use tales::{TalesConfig, write_tales_dataset};

@@ -11,10 +11,7 @@ use emberlm_tokenizer::chat::ChatTemplateSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DataError, ShardLayout, Split};
-
-/// The manifest's file name in a dataset directory.
-pub const MANIFEST_FILE: &str = "dataset.json";
+use crate::{DataError, MANIFEST_FILE, ShardLayout, Split};
 
 /// The temporary file name used while writing.
 const MANIFEST_ASIDE: &str = ".dataset.json.partial";

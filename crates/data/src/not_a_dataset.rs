@@ -1,11 +1,12 @@
-//! Identification of a path that was given instead of a dataset folder, for error messages.
+//! The file that makes a folder a dataset, and identification of a path that has none, for error messages.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use crate::MANIFEST_FILE;
+/// The manifest's file name in a dataset directory.
+pub const MANIFEST_FILE: &str = "dataset.json";
 
 /// The kind of a path that is not a dataset folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

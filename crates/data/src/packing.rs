@@ -13,9 +13,6 @@
 mod best_fit;
 mod next_fit;
 
-use std::fmt;
-use std::str::FromStr;
-
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,7 +38,7 @@ impl Packing {
     /// All packings.
     pub const ALL: [Self; 3] = [Self::Stream, Self::Isolated, Self::BestFit];
 
-    /// The name that [`FromStr`] parses.
+    /// The name that [`FromStr`](std::str::FromStr) parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",
@@ -70,23 +67,6 @@ impl Packing {
             Self::BestFit => Self::Isolated,
             in_order => in_order,
         }
-    }
-}
-
-impl fmt::Display for Packing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Packing {
-    type Err = DataError;
-
-    fn from_str(name: &str) -> Result<Self, DataError> {
-        let named = Self::ALL.into_iter().find(|packing| packing.name() == name);
-        named.ok_or_else(|| DataError::UnknownPacking {
-            name: name.to_owned(),
-        })
     }
 }
 

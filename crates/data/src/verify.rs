@@ -119,6 +119,23 @@ pub fn verify(dataset: &Dataset, progress: &dyn Fn(u64)) -> Result<Verification,
     Ok(found)
 }
 
+impl Dataset {
+    /// Checks that every file matches the manifest. Use [`verify()`] for a detailed report.
+    ///
+    /// # Errors
+    /// [`DataError::Damaged`] with all problems found.
+    pub fn verify(&self) -> Result<(), DataError> {
+        let problems = verify(self, &|_| {})?.problems();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(DataError::Damaged {
+                folder: self.folder().to_owned(),
+                problems,
+            }),
+        }
+    }
+}
+
 fn shard_problems(
     entry: &ShardEntry,
     found: &Survey,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::order::check_seq_len;
 use crate::packing::{PackedRows, Piece};
-use crate::{Batch, DataError, Packing, TokenSplit};
+use crate::{Batch, DataError, Dataset, Packing, Split, TokenSplit};
 
 /// A split divided into windows. Cheap to clone and to share between threads.
 #[derive(Clone)]
@@ -137,6 +137,60 @@ impl Windows {
         }
         batch.end_row(rows.end_of_text);
         Ok(())
+    }
+}
+
+impl Dataset {
+    /// Divides one split into windows of `seq_len` positions.
+    ///
+    /// # Errors
+    /// As [`Dataset::split`] and [`Windows::stream`], or [`Windows::isolated`] for isolated documents. If the masks
+    /// do not index documents, isolation also fails with [`DataError::NoEndOfText`] if the tokenizer has no
+    /// end-of-text token, and with [`DataError::EndOfTextWithin`] if the masks cannot separate document starts from
+    /// other end-of-text tokens.
+    pub fn windows(
+        &self,
+        split: Split,
+        seq_len: usize,
+        packing: Packing,
+    ) -> Result<Windows, DataError> {
+        let tokens = self.split(split)?;
+        let indexed = self.manifest().split(split).indexes_documents();
+        let pack = match packing {
+            Packing::Stream => return Windows::stream(tokens, seq_len),
+            Packing::Isolated => Windows::isolated,
+            Packing::BestFit => Windows::best_fit,
+        };
+        match self.tokenizer().end_of_text() {
+            // Padding is never a target, and no document attends to it.
+            end_of_text if indexed => pack(tokens, seq_len, end_of_text.unwrap_or(0)),
+            Some(end_of_text) => {
+                let windows = pack(tokens, seq_len, end_of_text)?;
+                self.check_documents_separable(split, &windows)?;
+                Ok(windows)
+            }
+            None => Err(DataError::NoEndOfText {
+                path: self.folder().to_owned(),
+                tokenizer: self.tokenizer().kind().to_string(),
+            }),
+        }
+    }
+
+    /// Checks that the end-of-text tokens found in a masked split are document starts. A chat template may end user
+    /// turns, which are not targets, with the same token. The mask cannot distinguish the two cases, but the manifest
+    /// has the number of documents counted during writing.
+    fn check_documents_separable(&self, split: Split, windows: &Windows) -> Result<(), DataError> {
+        let manifest = self.manifest().split(split);
+        let found = windows.packed().map_or(0, |packed| packed.documents);
+        match manifest.documents {
+            stated if manifest.is_masked() && found > stated => Err(DataError::EndOfTextWithin {
+                path: self.folder().to_owned(),
+                split,
+                found,
+                stated,
+            }),
+            _ => Ok(()),
+        }
     }
 }
 

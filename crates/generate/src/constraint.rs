@@ -11,12 +11,10 @@
 
 use std::any::Any;
 use std::fmt;
-use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::thread;
 
-use llguidance::api::{GrammarInit, ParserLimits, StopReason};
+use llguidance::api::{GrammarInit, StopReason};
 use llguidance::{Logger, ParserFactory, TokenParser, panic_utils};
 use toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 
@@ -24,12 +22,7 @@ use crate::error::{LogitsError, SettingError};
 use crate::grammar::Grammar;
 use crate::json_schema::worded;
 use crate::lexer_memory::{HeldMemory, LexerMemory};
-use crate::vet::{GrammarCost, VettedGrammar};
 
-/// Stack size for compiling a vetted grammar, larger than in the sandbox.
-const STACK: usize = 4 * crate::vet::STACK;
-/// Maximum size of a compiled lexer in bytes. Each sequence copies it.
-const MAX_LEXER: usize = 32 << 20;
 /// Maximum depth of the library's prefix tree. Longer tokens are never chosen under a constraint.
 const MAX_TOKEN: usize = 1000;
 /// Maximum size of the vocabulary: the library's prefix tree has 22 bits for the number of nodes and 24 for an id.
@@ -130,40 +123,17 @@ impl Constraint {
     /// The grammar cannot be parsed, uses an unsupported feature, or is too large. The message has the reason.
     pub fn new(vocabulary: &Vocabulary, grammar: Grammar) -> Result<Self, SettingError> {
         grammar.check()?;
-        let limits = vocabulary.factory.limits().clone();
-        Self::compile(vocabulary, grammar, limits)
+        Self::compile(vocabulary, grammar, u64::MAX)
     }
 
-    /// Compiles a vetted grammar for `vocabulary`, with limits derived from its cost in the sandbox.
-    ///
-    /// # Errors
-    /// The grammar is too large for this vocabulary. The message has the reason.
-    pub fn from_vetted(
-        vocabulary: &Vocabulary,
-        grammar: VettedGrammar,
-    ) -> Result<Self, SettingError> {
-        let VettedGrammar { grammar, cost } = grammar;
-        let limits = vetted_limits(vocabulary.factory.limits().clone(), &cost);
-        let refuse = grammar.refusal();
-        let made = thread::scope(|scope| -> io::Result<_> {
-            let thread = thread::Builder::new().stack_size(STACK);
-            let thread =
-                thread.spawn_scoped(scope, || Self::compile(vocabulary, grammar, limits))?;
-            thread.join().map_err(|_| io::ErrorKind::Other.into())
-        });
-        let made = made.map_err(|_| refuse.because("it could not be compiled"))??;
-        if made.lexer_bytes() > MAX_LEXER {
-            let rule = format!("must compile to at most {MAX_LEXER} bytes");
-            return Err(refuse.because(rule));
-        }
-        Ok(made)
-    }
-
-    fn compile(
+    /// Compiles a grammar with at most `fuel` for the lexer. Memory and time are proportional to it.
+    pub(crate) fn compile(
         vocabulary: &Vocabulary,
         grammar: Grammar,
-        limits: ParserLimits,
+        fuel: u64,
     ) -> Result<Self, SettingError> {
+        let mut limits = vocabulary.factory.limits().clone();
+        limits.initial_lexer_fuel = limits.initial_lexer_fuel.min(fuel);
         let refuse = grammar.refusal();
         let read = grammar.read().map_err(|rule| refuse.because(rule))?;
         let make = || {
@@ -185,15 +155,13 @@ impl Constraint {
         })
     }
 
-    /// The cost of the compilation and of its result.
-    pub(crate) fn cost(&self) -> GrammarCost {
-        GrammarCost {
-            fuel: self.start.parser.lexer_stats().total_fuel_spent as u64,
-        }
+    /// The fuel that the compilation used.
+    pub(crate) fn fuel(&self) -> u64 {
+        self.start.parser.lexer_stats().total_fuel_spent as u64
     }
 
     /// The lexer's size in bytes, as the library counts it.
-    fn lexer_bytes(&self) -> usize {
+    pub(crate) fn lexer_bytes(&self) -> usize {
         self.start.parser.lexer_stats().num_bytes
     }
 
@@ -405,14 +373,4 @@ fn told(error: &impl fmt::Display) -> String {
         }
         reason => reason.to_owned(),
     }
-}
-
-/// Limits for compiling a vetted grammar for a vocabulary other than the sandbox's: its cost in the sandbox with a
-/// margin for the vocabulary. Memory and time are proportional to this cost.
-fn vetted_limits(mut limits: ParserLimits, cost: &GrammarCost) -> ParserLimits {
-    const FACTOR: u64 = 4;
-    const ROOM: u64 = 100_000;
-    let fuel = cost.fuel.saturating_mul(FACTOR).saturating_add(ROOM);
-    limits.initial_lexer_fuel = limits.initial_lexer_fuel.min(fuel);
-    limits
 }

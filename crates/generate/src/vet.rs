@@ -9,6 +9,7 @@
 //! grammar first. A grammar that exceeds their short time limit moves to a single worker with more time, so
 //! expensive grammars do not delay ordinary ones.
 
+use std::io;
 use std::sync::OnceLock;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -26,6 +27,10 @@ use crate::grammar::Grammar;
 const JOB: &str = "vet-grammar";
 /// The stack for compiling in the sandbox, in bytes.
 pub(crate) const STACK: usize = 8 << 20;
+/// The stack for compiling a vetted grammar in this process, in bytes.
+const COMPILE_STACK: usize = 4 * STACK;
+/// Maximum size of a compiled lexer in bytes. Each sequence copies it.
+const MAX_LEXER: usize = 32 << 20;
 /// The stack for computing masks in the sandbox, in bytes: half of the default for threads of this process.
 const MASK_STACK: usize = 1 << 20;
 /// The memory limit of a worker, in bytes.
@@ -46,15 +51,24 @@ pub struct GrammarSandbox {
 /// A grammar that was compiled in a sandbox within the limits.
 #[derive(Clone, Debug)]
 pub struct VettedGrammar {
-    pub(crate) grammar: Grammar,
-    pub(crate) cost: GrammarCost,
+    grammar: Grammar,
+    cost: GrammarCost,
 }
 
 /// The cost of compiling a grammar.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct GrammarCost {
+struct GrammarCost {
     /// Fuel used by the lexer. Memory and time are proportional to it.
-    pub fuel: u64,
+    fuel: u64,
+}
+
+impl GrammarCost {
+    /// The limit for compiling the grammar for another vocabulary than the sandbox's: its cost in the sandbox with a margin.
+    fn fuel_for_any_vocabulary(self) -> u64 {
+        const FACTOR: u64 = 4;
+        const ROOM: u64 = 100_000;
+        self.fuel.saturating_mul(FACTOR).saturating_add(ROOM)
+    }
 }
 
 /// The reason that a grammar was not vetted.
@@ -131,6 +145,32 @@ impl GrammarSandbox {
     }
 }
 
+impl Constraint {
+    /// Compiles a vetted grammar for `vocabulary`, with limits derived from its cost in the sandbox.
+    ///
+    /// # Errors
+    /// The grammar is too large for this vocabulary. The message has the reason.
+    pub fn from_vetted(
+        vocabulary: &Vocabulary,
+        grammar: VettedGrammar,
+    ) -> Result<Self, SettingError> {
+        let VettedGrammar { grammar, cost } = grammar;
+        let fuel = cost.fuel_for_any_vocabulary();
+        let refuse = grammar.refusal();
+        let made = thread::scope(|scope| -> io::Result<_> {
+            let thread = thread::Builder::new().stack_size(COMPILE_STACK);
+            let thread = thread.spawn_scoped(scope, || Self::compile(vocabulary, grammar, fuel))?;
+            thread.join().map_err(|_| io::ErrorKind::Other.into())
+        });
+        let made = made.map_err(|_| refuse.because("it could not be compiled"))??;
+        if made.lexer_bytes() > MAX_LEXER {
+            let rule = format!("must compile to at most {MAX_LEXER} bytes");
+            return Err(refuse.because(rule));
+        }
+        Ok(made)
+    }
+}
+
 fn verdict(
     grammar: Grammar,
     result: Result<Result<GrammarCost, String>, SandboxError>,
@@ -172,7 +212,9 @@ fn vet_here(vocabulary: &Vocabulary, grammar: Grammar) -> Result<GrammarCost, Se
         walks.map(|walks| walks.join())
     });
     match walks {
-        Ok(Ok(Ok(()))) => Ok(constraint.cost()),
+        Ok(Ok(Ok(()))) => Ok(GrammarCost {
+            fuel: constraint.fuel(),
+        }),
         Ok(Ok(Err(rule))) => Err(refuse.because(rule)),
         _ => Err(refuse.because("its masks cannot be computed")),
     }

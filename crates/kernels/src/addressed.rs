@@ -1,35 +1,9 @@
 //! Vectors whose memory a library other than Burn accesses by its address, as a CUDA-aware MPI library accesses that of GPUs.
 
-#![allow(unsafe_code)]
-
-use std::ffi::c_void;
-
-use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorPrimitive};
 
 use crate::Backend;
-
-/// The memory of a contiguous vector of f32, without operations of Burn that still read or write it.
-///
-/// # Safety
-/// Until [`VectorMemory::into_tensor`], the pointers are the address of as many initialized f32 as the vector has elements,
-/// in the memory of the host or of a device. No other tensor shares the memory behind [`VectorMemory::pointer_mut`].
-pub unsafe trait VectorMemory<B: Backend>: Send {
-    /// The address for reading.
-    fn pointer(&self) -> *const c_void;
-
-    /// The address for writing.
-    fn pointer_mut(&mut self) -> *mut c_void;
-
-    /// The elements, if they are in the host's memory.
-    fn host(&self) -> Option<&[f32]>;
-
-    /// The elements for writing, if they are in the host's memory.
-    fn host_mut(&mut self) -> Option<&mut [f32]>;
-
-    /// Gives the memory back to Burn.
-    fn into_tensor(self: Box<Self>) -> FloatTensor<B>;
-}
+use crate::device::VectorMemory;
 
 /// A contiguous vector of f32, `[n]`, in memory with an address: of the host for flex, of the GPU for CUDA.
 ///

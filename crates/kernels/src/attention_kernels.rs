@@ -6,8 +6,8 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Int, Tensor};
 
-use crate::backend::usable;
-use crate::{AttentionOptions, Backend, PackedTokens, RotaryAngles};
+use crate::base_ops::usable;
+use crate::{AttentionOptions, BaseOps, PackedTokens, RotaryAngles};
 
 /// Attention with grouped key-value heads, `softmax(scores + bias + mask) v`.
 ///
@@ -16,7 +16,7 @@ use crate::{AttentionOptions, Backend, PackedTokens, RotaryAngles};
 ///
 /// [`crate::reference`] has two implementations composed of plain tensor operations: `WholeAttention`, which
 /// materializes all scores at once, and `BlockedAttention`, which materializes a bounded number of them.
-pub trait AttentionKernels<B: Backend>: 'static {
+pub trait AttentionKernels<B: BaseOps>: 'static {
     /// The results of [`AttentionKernels::attention_training`] that its backward pass needs.
     type State: Clone + Debug + Send + 'static;
 
@@ -134,7 +134,7 @@ impl<B: BurnBackend> AttentionMask<B> {
 
 impl AttentionOptions {
     /// Returns the options with a precision that the device of `x` supports.
-    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
+    pub(crate) fn usable<B: BaseOps>(self, x: &FloatTensor<B>) -> Self {
         let precision = usable::<B>(self.precision, x);
         Self { precision, ..self }
     }
@@ -155,7 +155,7 @@ pub struct SelfAttention {
 
 impl SelfAttention {
     /// Returns the configuration with a precision that the device of `x` supports.
-    pub(crate) fn usable<B: Backend>(self, x: &FloatTensor<B>) -> Self {
+    pub(crate) fn usable<B: BaseOps>(self, x: &FloatTensor<B>) -> Self {
         let options = self.options.usable::<B>(x);
         Self { options, ..self }
     }

@@ -38,7 +38,7 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 
 pub use hook::GradientHook;
 
-use crate::backend::usable;
+use crate::base_ops::usable;
 use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,

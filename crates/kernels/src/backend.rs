@@ -6,10 +6,10 @@ use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWStep, AddRowsGradients, AttentionKernels, DeviceMemory, GatedGradients,
-    HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients, LinearInputs,
-    LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
-    Precision, RotaryLayout, VectorMemory, reference,
+    Activation, AdamWStep, AddRowsGradients, AttentionKernels, BaseOps, DeviceMemory,
+    GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
+    LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
+    PackedWeight, Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -431,10 +431,20 @@ pub trait Backend: BurnBackend {
     }
 }
 
-/// Returns `precision` if the device of `x` supports products in it, and f32 otherwise.
-pub(crate) fn usable<B: Backend>(precision: Precision, x: &FloatTensor<B>) -> Precision {
-    match B::multiplies_in(precision, &B::float_device(x)) {
-        true => precision,
-        false => Precision::F32,
+impl<B: Backend> BaseOps for B {
+    fn matmul(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
+        <B as Backend>::matmul(a, b)
+    }
+
+    fn block_bytes(device: &Device<B>) -> u64 {
+        <B as Backend>::block_bytes(device)
+    }
+
+    fn multiplies_in(precision: Precision, device: &Device<B>) -> bool {
+        <B as Backend>::multiplies_in(precision, device)
+    }
+
+    fn unpack_tokens(tokens: PackedTokens<B>) -> FloatTensor<B> {
+        <B as Backend>::unpack_tokens(tokens)
     }
 }

@@ -15,6 +15,7 @@
 //! | [`Activation`], [`Normalization`], [`RotaryLayout`] | the variants of an operation |
 //! | [`AttentionOptions`], [`HeadLossOptions`] | the options of attention, and of the head fused with cross-entropy |
 //! | [`Precision`] | the rounding of matrix product operands |
+//! | [`BaseOps`] | the operations that the reference implementations are composed of, besides Burn's |
 //! | [`AddressedVector`] | a vector whose memory an MPI library accesses by its address |
 //! | [`cpu`] | CPU kernels over slices |
 //!
@@ -51,6 +52,8 @@ mod autodiff;
 mod backend;
 #[cfg(feature = "burn")]
 mod backends;
+#[cfg(feature = "burn")]
+mod base_ops;
 pub mod cpu;
 #[cfg(feature = "burn")]
 mod device;
@@ -85,7 +88,7 @@ mod state;
 pub use activation::Activation;
 pub use adamw::{AdamWStep, SQUARES_CHUNK};
 #[cfg(feature = "burn")]
-pub use addressed::{AddressedVector, VectorMemory};
+pub use addressed::AddressedVector;
 pub use attention::{AttentionOptions, KEY_BLOCK, Reach};
 #[cfg(feature = "burn")]
 pub use attention_kernels::{
@@ -96,7 +99,9 @@ pub use autodiff::{GradientHook, TrainingBackend};
 #[cfg(feature = "burn")]
 pub use backend::Backend;
 #[cfg(feature = "burn")]
-pub use device::DeviceMemory;
+pub use base_ops::BaseOps;
+#[cfg(feature = "burn")]
+pub use device::{DeviceMemory, VectorMemory};
 pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};

@@ -4,11 +4,11 @@ use burn::module::Module;
 use burn::tensor::backend::Backend;
 #[cfg(feature = "flex")]
 use burn::tensor::ops::IntTensor;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use crate::PackedFormat;
 use crate::cpu::matrix::Matrix;
-use crate::cpu::packed::{PackedMatrix, pack};
-use crate::{PackedFormat, reference};
+use crate::cpu::packed::{self, PackedMatrix, pack};
 
 /// A linear layer's weight `[out, in]` in a [`PackedFormat`]. As a Burn module it has no parameters, since it is
 /// not trained.
@@ -104,7 +104,7 @@ impl<B: Backend> PackedWeight<B> {
     pub(crate) fn unpacked(&self) -> Tensor<B, 2> {
         match &self.values {
             PackedValues::Floats(floats) => floats.clone(),
-            PackedValues::Bytes(_) => reference::unpacked(&self.to_host(), &self.device()),
+            PackedValues::Bytes(_) => unpacked(&self.to_host(), &self.device()),
         }
     }
 
@@ -116,4 +116,12 @@ impl<B: Backend> PackedWeight<B> {
             PackedValues::Floats(_) => None,
         }
     }
+}
+
+/// Copies the unpacked values of a matrix to a device.
+pub(crate) fn unpacked<B: Backend>(matrix: &PackedMatrix, device: &Device<B>) -> Tensor<B, 2> {
+    let [rows, columns] = matrix.shape();
+    let mut values = vec![0.0; rows * columns];
+    packed::unpack(matrix.view(), &mut values);
+    Tensor::from_data(TensorData::new(values, [rows, columns]), device)
 }

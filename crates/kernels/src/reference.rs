@@ -47,7 +47,6 @@ pub use linear::{linear, linear_backward};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use low_rank::add_low_rank;
 pub use norm::{normalize, normalize_backward};
-pub(crate) use packed::unpacked;
 pub use packed::{linear_packed, pack, packed_from_host, unpack};
 pub use rotary::rotary;
 pub use rows::{add_rows, add_rows_backward};
@@ -87,7 +86,7 @@ fn primitive<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B>
 }
 
 /// [`crate::Backend::matmul`].
-fn matmul<B: crate::Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
+fn matmul<B: crate::BaseOps, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Tensor<B, D> {
     typed(B::matmul(primitive(a), primitive(b)))
 }
 

@@ -4,8 +4,23 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::disk::SENTENCE_PIECE_FILE;
+use crate::kind::SENTENCE_PIECE_FILE;
 use crate::{TOKENIZER_FILE, TokenizerError, TokenizerKind};
+
+impl FromStr for TokenizerKind {
+    type Err = TokenizerError;
+
+    fn from_str(name: &str) -> Result<Self, TokenizerError> {
+        // OpenAI's name for GPT-2's vocabulary.
+        let name = if name == "r50k" { "gpt2" } else { name };
+        Self::NAMED
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| TokenizerError::UnknownKind {
+                name: name.to_owned(),
+            })
+    }
+}
 
 /// A user's choice of tokenizer: a name such as `gpt2`, or a path. The path is that of a `tokenizer.json`, a
 /// SentencePiece model, a tiktoken rank file, a GGUF file, or a directory with one of the first two, such as a Hugging Face

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::bounds;
-use crate::disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
+use crate::kind::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 
 /// The parts of a `tokenizer.json` that settings are compared with. The vocabulary is skipped.
 #[derive(Default, Deserialize)]

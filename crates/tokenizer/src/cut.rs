@@ -20,14 +20,9 @@
 //! does not change the text otherwise. Those two differ from cl100k's in the number of digits and in trailing
 //! white space.
 
-use serde_json::Value;
-
+use crate::fast_encoder::LONGEST_PIECE;
 use crate::tokenizer::Vocab;
-use crate::{Tokenizer, TokenizerKind, patterns};
-
-/// The longest piece that is encoded at once, in bytes. Longer ones are encoded in chunks of this length,
-/// rounded down to a character boundary.
-pub(crate) const LONGEST_PIECE: usize = 256 << 10;
+use crate::{Tokenizer, TokenizerKind};
 
 /// The longest text that is encoded at once by a tokenizer without known cuts, in bytes. The `tokenizers` crate
 /// takes up to 200 bytes of memory per byte.
@@ -102,42 +97,6 @@ impl Tokenizer {
     }
 }
 
-/// Returns the pattern of a `tokenizer.json`, if it is a known one and the file does not change texts
-/// otherwise.
-pub(crate) fn known_pattern(file: &Value) -> Option<&'static str> {
-    let absent = |value: &Value| value.is_null() || value == "";
-    let model = &file["model"];
-    let plain_model = model["type"] == "BPE"
-        && absent(&model["continuing_subword_prefix"])
-        && absent(&model["end_of_word_suffix"]);
-    // Special tokens are not recognized in text. Other added tokens could span a cut.
-    let added = file["added_tokens"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
-    let all_special = added.iter().all(|token| token["special"] == true);
-    let bytes = |step: &Value, own_pattern: bool| {
-        step["type"] == "ByteLevel"
-            && step["add_prefix_space"] == false
-            && step["use_regex"].as_bool().unwrap_or(true) == own_pattern
-    };
-    let splits = |step: &Value| {
-        let isolated =
-            step["type"] == "Split" && step["behavior"] == "Isolated" && step["invert"] == false;
-        let pattern = step["pattern"]["Regex"].as_str().filter(|_| isolated);
-        patterns::ALL
-            .into_iter()
-            .find(|known| pattern == Some(known))
-    };
-    let pieces = &file["pre_tokenizer"];
-    let pattern = match pieces["pretokenizers"].as_array().map(Vec::as_slice) {
-        Some([split, rest]) if pieces["type"] == "Sequence" && bytes(rest, false) => splits(split),
-        None if bytes(pieces, true) => Some(patterns::GPT2),
-        _ => None,
-    };
-    let plain = file["normalizer"].is_null() && plain_model && all_special;
-    pattern.filter(|_| plain)
-}
-
 /// Returns true if `at` is one of the two positions described above. It must be within `text`, neither its
 /// start nor its end.
 fn is_cut(text: &str, at: usize) -> bool {
@@ -158,8 +117,10 @@ fn is_cut(text: &str, at: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::Value;
 
     use super::*;
+    use crate::patterns::{self, known_pattern};
     use crate::test_texts::{BYTE_PAIRS, FILES, arbitrary_text};
 
     fn check_parts(tokenizer: &Tokenizer, text: &str) -> Result<(), TestCaseError> {

@@ -11,18 +11,9 @@ use serde_json::Value;
 use crate::file::FileVocab;
 use crate::tokenizer::Vocab;
 use crate::{
-    GgufTokenizer, Pattern, RankFile, Tokenizer, TokenizerChoice, TokenizerError, TokenizerKind,
-    TokenizerSpec, bounds, sentence_piece,
+    GgufTokenizer, Pattern, RankFile, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer,
+    TokenizerChoice, TokenizerError, TokenizerKind, TokenizerSpec, bounds, sentence_piece,
 };
-
-/// The name of the tokenizer file in a dataset, a checkpoint or a Hugging Face model directory.
-pub const TOKENIZER_FILE: &str = "tokenizer.json";
-
-/// The name of a SentencePiece model in a Hugging Face model directory.
-pub(crate) const SENTENCE_PIECE_FILE: &str = "tokenizer.model";
-
-/// The configuration that Hugging Face libraries write next to [`TOKENIZER_FILE`]. Only `eos_token` is read.
-pub const TOKENIZER_CONFIG_FILE: &str = "tokenizer_config.json";
 
 impl Tokenizer {
     /// Loads the chosen tokenizer.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use emberlm_system::nearest::nearest;
 
-use crate::disk::SENTENCE_PIECE_FILE;
+use crate::kind::SENTENCE_PIECE_FILE;
 use crate::{TOKENIZER_FILE, TokenizerKind};
 
 /// An error of this crate. Every variant carries the invalid value and the violated rule.

@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex_automata::hybrid::dfa::Cache;
 
-use crate::cut::LONGEST_PIECE;
 use crate::piece_cache::{Key, PieceCache};
 use crate::splitter::Splitter;
+
+/// The longest piece that is encoded at once, in bytes. Longer ones are encoded in chunks of this length,
+/// rounded down to a character boundary.
+pub(crate) const LONGEST_PIECE: usize = 256 << 10;
 
 /// The maximum number of vocabularies with cached state per thread. The least recently used is evicted.
 /// Comparing tokenizers alternates between several.

@@ -12,7 +12,7 @@ use tokenizers::Model;
 
 use crate::decoder::{Position, TokenDecoder};
 use crate::fast_encoder::FastEncoder;
-use crate::{TokenizerError, bounds, byte_level, cut, guard};
+use crate::{TokenizerError, bounds, byte_level, guard, patterns};
 
 /// End-of-text names in published tokenizers, the most probable first.
 const END_OF_TEXT_NAMES: [&str; 8] = [
@@ -67,7 +67,7 @@ impl FileVocab {
         }
         guard::check(&value)?;
         bounds::check(&value)?;
-        let fast = cut::known_pattern(&value).and_then(FastEncoder::new);
+        let fast = patterns::known_pattern(&value).and_then(FastEncoder::new);
         let unknown = unknown_token(&value["model"]);
         let added = added_tokens(&value["added_tokens"])?;
 

@@ -20,7 +20,6 @@ use serde_json::{Map, Value, json};
 pub use export::{GgufTokenizerOptions, GgufVocabulary};
 
 use self::keys::token_id;
-use crate::chat::{ChatError, ChatTemplate};
 use crate::{Tokenizer, TokenizerError};
 
 /// Key of the type of vocabulary.
@@ -93,18 +92,6 @@ impl GgufTokenizer {
     /// The vocabulary is not usable.
     pub fn tokenizer(&self) -> Result<Tokenizer, TokenizerError> {
         Tokenizer::from_json_with_end(self.tokenizer.to_string(), self.end_of_text)
-    }
-
-    /// The chat template named `which`, by default the main one. `name` identifies it in messages.
-    ///
-    /// # Errors
-    /// The template is not valid Jinja, or exceeds a limit.
-    pub fn chat_template(
-        &self,
-        name: &str,
-        which: Option<&str>,
-    ) -> Result<Option<ChatTemplate>, ChatError> {
-        ChatTemplate::from_config(name, &Value::Object(self.config.clone()), which)
     }
 
     /// The fields of `tokenizer_config.json`.

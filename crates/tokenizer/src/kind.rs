@@ -1,12 +1,18 @@
-//! The closed set of tokenizer kinds.
+//! The closed set of tokenizer kinds, and the names of their files.
 
 use std::fmt;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::TokenizerError;
+/// The name of the tokenizer file in a dataset, a checkpoint or a Hugging Face model directory.
+pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// The name of a SentencePiece model in a Hugging Face model directory.
+pub(crate) const SENTENCE_PIECE_FILE: &str = "tokenizer.model";
+
+/// The configuration that Hugging Face libraries write next to [`TOKENIZER_FILE`]. Only `eos_token` is read.
+pub const TOKENIZER_CONFIG_FILE: &str = "tokenizer_config.json";
 
 /// A kind of tokenizer. Names are lowercase in files and on the command line: `gpt2`, `p50k`, `cl100k`,
 /// `o200k`, `char`, `byte`, and `tokenizer.json` for a tokenizer from a file.
@@ -43,7 +49,7 @@ impl TokenizerKind {
         Self::Byte,
     ];
 
-    /// The kind's name. [`FromStr`] parses the names of [`Self::NAMED`].
+    /// The kind's name. [`FromStr`](std::str::FromStr) parses the names of [`Self::NAMED`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
@@ -52,7 +58,7 @@ impl TokenizerKind {
             Self::O200k => "o200k",
             Self::Char => "char",
             Self::Byte => "byte",
-            Self::File => crate::TOKENIZER_FILE,
+            Self::File => TOKENIZER_FILE,
         }
     }
 }
@@ -60,21 +66,6 @@ impl TokenizerKind {
 impl fmt::Display for TokenizerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for TokenizerKind {
-    type Err = TokenizerError;
-
-    fn from_str(name: &str) -> Result<Self, TokenizerError> {
-        // OpenAI's name for GPT-2's vocabulary.
-        let name = if name == "r50k" { "gpt2" } else { name };
-        Self::NAMED
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| TokenizerError::UnknownKind {
-                name: name.to_owned(),
-            })
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::tokenizer::Vocab;
-use crate::{Tokenizer, byte_level, cut};
+use crate::{Tokenizer, byte_level, patterns};
 
 /// A lower bound of the number of tokens of a text, which is much faster to compute than its tokens.
 ///
@@ -71,7 +71,7 @@ impl Relation {
 
     fn of_file(file: &Value) -> Self {
         let vocab = || file["model"]["vocab"].as_object().into_iter().flatten();
-        if cut::known_pattern(file).is_some() {
+        if patterns::known_pattern(file).is_some() {
             // A byte without a token would be left out.
             let is_whole = (0..=u8::MAX).all(|byte| {
                 let name = byte_level::spell(&[byte]);

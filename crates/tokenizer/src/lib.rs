@@ -23,7 +23,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `kind` | [`TokenizerKind`]: the closed set of tokenizers, by name |
+//! | `kind` | [`TokenizerKind`]: the closed set of tokenizers, and the names of their files |
 //! | `tokenizer` | [`Tokenizer`]: encodes and decodes with any vocabulary |
 //! | `bpe`, `ranks` | the byte-pair vocabularies of `tiktoken-rs`; byte-pair encoding of one piece |
 //! | `fast_encoder`, `splitter`, `piece_cache` | encoding piece by piece, with a DFA splitter and a cache |
@@ -110,10 +110,9 @@ mod words;
 pub use choice::TokenizerChoice;
 pub use config_file::config_warnings;
 pub use cut::Cut;
-pub use disk::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 pub use error::TokenizerError;
 pub use gguf::{GgufTokenizer, GgufTokenizerOptions, GgufVocabulary};
-pub use kind::TokenizerKind;
+pub use kind::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerKind};
 pub use least_tokens::LeastTokens;
 pub use pattern::Pattern;
 pub use rank_file::RankFile;

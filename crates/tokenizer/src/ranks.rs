@@ -40,7 +40,7 @@ impl Ranks {
         let id = |start: usize, end: usize| self.ids.get(&piece[start..end]).copied();
         // Indexed by the start of a part: `ends` is its end (and the start of the next part), `before` the
         // start of the previous part, and `pairs` the id that the part forms with the next one. 32 bits suffice
-        // because pieces are at most `cut::LONGEST_PIECE` bytes.
+        // because pieces are at most `fast_encoder::LONGEST_PIECE` bytes.
         let mut ends: Vec<u32> = (1..=len as u32).collect();
         let mut before: Vec<u32> = (0..len as u32).map(|at| at.saturating_sub(1)).collect();
         let pair_at = |at| if at + 2 <= len { id(at, at + 2) } else { None };

@@ -15,8 +15,15 @@ pub struct DecodeStream {
     position: Position,
 }
 
+impl Tokenizer {
+    /// Returns an incremental decoder, for text that is displayed during generation.
+    pub fn stream(&self) -> DecodeStream {
+        DecodeStream::new(self.clone())
+    }
+}
+
 impl DecodeStream {
-    pub(crate) fn new(tokenizer: Tokenizer) -> Self {
+    fn new(tokenizer: Tokenizer) -> Self {
         Self {
             tokenizer,
             pending: Vec::new(),

@@ -6,7 +6,7 @@ use crate::bpe::Bpe;
 use crate::char::CharVocab;
 use crate::decoder::Position;
 use crate::file::FileVocab;
-use crate::{DecodeStream, TokenizerError, TokenizerKind, byte};
+use crate::{TokenizerError, TokenizerKind, byte};
 
 /// Converts text to token ids and back. Cheap to clone and to share between threads.
 #[derive(Clone, Debug)]
@@ -155,11 +155,6 @@ impl Tokenizer {
         let bytes = self.decode_bytes(ids)?;
         Ok(String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
-    }
-
-    /// Returns an incremental decoder, for text that is displayed during generation.
-    pub fn stream(&self) -> DecodeStream {
-        DecodeStream::new(self.clone())
     }
 
     /// Appends the bytes of `id`. Returns false if there is no such id.

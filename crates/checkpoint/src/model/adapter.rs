@@ -6,8 +6,9 @@ use emberlm_kernels::Backend;
 use emberlm_model::adapter::PeftAdapter;
 use emberlm_model::{Decoder, LoraConfig};
 
+use super::adapter_source::AdapterSource;
 use super::{Model, Source};
-use crate::adapter::{AdapterDescription, AdapterSource};
+use crate::description::AdapterDescription;
 use crate::error::ModelError;
 
 impl Model {

@@ -5,8 +5,8 @@ use std::path::Path;
 use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 
+use super::adapter_source::AdapterSource;
 use super::{Model, Source};
-use crate::adapter::AdapterSource;
 use crate::checkpoint::Checkpoint;
 use crate::error::ModelError;
 

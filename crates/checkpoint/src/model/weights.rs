@@ -5,8 +5,8 @@ use emberlm_kernels::Backend;
 use emberlm_model::weights::Element;
 use emberlm_model::{Decoder, WeightFormat};
 
+use super::adapter_source::AdapterSource;
 use super::{Model, Source};
-use crate::adapter::AdapterSource;
 use crate::error::ModelError;
 
 impl Model {

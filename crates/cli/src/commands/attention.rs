@@ -1,11 +1,13 @@
 //! `emberlm attention`: plots or summarizes the attention weights of each head.
 
+mod args;
 pub mod weights;
+
+pub use args::AttentionArgs;
 
 use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
-use crate::args::AttentionArgs;
 use crate::error::CliError;
 use crate::head_habits::{AttentionPattern, HeadHabits};
 use crate::output::{Align, Table, print, print_json};

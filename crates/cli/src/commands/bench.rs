@@ -31,7 +31,8 @@ use crate::examples;
 use crate::hub;
 use crate::memory_guard::MemoryArg;
 use crate::model;
-use crate::output::{print, print_json, shell_word};
+use crate::output::{print, print_json};
+use crate::shell::shell_word;
 use crate::values;
 
 /// Arguments of `bench`.

@@ -41,7 +41,7 @@ use crate::error::{CliError, warn};
 use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::model;
-use crate::output::shell_path;
+use crate::shell::shell_path;
 use crate::values;
 use conversation::Conversation;
 use generator::AnswerGenerator;

@@ -3,7 +3,7 @@
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 
-use crate::args::Cli;
+use crate::commands::Cli;
 use crate::error::CliError;
 use crate::examples;
 use crate::output::print;

@@ -22,8 +22,9 @@ use crate::backend::{BackendArg, BackendName, Placement};
 use crate::error::CliError;
 use crate::examples;
 use crate::opened_model::OpenedModel;
-use crate::output::{print, print_json, shell_path, shell_word, size};
+use crate::output::{print, print_json, size};
 use crate::ranks::Ranks;
+use crate::shell::{shell_path, shell_word};
 use crate::{console, values};
 use emberlm_trainer::{presets, run_config};
 

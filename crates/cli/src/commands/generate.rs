@@ -1,5 +1,6 @@
 //! `emberlm generate`: continues a text and prints it while it is generated.
 
+mod args;
 mod beams;
 pub mod choice;
 mod encoder_decoder;
@@ -7,6 +8,8 @@ pub mod sampling;
 pub mod speed;
 pub mod timing;
 mod writer;
+
+pub use args::GenerateArgs;
 
 use std::path::Path;
 
@@ -18,7 +21,6 @@ use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
-use crate::args::GenerateArgs;
 use crate::backend::{Job, Placement};
 use crate::console;
 use crate::error::CliError;

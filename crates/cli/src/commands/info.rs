@@ -5,6 +5,7 @@ mod texts;
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use emberlm_checkpoint::{Model, ModelKind};
 
 use emberlm_model::count::{
@@ -17,12 +18,32 @@ use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
 use super::preset_list;
-use crate::args::InfoArgs;
+use crate::adapter_arg::AdapterArg;
 use crate::error::CliError;
+use crate::examples;
 use crate::hub;
 use crate::model;
 use crate::output::{Align, Table, operations, print, print_json};
+use crate::values;
 use texts::ModelTexts;
+
+/// Arguments of `info`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::INFO)]
+pub struct InfoArgs {
+    /// A run, checkpoint or Hugging Face directory, or a preset's name; without it, the presets are listed
+    #[arg(value_name = "MODEL|PRESET")]
+    pub subject: Option<String>,
+    /// Number of token ids, for a preset
+    #[arg(long, value_name = "N", requires = "subject", value_parser = values::at_least_one)]
+    pub vocab_size: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub adapter: AdapterArg,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Prints a preset, a trained model, or the list of presets.
 pub fn run(args: InfoArgs) -> Result<(), CliError> {

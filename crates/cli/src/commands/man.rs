@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
 
-use crate::args::Cli;
+use crate::commands::Cli;
 use crate::error::CliError;
 use crate::examples;
 use crate::new_folder::folder_parser;

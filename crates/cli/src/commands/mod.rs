@@ -35,9 +35,89 @@ pub mod watch;
 
 use std::path::PathBuf;
 
-use crate::args::{Cli, Command};
+use clap::{Parser, Subcommand};
+
 use crate::error::CliError;
 use crate::hub;
+
+/// Train, evaluate and sample GPT-class language models
+#[derive(Debug, Parser)]
+#[command(name = "emberlm", version, max_term_width = 100)]
+pub struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Convert texts and records into a dataset
+    Prepare(prepare::PrepareArgs),
+    /// Inspect, verify, adopt and export datasets
+    Data(data::DataArgs),
+    /// Train, compare and convert tokenizers
+    Tokenizer(tokenizer::TokenizerArgs),
+    /// Train a model
+    Train(Box<train::TrainArgs>),
+    /// Train many configurations and compare them
+    Sweep(sweep::SweepArgs),
+    /// Draw loss and metric curves of runs
+    Plot(plot::PlotArgs),
+    /// List, tag and compare runs
+    Runs(runs::RunsArgs),
+    /// Serve a live page of runs
+    Watch(watch::WatchArgs),
+    /// Find a micro-batch that fits into memory
+    Fit(fit::FitArgs),
+    /// List the devices of this machine
+    Devices(devices::DevicesArgs),
+    /// Compare a backend with the CPU on this machine
+    Doctor(doctor::DoctorArgs),
+    /// Continue a text
+    Generate(generate::GenerateArgs),
+    /// Chat with a model
+    Chat(Box<chat::ChatArgs>),
+    /// Serve models over HTTP: an OpenAI-compatible API and a playground
+    Serve(serve::ServeArgs),
+    /// Measure the speed of a model: prompts and decoding
+    Bench(bench::BenchArgs),
+    /// Evaluate a model on a dataset, HellaSwag or LAMBADA
+    Eval(eval::EvalArgs),
+    /// Print the embeddings of texts
+    Embed(embed::EmbedArgs),
+    /// Print the labels of texts
+    Classify(classify::ClassifyArgs),
+    /// Write a model's logits for given tokens
+    Logits(logits::LogitsArgs),
+    /// Show the attention weights of a model's heads
+    Attention(attention::AttentionArgs),
+    /// List the models on this machine: the Hugging Face cache and trained runs
+    Models(models::ModelsArgs),
+    /// Download models of the Hugging Face Hub
+    Pull(pull::PullArgs),
+    /// Show the size of a model or preset, or list the presets
+    Info(info::InfoArgs),
+    /// Create a model with initial weights
+    New(new::NewArgs),
+    /// Write a model as a Hugging Face directory
+    Export(export::ExportArgs),
+    /// Add an adapter to the weights of its model
+    Merge(merge::MergeArgs),
+    /// Print shell completions
+    Completions(completions::CompletionsArgs),
+    /// Write a man page for each command
+    Man(man::ManArgs),
+    /// Measure the memory of training steps (run by `emberlm fit`)
+    #[command(hide = true)]
+    FitStep(fit_step::FitStepArgs),
+    /// Measure speed and memory (run by `emberlm doctor --full`)
+    #[command(hide = true)]
+    Measure(doctor::measure::MeasureArgs),
+    /// Print a generated page of the documentation
+    #[command(hide = true)]
+    Reference(reference::ReferenceArgs),
+}
 
 /// Runs the selected command. Models that are named by the Hub's names are downloaded first.
 pub fn run(mut cli: Cli) -> Result<(), CliError> {
@@ -96,5 +176,52 @@ fn models(command: &mut Command) -> Vec<&mut PathBuf> {
         Command::Train(args) => args.from.iter_mut().collect(),
         Command::Fit(args) => args.from.iter_mut().collect(),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command as Parsed, CommandFactory};
+
+    use super::*;
+
+    /// Splits an example's shell line into words, up to a redirection. Handles single quotes.
+    fn words(line: &str) -> Vec<String> {
+        let line = line.split(" > ").next().unwrap_or(line);
+        // Parsing the option opens the tokenizer's file.
+        let line = line.replace("tokenizers/book", "byte");
+        let parts = line.split('\'').enumerate();
+        parts
+            .flat_map(|(at, part)| match at % 2 {
+                0 => part.split_whitespace().map(str::to_owned).collect(),
+                _ => vec![part.to_owned()],
+            })
+            .collect()
+    }
+
+    fn examples(command: &Parsed) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        let lines = help.lines().map(str::trim);
+        lines
+            .filter(|line| line.starts_with("emberlm "))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        let whole = Cli::command();
+        for command in whole
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+        {
+            let examples = examples(command);
+            assert!(!examples.is_empty(), "{}", command.get_name());
+            for line in examples {
+                let parsed = Cli::try_parse_from(words(&line));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
+        }
     }
 }

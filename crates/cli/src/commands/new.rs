@@ -2,9 +2,10 @@
 
 mod stacks;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use clap::Args;
 use emberlm_data::Packing;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{DecoderConfig, WeightFormat, count};
@@ -13,13 +14,49 @@ use emberlm_trainer::checkpoint::{Description, write_untrained};
 use emberlm_trainer::fit::InferenceWork;
 use indicatif::HumanCount;
 
-use crate::args::NewArgs;
-use crate::backend::Job;
+use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
-use crate::new_folder::NewFolder;
+use crate::examples;
+use crate::memory_guard::MemoryArg;
+use crate::new_folder::{NewFolder, folder_parser};
 use crate::output::print;
+use crate::values;
 use emberlm_trainer::{presets, run_config};
 use stacks::{NewStacks, StackModel};
+
+/// Arguments of `new`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::NEW)]
+pub struct NewArgs {
+    /// The model: a decoder that `emberlm info` lists; bert-nano, a small encoder; or t5-nano, a small encoder–decoder
+    #[arg(long, value_name = "NAME")]
+    pub preset: String,
+    /// The tokenizer, which sets the number of token ids: gpt2, p50k, cl100k, o200k, byte, or a path [default: none; the model
+    /// takes token ids only]
+    #[arg(long, value_name = "NAME|PATH", value_parser = values::tokenizer)]
+    pub tokenizer: Option<TokenizerChoice>,
+    /// The model's folder
+    #[arg(long, value_name = "MODEL", value_parser = folder_parser("a model"))]
+    pub out: PathBuf,
+    /// The seed of the initial weights
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Number of token ids, such as 50304 for GPT-2's padded to a multiple of 64 [default: the tokenizer's or the preset's]
+    #[arg(long, value_name = "N", value_parser = values::at_least_one)]
+    pub vocab_size: Option<usize>,
+    /// A setting that overrides the preset, such as model.n_layers=2; can be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Replace an existing model
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub memory: MemoryArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub backend: BackendArg,
+}
 
 /// Writes the model.
 pub fn run(args: NewArgs) -> Result<(), CliError> {

@@ -12,8 +12,9 @@ use indicatif::ProgressBar;
 use crate::console;
 use crate::ending;
 use crate::error::CliError;
-use crate::output::{print, shell_word};
+use crate::output::print;
 use crate::ranks::Ranks;
+use crate::shell::shell_word;
 use crate::{progress, signals};
 
 pub use args::PrepareArgs;

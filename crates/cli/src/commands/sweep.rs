@@ -1,4 +1,24 @@
 //! `emberlm sweep`: trains the runs of a sweep file, in sequence or in parallel, and compares them.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `file` | the sweep's TOML file |
+//! | `random` | random search: draws configurations |
+//! | `stopping` | early-stopping rules |
+//! | `plan` | the sweep's runs, with names and validated configurations |
+//! | `record` | keeps a sweep folder to one plan |
+//! | `children`, `progress` | runs as child processes, and their progress |
+//! | `summary`, `statistics` | comparison of runs, with statistics over seeds |
+
+mod children;
+mod file;
+mod plan;
+mod progress;
+mod random;
+mod record;
+mod statistics;
+mod stopping;
+mod summary;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,22 +26,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
+use emberlm_data::formats::FileFormat;
 use emberlm_system::write::write_whole;
 use emberlm_trainer::RunFolder;
+use schemars::schema_for;
 
 use crate::backend::BackendArg;
 use crate::error::CliError;
 use crate::examples;
 use crate::new_folder::folder_parser;
-use crate::output::{print, print_json, shell_word};
+use crate::output::{print, print_json};
 use crate::plot::{Page, svg};
+use crate::shell::shell_word;
 use crate::signals;
-use crate::sweep::{
-    EarlyStopper, PAGE_FILE, PLOT_FILE, Plan, PlannedRun, Progress, Record, RunOutcome, Summary,
-    SweepFile, is_done, run_all,
-};
 use crate::values::at_least_one;
 use crate::{built_in_tales, console};
+use children::{EarlyStopper, RunOutcome, is_done, run_all};
+use file::SweepFile;
+use plan::{Plan, PlannedRun};
+use progress::Progress;
+pub use record::FILE as SWEEP_FILE;
+use record::Record;
+pub use stopping::format as early_stop_format;
+use summary::Summary;
+
+/// The name of the comparison's plot in a sweep's folder.
+const PLOT_FILE: &str = "sweep.svg";
+/// The name of the comparison's page in a sweep's folder.
+const PAGE_FILE: &str = "sweep.html";
+
+/// The documentation of the files in a sweep's folder.
+pub fn formats() -> Vec<FileFormat> {
+    vec![
+        FileFormat::new(SWEEP_FILE, "the configuration of each run")
+            .with_schema(schema_for!(Record)),
+        FileFormat::new(PLOT_FILE, "the comparison of the runs as a plot"),
+        FileFormat::new(PAGE_FILE, "the comparison of the runs as a page"),
+        FileFormat::new(format!("RUN/{}", children::LOG), "the output of a run"),
+    ]
+}
 
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]

@@ -44,6 +44,6 @@ fn write(folder: NewFolder, tokenizer: &Tokenizer) -> Result<(), CliError> {
 
 /// The command that creates a dataset with the tokenizer.
 fn next_command(file: &str, folder: &Path) -> String {
-    let [file, folder] = [file, &folder.to_string_lossy()].map(crate::output::shell_word);
+    let [file, folder] = [file, &folder.to_string_lossy()].map(crate::shell::shell_word);
     format!("emberlm prepare {file} --out DATASET --tokenizer {folder}")
 }

@@ -38,8 +38,9 @@ use stopping::StopReport;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::opened_model::OpenedModel;
-use crate::output::{print, shell_path};
+use crate::output::print;
 use crate::ranks::Ranks;
+use crate::shell::shell_path;
 use crate::{built_in_tales, console, ending, signals};
 use emberlm_trainer::{epochs, presets, run_config};
 

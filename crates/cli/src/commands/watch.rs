@@ -12,6 +12,7 @@ use emberlm_trainer::metrics::built_in;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
+use crate::commands::sweep::SWEEP_FILE;
 use crate::console;
 use crate::error::CliError;
 use crate::examples;
@@ -19,7 +20,6 @@ use crate::output::print;
 use crate::run_folders::{self, is_run, names, runs_below};
 use crate::run_history::Status;
 use crate::run_labels::RunLabels;
-use crate::sweep::SWEEP_FILE;
 use crate::{run_settings, signals};
 
 /// Arguments of `watch`.

@@ -8,7 +8,7 @@ use emberlm_system::file_kind::FileKind;
 
 use super::CliError;
 use super::hints::{self, chat, tokenizer, with};
-use crate::output::shell_path;
+use crate::shell::shell_path;
 
 impl From<DataError> for CliError {
     fn from(error: DataError) -> Self {

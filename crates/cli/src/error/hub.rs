@@ -4,7 +4,7 @@ use emberlm_hub::{HubError, ModelName};
 
 use super::CliError;
 use super::hints::{io, with};
-use crate::output::shell_word;
+use crate::shell::shell_word;
 
 impl From<HubError> for CliError {
     fn from(error: HubError) -> Self {

@@ -11,7 +11,7 @@ use emberlm_tokenizer::TokenizerKind;
 use super::CliError;
 use super::hints::{io, with};
 use super::hub::hub_name;
-use crate::output::shell_path;
+use crate::shell::shell_path;
 
 impl From<CheckpointError> for CliError {
     fn from(error: CheckpointError) -> Self {

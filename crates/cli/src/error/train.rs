@@ -13,7 +13,7 @@ use emberlm_trainer::tasks::TaskError;
 use super::CliError;
 use super::data::{advice_on, data, is_of_fields};
 use super::hints::{io, with};
-use crate::output::shell_path;
+use crate::shell::shell_path;
 
 impl From<TrainError> for CliError {
     fn from(error: TrainError) -> Self {

@@ -1,7 +1,7 @@
 use clap::{Command, CommandFactory, Parser};
 
 use super::*;
-use crate::args::Cli;
+use crate::commands::Cli;
 
 /// The hint for a command line, as `parse` prints it.
 fn of(line: &str) -> Option<String> {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::records::{ReadRecords, Record, utf8};
 use super::source::Source;
-use super::{Format, Input, InputOptions, MAX_RECORD_BYTES, RecordFault};
-use crate::DataError;
+use super::{Format, Input, InputOptions, MAX_RECORD_BYTES};
+use crate::{DataError, RecordFault};
 
 /// The maximum number of fields in a record.
 const MAX_FIELDS: usize = 1 << 16;

@@ -1,14 +1,11 @@
 //! Input file formats.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
 use emberlm_system::file_kind::FileKind;
 
 use super::source::named_compression;
-use crate::DataError;
 
 /// The format of an input file. Names are lower case: `text`, `jsonl` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +26,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 5] = [Self::Text, Self::Jsonl, Self::Csv, Self::Tsv, Self::Parquet];
 
-    /// The name that [`FromStr`] parses.
+    /// The name that [`FromStr`](std::str::FromStr) parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -91,25 +88,6 @@ impl Format {
             Self::Parquet => "row",
             Self::Text | Self::Jsonl | Self::Csv | Self::Tsv => "line",
         }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Format {
-    type Err = DataError;
-
-    fn from_str(name: &str) -> Result<Self, DataError> {
-        Self::ALL
-            .into_iter()
-            .find(|format| format.name() == name)
-            .ok_or_else(|| DataError::UnknownFormat {
-                name: name.to_owned(),
-            })
     }
 }
 

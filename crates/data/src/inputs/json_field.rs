@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::RecordFault;
+use crate::RecordFault;
 use crate::lists::quoted;
 
 /// Returns the string at `path` in the JSON object `json`. Dots lead into nested objects, unless a name itself

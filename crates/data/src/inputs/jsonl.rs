@@ -4,8 +4,8 @@ use std::io::{BufRead, Read};
 
 use super::records::{ReadRecords, Record, utf8};
 use super::source::Source;
-use super::{Input, InputOptions, MAX_RECORD_BYTES, RecordFault, json_field};
-use crate::DataError;
+use super::{Input, InputOptions, MAX_RECORD_BYTES, json_field};
+use crate::{DataError, RecordFault};
 
 /// Reads the lines of a file, which end in LF or CR LF. Blank lines are skipped.
 pub(super) struct Jsonl {

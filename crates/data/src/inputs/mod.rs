@@ -12,7 +12,6 @@
 //! | `csv` | CSV and TSV tables with a header |
 //! | `parquet`, `parquet_rows` | one column of a Parquet file, and its rows as objects |
 //! | `panics` | turns panics of a dependency into errors |
-//! | `fault` | [`RecordFault`]: the reason that a record is not a document |
 //! | `left_out` | [`LeftOut`]: counts of skipped records |
 //!
 //! A reader holds at most one record and its buffers, regardless of the file's length. A damaged container (a wrong
@@ -21,7 +20,6 @@
 
 mod csv;
 mod expand;
-mod fault;
 mod format;
 mod json_field;
 mod jsonl;
@@ -42,10 +40,9 @@ use emberlm_system::file_kind::{Compression, FileKind};
 use emberlm_tokenizer::Tokenizer;
 use serde_json::{Map, Value};
 
-use crate::DataError;
+use crate::{DataError, RecordFault};
 
 pub use expand::{STANDARD_INPUT, expand};
-pub use fault::RecordFault;
 pub use format::Format;
 pub use left_out::LeftOut;
 use records::{ReadRecords, Records};

@@ -14,8 +14,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use super::panics::caught;
 use super::records::{ReadRecords, Record, utf8};
 use super::source::{Source, is_compressed};
-use super::{Input, InputOptions, MAX_RECORD_BYTES, RecordFault};
-use crate::DataError;
+use super::{Input, InputOptions, MAX_RECORD_BYTES};
+use crate::{DataError, RecordFault};
 
 const KIND: &str = "Parquet";
 

@@ -6,8 +6,8 @@ use serde_json::{Map, Number, Value};
 
 use super::parquet::{bytes_read, guarded, open};
 use super::records::{ReadRecords, Record};
-use super::{Input, MAX_RECORD_BYTES, RecordFault};
-use crate::DataError;
+use super::{Input, MAX_RECORD_BYTES};
+use crate::{DataError, RecordFault};
 
 /// Reads rows with all their columns. A null is a missing field, at every level.
 pub(super) struct ParquetRows<'a> {

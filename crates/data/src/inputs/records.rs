@@ -1,7 +1,7 @@
 //! The code shared by all record formats: skips records that are not documents.
 
-use super::{DocumentChunk, Documents, Input, InputOptions, LeftOut, OnError, RecordFault};
-use crate::DataError;
+use super::{DocumentChunk, Documents, Input, InputOptions, LeftOut, OnError};
+use crate::{DataError, RecordFault};
 
 /// A record, which is a document if it has a text.
 pub(super) struct Record {

@@ -1,9 +1,7 @@
 //! The options of `prepare`.
 
-use std::fmt;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use emberlm_tokenizer::{TokenizerChoice, TokenizerKind};
 
@@ -108,31 +106,12 @@ impl SplitRule {
     /// All rules.
     pub const ALL: [Self; 3] = [Self::Position, Self::Hash, Self::File];
 
-    /// The name that [`FromStr`] parses.
+    /// The name that [`FromStr`](std::str::FromStr) parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Position => "position",
             Self::Hash => "hash",
             Self::File => "file",
         }
-    }
-}
-
-impl fmt::Display for SplitRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for SplitRule {
-    type Err = DataError;
-
-    fn from_str(name: &str) -> Result<Self, DataError> {
-        Self::ALL
-            .into_iter()
-            .find(|rule| rule.name() == name)
-            .ok_or_else(|| DataError::UnknownSplitRule {
-                name: name.to_owned(),
-            })
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use burn_flex::{Flex, FlexTensor};
 
 use super::buffer::{dense, elements, elements_mut, is_f32};
-use crate::addressed::VectorMemory;
+use crate::device::VectorMemory;
 
 /// See [`crate::Backend::vector_memory`].
 pub(super) fn vector_memory(vector: FlexTensor) -> Option<Box<dyn VectorMemory<Flex>>> {

@@ -3,7 +3,7 @@
 use burn_flex::{Flex, FlexTensor};
 
 use super::buffer::{all_filled, dense, elements, integers, is_f32, number, width};
-use crate::backend::usable;
+use crate::base_ops::usable;
 use crate::cpu::head_loss::{self, HeadLossTask};
 use crate::{HeadLossGradients, HeadLossOptions, Precision, reference};
 

@@ -20,7 +20,7 @@ use burn_fusion::stream::{Operation, OperationStreams};
 use burn_ir::{BackendIr, HandleContainer, InitOperationIr, OperationIr, OperationOutput};
 
 use crate::Backend;
-use crate::addressed::VectorMemory;
+use crate::device::VectorMemory;
 
 /// A backend of the runtime; all of them have the same tensor type.
 type OnRuntime<R> = CubeBackend<R, f32, i32, u8>;

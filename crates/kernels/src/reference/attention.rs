@@ -7,11 +7,11 @@ use burn::tensor::{Distribution, Tensor};
 use super::attention_scores::{ScoreRange, Scores, uncapped, where_any_key};
 use super::product::product;
 use super::{primitive, typed};
-use crate::{AttentionGradients, AttentionMask, AttentionOptions, Backend, Precision};
+use crate::{AttentionGradients, AttentionMask, AttentionOptions, BaseOps, Precision};
 
 /// The state of [`attention_backward`]: all intermediate results, quadratic in the sequence length.
 #[derive(Clone, Debug)]
-pub struct WholeState<B: Backend> {
+pub struct WholeState<B: BaseOps> {
     /// Queries, rotated, `[batch, heads, q_len, head_dim]`.
     pub q: FloatTensor<B>,
     /// Keys, rotated, `[batch, kv_heads, k_len, head_dim]`.
@@ -28,7 +28,7 @@ pub struct WholeState<B: Backend> {
 
 /// See [`crate::AttentionKernels::attention`]. Query heads that share a key-value head are stacked along their
 /// sequence, so keys and values are never expanded.
-pub fn attention<B: Backend>(
+pub fn attention<B: BaseOps>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
     v: FloatTensor<B>,
@@ -42,7 +42,7 @@ pub fn attention<B: Backend>(
 }
 
 /// See [`crate::AttentionKernels::attention_training`].
-pub fn attention_training<B: Backend>(
+pub fn attention_training<B: BaseOps>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
     v: FloatTensor<B>,
@@ -73,7 +73,7 @@ pub fn attention_training<B: Backend>(
 /// is `Σ dS` over the batch. With `T = tanh(scale · q kᵀ / cap)` of a soft cap, `dX = dS ∘ (1 - T²) · scale`,
 /// `dQ = dX K`, `dK = dXᵀ Q`. There is no division: Burn's backward pass of a division takes a reciprocal, which
 /// on ndarray is the CPU's estimate with 12 to 14 accurate bits.
-pub fn attention_backward<B: Backend>(
+pub fn attention_backward<B: BaseOps>(
     state: WholeState<B>,
     grad: FloatTensor<B>,
     options: AttentionOptions,
@@ -112,7 +112,7 @@ pub fn attention_backward<B: Backend>(
 
 /// The softmax weights without dropout, `[batch, heads, q_len, k_len]`. They are for inspection, and f32 on every
 /// backend.
-pub fn attention_weights<B: Backend>(
+pub fn attention_weights<B: BaseOps>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     mask: AttentionMask<B>,
@@ -130,7 +130,7 @@ pub fn attention_weights<B: Backend>(
 
 /// Returns the softmax of the scores, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`, and
 /// [`WholeState::bounded`].
-fn weights<B: Backend>(
+fn weights<B: BaseOps>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     mask: &AttentionMask<B>,
@@ -152,17 +152,17 @@ fn weights<B: Backend>(
 
 /// Stacks the query heads that share a key-value head: `[batch, heads, q_len, width]` to
 /// `[batch, kv_heads, heads / kv_heads · q_len, width]`.
-pub(super) fn stacked<B: Backend>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B, 4> {
+pub(super) fn stacked<B: BaseOps>(x: Tensor<B, 4>, kv_heads: usize) -> Tensor<B, 4> {
     let [batch, heads, q_len, width] = x.dims();
     x.reshape([batch, kv_heads, heads / kv_heads * q_len, width])
 }
 
 /// Draws dropout factors in the shape of `x`: 0 with probability `p`, `1/(1 - p)` otherwise.
-fn kept<B: Backend>(x: &Tensor<B, 4>, p: f64) -> Tensor<B, 4> {
+fn kept<B: BaseOps>(x: &Tensor<B, 4>, p: f64) -> Tensor<B, 4> {
     x.random_like(Distribution::Bernoulli(1.0 - p)) * (1.0 / (1.0 - p))
 }
 
-fn dropped<B: Backend>(x: Tensor<B, 4>, kept: Option<&Tensor<B, 4>>) -> Tensor<B, 4> {
+fn dropped<B: BaseOps>(x: Tensor<B, 4>, kept: Option<&Tensor<B, 4>>) -> Tensor<B, 4> {
     match kept {
         Some(kept) => x * kept.clone(),
         None => x,

@@ -9,7 +9,7 @@ use super::{
     self_attention_backward, self_attention_training,
 };
 use crate::{
-    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, Backend, RotaryAngles,
+    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, BaseOps, RotaryAngles,
     SelfAttention, SelfAttentionGradients,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct WholeAttention;
 
-/// Attention in blocks of queries, whose scores use at most [`Backend::block_bytes`] at once: for devices whose memory limits the
+/// Attention in blocks of queries, whose scores use at most [`crate::Backend::block_bytes`] at once: for devices whose memory limits the
 /// batch size.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockedAttention;
@@ -29,7 +29,7 @@ macro_rules! composed {
         $attention:ident, $training:ident, $backward:ident,
         $self_attention:ident, $self_training:ident, $self_backward:ident
     ) => {
-        impl<B: Backend> AttentionKernels<B> for $kernels {
+        impl<B: BaseOps> AttentionKernels<B> for $kernels {
             type State = $state<B>;
             type SelfState = $state<B>;
 

@@ -13,12 +13,12 @@ use super::attention_dropout::{DropoutDraws, kept_factor};
 use super::attention_scores::{ScoreRange, Scores, narrowed, uncapped, where_any_key};
 use super::product::product;
 use super::{primitive, typed};
-use crate::{AttentionGradients, AttentionMask, AttentionOptions, Backend};
+use crate::{AttentionGradients, AttentionMask, AttentionOptions, BaseOps};
 
 /// The state of [`blocked_attention_backward`], which recomputes the weights from it. It is linear in the
 /// sequence length.
 #[derive(Clone, Debug)]
-pub struct BlockedState<B: Backend> {
+pub struct BlockedState<B: BaseOps> {
     /// Queries, rotated, `[batch, heads, q_len, head_dim]`.
     pub q: FloatTensor<B>,
     /// Keys, rotated, `[batch, kv_heads, k_len, head_dim]`.
@@ -37,7 +37,7 @@ pub struct BlockedState<B: Backend> {
 
 /// See [`crate::AttentionKernels::attention`]. Inputs that fit one block, such as a single query, use
 /// [`attention`].
-pub fn blocked_attention<B: Backend>(
+pub fn blocked_attention<B: BaseOps>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
     v: FloatTensor<B>,
@@ -65,7 +65,7 @@ pub fn blocked_attention<B: Backend>(
 }
 
 /// See [`crate::AttentionKernels::attention_training`].
-pub fn blocked_attention_training<B: Backend>(
+pub fn blocked_attention_training<B: BaseOps>(
     q: FloatTensor<B>,
     k: FloatTensor<B>,
     v: FloatTensor<B>,
@@ -114,7 +114,7 @@ pub fn blocked_attention_training<B: Backend>(
 ///
 /// Blocks are processed from last to first. Without a window, the gradients of the last block cover all keys, so
 /// they initialize the sums and the other blocks are added in place. No buffer has to be zeroed.
-pub fn blocked_attention_backward<B: Backend>(
+pub fn blocked_attention_backward<B: BaseOps>(
     state: BlockedState<B>,
     grad: FloatTensor<B>,
     options: AttentionOptions,
@@ -173,7 +173,7 @@ pub fn blocked_attention_backward<B: Backend>(
 }
 
 /// Queries, keys and values with their mask and options.
-struct Inputs<B: Backend> {
+struct Inputs<B: BaseOps> {
     /// `[batch, heads, q_len, head_dim]`.
     q: Tensor<B, 4>,
     /// `[batch, kv_heads, k_len, head_dim]`.
@@ -185,7 +185,7 @@ struct Inputs<B: Backend> {
     options: AttentionOptions,
 }
 
-impl<B: Backend> Inputs<B> {
+impl<B: BaseOps> Inputs<B> {
     fn new(
         inputs: [FloatTensor<B>; 3],
         mask: AttentionMask<B>,
@@ -229,7 +229,7 @@ impl<B: Backend> Inputs<B> {
 }
 
 /// The inputs of one block.
-struct Block<'a, B: Backend> {
+struct Block<'a, B: BaseOps> {
     /// `[sequences, kv_heads, heads / kv_heads · queries, head_dim]`.
     q: Tensor<B, 4>,
     /// `[sequences, kv_heads, keys, head_dim]`.
@@ -240,7 +240,7 @@ struct Block<'a, B: Backend> {
     range: ScoreRange,
 }
 
-impl<B: Backend> Block<'_, B> {
+impl<B: BaseOps> Block<'_, B> {
     /// The shape `[sequences, heads, queries, width]`.
     fn by_heads(&self, width: usize) -> [usize; 4] {
         let heads = self.inputs.q.dims()[1];
@@ -334,7 +334,7 @@ impl<B: Backend> Block<'_, B> {
 }
 
 /// The contribution of a block to the gradients.
-struct BlockGradients<B: Backend> {
+struct BlockGradients<B: BaseOps> {
     /// `[sequences, heads, queries, head_dim]`.
     q: Tensor<B, 4>,
     /// `[sequences, kv_heads, keys, head_dim]`.
@@ -346,12 +346,12 @@ struct BlockGradients<B: Backend> {
 }
 
 /// The sum of the blocks' gradients of keys or values.
-struct KeySum<B: Backend> {
+struct KeySum<B: BaseOps> {
     k_len: usize,
     sum: Option<Tensor<B, 4>>,
 }
 
-impl<B: Backend> KeySum<B> {
+impl<B: BaseOps> KeySum<B> {
     fn new(k_len: usize) -> Self {
         Self { k_len, sum: None }
     }
@@ -378,7 +378,7 @@ impl<B: Backend> KeySum<B> {
 }
 
 /// Concatenates the parts, of which there must be at least one.
-fn joined<B: Backend>(mut parts: Vec<Tensor<B, 4>>, dim: usize) -> Tensor<B, 4> {
+fn joined<B: BaseOps>(mut parts: Vec<Tensor<B, 4>>, dim: usize) -> Tensor<B, 4> {
     match (parts.len(), parts.pop()) {
         (1, Some(all)) => all,
         (_, last) => Tensor::cat(parts.into_iter().chain(last).collect(), dim),

@@ -4,10 +4,11 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor};
 
-use super::{primitive, typed, unpacked};
+use super::{primitive, typed};
 use crate::cpu::matrix::Matrix;
 use crate::cpu::packed::{PackedMatrix, pack};
 use crate::packed_tokens::TokenValues;
+use crate::packed_weight::unpacked;
 use crate::{PackedFormat, PackedTokens};
 
 /// See [`crate::Backend::write_tokens`].

@@ -7,7 +7,7 @@ use super::attention_blocks::SIDE;
 use super::product::{product, scaled_product};
 use super::table_parts::{PartRows, part_rows};
 use super::{primitive, typed};
-use crate::{Backend, HeadLossGradients, HeadLossInputs, HeadLossOptions, Precision};
+use crate::{BaseOps, HeadLossGradients, HeadLossInputs, HeadLossOptions, Precision};
 
 /// The number of tokens whose logits, for a vocabulary of this size, take at most `bytes` in f32. Above 64, a multiple
 /// of 64, as it is the depth of the product for the weight's gradient.
@@ -20,7 +20,7 @@ pub fn rows_per_block(vocab_size: usize, bytes: u64) -> usize {
 }
 
 /// [`rows_per_block`] in blocks of the device's size.
-pub(crate) fn rows_on_device<B: Backend>(
+pub(crate) fn rows_on_device<B: BaseOps>(
     hidden: &FloatTensor<B>,
     weights: &[FloatTensor<B>],
 ) -> usize {
@@ -42,7 +42,7 @@ fn f16_scale(rows: usize) -> f64 {
 }
 
 /// See [`crate::Backend::head_loss`]. The logits of `rows` tokens are materialized at once.
-pub fn head_loss<B: Backend>(
+pub fn head_loss<B: BaseOps>(
     hidden: FloatTensor<B>,
     weights: Vec<FloatTensor<B>>,
     targets: IntTensor<B>,
@@ -60,7 +60,7 @@ pub fn head_loss<B: Backend>(
 }
 
 /// See [`crate::Backend::head_losses`]. The logits of `rows` tokens are materialized at once.
-pub fn head_losses<B: Backend>(
+pub fn head_losses<B: BaseOps>(
     hidden: FloatTensor<B>,
     weights: Vec<FloatTensor<B>>,
     targets: IntTensor<B>,
@@ -80,7 +80,7 @@ pub fn head_losses<B: Backend>(
 
 /// See [`crate::Backend::head_losses_backward`]: [`head_loss_gradients`] with each token's contribution times its element
 /// of `grads` `[tokens]`.
-pub fn head_losses_backward<B: Backend>(
+pub fn head_losses_backward<B: BaseOps>(
     inputs: HeadLossInputs<B>,
     grads: FloatTensor<B>,
     trains_weights: bool,
@@ -110,7 +110,7 @@ pub fn head_losses_backward<B: Backend>(
 /// A weight in several parts has its logits in parts: reductions over the vocabulary combine the reductions of
 /// the parts, and each target is in exactly one part. A single part uses the same operations as an unsplit
 /// weight.
-pub fn head_loss_gradients<B: Backend>(
+pub fn head_loss_gradients<B: BaseOps>(
     hidden: FloatTensor<B>,
     weights: Vec<FloatTensor<B>>,
     targets: IntTensor<B>,
@@ -130,7 +130,7 @@ pub fn head_loss_gradients<B: Backend>(
 
 /// The gradients of the sum of the losses, each times its element of `row_grads` `[tokens, 1]`. Those of the weights are
 /// computed only if `trains_weights`.
-fn gradients<B: Backend>(
+fn gradients<B: BaseOps>(
     inputs: HeadLossInputs<B>,
     row_grads: Option<Tensor<B, 2>>,
     trains_weights: bool,
@@ -274,7 +274,7 @@ fn gradients<B: Backend>(
 }
 
 /// Reduces the parts with `both`, or returns zeros in the shape of `none` if there is no part.
-fn joined<B: Backend>(
+fn joined<B: BaseOps>(
     parts: impl Iterator<Item = Tensor<B, 2>>,
     both: impl Fn(Tensor<B, 2>, Tensor<B, 2>) -> Tensor<B, 2>,
     none: &Tensor<B, 2>,
@@ -283,7 +283,7 @@ fn joined<B: Backend>(
 }
 
 /// The mean over the dimension in which the parts are split.
-fn mean<B: Backend>(parts: &[Tensor<B, 2>], dim: usize) -> Option<Tensor<B, 2>> {
+fn mean<B: BaseOps>(parts: &[Tensor<B, 2>], dim: usize) -> Option<Tensor<B, 2>> {
     if let [whole] = parts {
         return Some(whole.clone().mean_dim(dim));
     }
@@ -294,7 +294,7 @@ fn mean<B: Backend>(parts: &[Tensor<B, 2>], dim: usize) -> Option<Tensor<B, 2>> 
 
 /// `ε · Σ_v W_v / V`, `[1, d_model]`: the contribution of `ε/V` to each row of `dhidden`. `None` without label
 /// smoothing, and with a soft cap.
-fn smoothing_row<B: Backend>(
+fn smoothing_row<B: BaseOps>(
     weights: &[Tensor<B, 2>],
     options: HeadLossOptions,
 ) -> Option<Tensor<B, 2>> {
@@ -306,7 +306,7 @@ fn smoothing_row<B: Backend>(
 }
 
 /// `ε · Σ_v x_v / V`, `[rows, 1]`. `None` without label smoothing.
-fn smoothing_logits<B: Backend>(
+fn smoothing_logits<B: BaseOps>(
     logits: &[Tensor<B, 2>],
     options: HeadLossOptions,
 ) -> Option<Tensor<B, 2>> {
@@ -318,14 +318,14 @@ fn smoothing_logits<B: Backend>(
 }
 
 /// The derivative of the soft cap at a capped logit `x`: `1 - (x/c)²`.
-fn slope<B: Backend>(x: Tensor<B, 2>, cap: f64) -> Tensor<B, 2> {
+fn slope<B: BaseOps>(x: Tensor<B, 2>, cap: f64) -> Tensor<B, 2> {
     let ratio = x / cap;
     -(ratio.clone() * ratio) + 1.0
 }
 
 /// The losses of a block's rows, `[rows, 1]`, from the targets' logits, `L` and the result of [`smoothing_logits`],
 /// `[rows, 1]` each.
-fn row_losses<B: Backend>(
+fn row_losses<B: BaseOps>(
     block: &Block<B>,
     target_logits: Tensor<B, 2>,
     log_sum: Tensor<B, 2>,
@@ -343,7 +343,7 @@ fn row_losses<B: Backend>(
 }
 
 /// A block of hidden states with their targets.
-struct Block<B: Backend> {
+struct Block<B: BaseOps> {
     /// `[rows, d_model]`.
     hidden: Tensor<B, 2>,
     /// `[rows]`; an arbitrary token where the target is ignored.
@@ -352,7 +352,7 @@ struct Block<B: Backend> {
     target_mask: Tensor<B, 2>,
 }
 
-impl<B: Backend> Block<B> {
+impl<B: BaseOps> Block<B> {
     /// The losses of the rows, `[rows, 1]`.
     fn losses(
         &self,
@@ -403,7 +403,7 @@ impl<B: Backend> Block<B> {
     }
 }
 
-fn blocks<B: Backend>(
+fn blocks<B: BaseOps>(
     hidden: Tensor<B, 2>,
     targets: IntTensor<B>,
     rows: usize,
@@ -424,7 +424,7 @@ fn blocks<B: Backend>(
 }
 
 /// The intermediate results of a softmax.
-struct Exponentials<B: Backend> {
+struct Exponentials<B: BaseOps> {
     /// `exp(logits - max)`, part by part, together `[rows, vocab_size]`.
     exp: Vec<Tensor<B, 2>>,
     /// Its sum over the vocabulary, `[rows, 1]`.
@@ -434,7 +434,7 @@ struct Exponentials<B: Backend> {
 }
 
 /// The exponentials of logits in parts. `column` is any tensor `[rows, 1]`.
-fn exponentials<B: Backend>(logits: Vec<Tensor<B, 2>>, column: &Tensor<B, 2>) -> Exponentials<B> {
+fn exponentials<B: BaseOps>(logits: Vec<Tensor<B, 2>>, column: &Tensor<B, 2>) -> Exponentials<B> {
     let largest = logits.iter().map(|logits| logits.clone().max_dim(1));
     let max = joined(largest, Tensor::max_pair, column); // [rows, 1]
     let exp = logits

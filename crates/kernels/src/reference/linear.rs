@@ -6,11 +6,11 @@ use burn::tensor::ops::FloatTensor;
 
 use super::product::product;
 use super::{last, primitive, rows, typed, with_last};
-use crate::{Backend, LinearGradients, LinearInputs, Precision};
+use crate::{BaseOps, LinearGradients, LinearInputs, Precision};
 
 /// See [`crate::Backend::linear`]. Computes one product over all tokens: a batched product would compute the
 /// gradient of the weight once per sequence and sum them.
-pub fn linear<B: Backend>(inputs: LinearInputs<B>, precision: Precision) -> FloatTensor<B> {
+pub fn linear<B: BaseOps>(inputs: LinearInputs<B>, precision: Precision) -> FloatTensor<B> {
     let (x, shape) = rows::<B>(inputs.x); // [tokens, in]
     let weight = typed::<B, 2>(inputs.weight); // [in, out]
     let shape = with_last(shape, weight.dims()[1]);
@@ -26,7 +26,7 @@ pub fn linear<B: Backend>(inputs: LinearInputs<B>, precision: Precision) -> Floa
 
 /// See [`crate::Backend::linear_backward`]. In f16 the loss scale determines the magnitude of the gradients; this
 /// function does not scale them further.
-pub fn linear_backward<B: Backend>(
+pub fn linear_backward<B: BaseOps>(
     x: FloatTensor<B>,
     weight: FloatTensor<B>,
     grad: FloatTensor<B>,

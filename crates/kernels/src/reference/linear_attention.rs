@@ -25,7 +25,7 @@ use burn::tensor::{Device, Tensor};
 
 use super::attention::stacked;
 use super::matmul;
-use crate::{Backend, LinearAttentionState};
+use crate::{BaseOps, LinearAttentionState};
 
 /// Added to the sum of a query's weights. If the query shares no feature with any key within f32's range, the output
 /// is 0. Its power -3/2, which the backward pass computes, is finite.
@@ -34,7 +34,7 @@ const FLOOR: f64 = 1e-20;
 /// Linear attention of `q` `[batch, heads, seq, head_dim]` over `k` and `v` `[batch, kv_heads, seq, head_dim]`,
 /// with `features` `[features, head_dim]`, continuing `past`. Returns the output in the shape of `q`, and the
 /// state after these tokens.
-pub fn linear_attention<B: Backend>(
+pub fn linear_attention<B: BaseOps>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     v: Tensor<B, 4>,
@@ -59,7 +59,7 @@ pub fn linear_attention<B: Backend>(
 }
 
 /// The estimated attention weights, `[batch, heads, seq, seq]`.
-pub fn linear_attention_weights<B: Backend>(
+pub fn linear_attention_weights<B: BaseOps>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     features: Tensor<B, 2>,
@@ -73,7 +73,7 @@ pub fn linear_attention_weights<B: Backend>(
 }
 
 /// Returns the outputs of one chunk and the state after it.
-fn one_chunk<B: Backend>(
+fn one_chunk<B: BaseOps>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     v: Tensor<B, 4>, // with the column of ones
@@ -100,13 +100,13 @@ fn one_chunk<B: Backend>(
 }
 
 /// The feature matrix `ωᵀ / head_dim^¼`, `[head_dim, features]`.
-fn map_of<B: Backend>(features: Tensor<B, 2>) -> Tensor<B, 2> {
+fn map_of<B: BaseOps>(features: Tensor<B, 2>) -> Tensor<B, 2> {
     let head_dim = features.dims()[1] as f64;
     features.transpose() * head_dim.powf(-0.25)
 }
 
 /// `ω x'`, `[batch, heads, seq, features]`, as a single product over all tokens.
-fn mapped<B: Backend>(x: Tensor<B, 4>, map: &Tensor<B, 2>) -> Tensor<B, 4> {
+fn mapped<B: BaseOps>(x: Tensor<B, 4>, map: &Tensor<B, 2>) -> Tensor<B, 4> {
     let [batch, heads, seq, head_dim] = x.dims();
     let features = map.dims()[1];
     let rows = x.reshape([batch * heads * seq, head_dim]);
@@ -115,21 +115,21 @@ fn mapped<B: Backend>(x: Tensor<B, 4>, map: &Tensor<B, 2>) -> Tensor<B, 4> {
 
 /// The features of the queries. Heads that share keys are stacked:
 /// `[batch, kv_heads, heads / kv_heads · seq, features]`.
-fn queries<B: Backend>(q: Tensor<B, 4>, kv_heads: usize, map: &Tensor<B, 2>) -> Tensor<B, 4> {
+fn queries<B: BaseOps>(q: Tensor<B, 4>, kv_heads: usize, map: &Tensor<B, 2>) -> Tensor<B, 4> {
     let exponents = mapped(stacked(q, kv_heads), map);
     let peaks = exponents.clone().detach().max_dim(3);
     (exponents - peaks).exp()
 }
 
 /// The keys of a chunk.
-struct Keys<B: Backend> {
+struct Keys<B: BaseOps> {
     /// `φ(k_j) / exp(peak_j)`, `[batch, kv_heads, len, features]`.
     features: Tensor<B, 4>,
     /// `peak_j`, `[batch, kv_heads, len, 1]`.
     peaks: Tensor<B, 4>,
 }
 
-impl<B: Backend> Keys<B> {
+impl<B: BaseOps> Keys<B> {
     fn new(k: Tensor<B, 4>, map: &Tensor<B, 2>, past_peak: Option<Tensor<B, 4>>) -> Self {
         let head_dim = k.dims()[3] as f64;
         let half_square = (k.clone() * k.clone()).sum_dim(3) * (0.5 / head_dim.sqrt());
@@ -184,13 +184,13 @@ impl<B: Backend> Keys<B> {
 }
 
 /// 0 for visible keys and minus infinity for keys after the query, `[len, len]`.
-fn later_keys<B: Backend>(len: usize, device: &Device<B>) -> Tensor<B, 2> {
+fn later_keys<B: BaseOps>(len: usize, device: &Device<B>) -> Tensor<B, 2> {
     Tensor::<B, 2>::full([len, len], f32::NEG_INFINITY, device).triu(1)
 }
 
 /// Multiplies each of the stacked heads of `x` `[batch, kv_heads, stacked, width]` by `factors`
 /// `[batch, kv_heads, len, width]`, where the width may also be 1.
-fn per_query<B: Backend>(x: Tensor<B, 4>, factors: Tensor<B, 4>) -> Tensor<B, 4> {
+fn per_query<B: BaseOps>(x: Tensor<B, 4>, factors: Tensor<B, 4>) -> Tensor<B, 4> {
     let shape = x.dims();
     let [batch, kv_heads, stacked, width] = shape;
     let [_, _, len, factor_width] = factors.dims();

@@ -5,10 +5,10 @@ use burn::tensor::ops::FloatTensor;
 
 use super::product::product;
 use super::{primitive, rows, typed};
-use crate::{Backend, LowRankUpdate, Precision};
+use crate::{BaseOps, LowRankUpdate, Precision};
 
 /// See [`crate::Backend::add_low_rank`].
-pub fn add_low_rank<B: Backend>(
+pub fn add_low_rank<B: BaseOps>(
     y: FloatTensor<B>,
     x: FloatTensor<B>,
     updates: Vec<LowRankUpdate<B>>,

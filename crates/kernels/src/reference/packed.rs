@@ -1,15 +1,15 @@
 //! Linear layers with packed weights, on backends without kernels for them: the host packs and unpacks, and the
 //! device holds f32 values.
 
+use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{linear, primitive, typed};
 use crate::cpu::matrix::Matrix;
 use crate::cpu::packed::{self, PackedMatrix};
-use crate::packed_weight::PackedValues;
-use crate::{Backend, LinearInputs, PackedFormat, PackedWeight, Precision};
+use crate::packed_weight::{PackedValues, unpacked};
+use crate::{BaseOps, LinearInputs, PackedFormat, PackedWeight, Precision};
 
 /// See [`crate::Backend::pack`].
 pub fn pack<B: BurnBackend>(weight: FloatTensor<B>, format: PackedFormat) -> PackedWeight<B> {
@@ -29,21 +29,13 @@ pub fn packed_from_host<B: BurnBackend>(
     PackedWeight::new(matrix.format(), values, matrix.shape()[1])
 }
 
-/// Copies the unpacked values of a matrix to a device.
-pub(crate) fn unpacked<B: BurnBackend>(matrix: &PackedMatrix, device: &Device<B>) -> Tensor<B, 2> {
-    let [rows, columns] = matrix.shape();
-    let mut values = vec![0.0; rows * columns];
-    packed::unpack(matrix.view(), &mut values);
-    Tensor::from_data(TensorData::new(values, [rows, columns]), device)
-}
-
 /// See [`crate::Backend::unpack`].
 pub fn unpack<B: BurnBackend>(weight: PackedWeight<B>) -> FloatTensor<B> {
     primitive(weight.unpacked())
 }
 
 /// See [`crate::Backend::linear_packed`]: [`unpack`], then [`linear()`].
-pub fn linear_packed<B: Backend>(
+pub fn linear_packed<B: BaseOps>(
     x: FloatTensor<B>,
     weight: PackedWeight<B>,
     bias: Option<FloatTensor<B>>,

@@ -3,13 +3,13 @@
 use burn::tensor::{DType, Tensor};
 
 use super::matmul;
-use crate::{Backend, Precision};
+use crate::{BaseOps, Precision};
 
 /// [`matmul`] of operands rounded to `precision`, in the type of `a`. [`Precision::F32`] casts nothing.
 ///
 /// Most of Burn's backends sum in f32 and round the sums to the type of the operands, so in f16 sums must not
 /// exceed 65,504.
-pub(super) fn product<B: Backend, const D: usize>(
+pub(super) fn product<B: BaseOps, const D: usize>(
     a: Tensor<B, D>,
     b: Tensor<B, D>,
     precision: Precision,
@@ -26,7 +26,7 @@ pub(super) fn product<B: Backend, const D: usize>(
 /// [`product`] with an operand `a` whose elements are too small for f16. In f16, `a` is multiplied by `factor`, a
 /// power of two to avoid rounding, and the product divided by it. The other precisions have enough range and
 /// ignore `factor`.
-pub(super) fn scaled_product<B: Backend, const D: usize>(
+pub(super) fn scaled_product<B: BaseOps, const D: usize>(
     a: Tensor<B, D>,
     b: Tensor<B, D>,
     precision: Precision,

@@ -9,11 +9,11 @@ use super::{
     typed,
 };
 use crate::{
-    AttentionGradients, AttentionMask, Backend, RotaryAngles, SelfAttention, SelfAttentionGradients,
+    AttentionGradients, AttentionMask, BaseOps, RotaryAngles, SelfAttention, SelfAttentionGradients,
 };
 
 /// See [`crate::AttentionKernels::self_attention`].
-pub fn self_attention<B: Backend>(
+pub fn self_attention<B: BaseOps>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
     mask: AttentionMask<B>,
@@ -24,7 +24,7 @@ pub fn self_attention<B: Backend>(
 }
 
 /// [`self_attention`] with [`blocked_attention`].
-pub fn blocked_self_attention<B: Backend>(
+pub fn blocked_self_attention<B: BaseOps>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
     mask: AttentionMask<B>,
@@ -43,7 +43,7 @@ pub fn blocked_self_attention<B: Backend>(
 }
 
 /// See [`crate::AttentionKernels::self_attention_training`].
-pub fn self_attention_training<B: Backend>(
+pub fn self_attention_training<B: BaseOps>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
     mask: AttentionMask<B>,
@@ -56,7 +56,7 @@ pub fn self_attention_training<B: Backend>(
 
 /// [`self_attention_training`] with [`blocked_attention_training`]. The state holds the output in its returned
 /// layout, so it shares memory with the tensor that the next projection saves.
-pub fn blocked_self_attention_training<B: Backend>(
+pub fn blocked_self_attention_training<B: BaseOps>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
     mask: AttentionMask<B>,
@@ -72,7 +72,7 @@ pub fn blocked_self_attention_training<B: Backend>(
 }
 
 /// See [`crate::AttentionKernels::self_attention_backward`].
-pub fn self_attention_backward<B: Backend>(
+pub fn self_attention_backward<B: BaseOps>(
     state: WholeState<B>,
     angles: Option<RotaryAngles<B>>,
     grad: FloatTensor<B>,
@@ -85,7 +85,7 @@ pub fn self_attention_backward<B: Backend>(
 }
 
 /// The backward pass of [`blocked_self_attention_training`].
-pub fn blocked_self_attention_backward<B: Backend>(
+pub fn blocked_self_attention_backward<B: BaseOps>(
     state: BlockedState<B>,
     angles: Option<RotaryAngles<B>>,
     grad: FloatTensor<B>,
@@ -103,7 +103,7 @@ pub fn blocked_self_attention_backward<B: Backend>(
 }
 
 /// Rotates the gradients of queries and keys back and concatenates the gradients into one tensor.
-fn fused_gradients<B: Backend>(
+fn fused_gradients<B: BaseOps>(
     grads: AttentionGradients<B>,
     angles: Option<RotaryAngles<B>>,
 ) -> SelfAttentionGradients<B> {
@@ -120,12 +120,12 @@ fn fused_gradients<B: Backend>(
 }
 
 /// Converts `[batch, seq, heads · head_dim]` to `[batch, heads, seq, head_dim]`.
-fn by_heads<B: Backend>(x: FloatTensor<B>, config: SelfAttention) -> FloatTensor<B> {
+fn by_heads<B: BaseOps>(x: FloatTensor<B>, config: SelfAttention) -> FloatTensor<B> {
     primitive(heads::<B>(typed(x), 0, config.heads, config.head_dim))
 }
 
 /// Splits `qkv` into queries and keys, both rotated, and values.
-fn separated<B: Backend>(
+fn separated<B: BaseOps>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
     config: SelfAttention,
@@ -146,7 +146,7 @@ fn separated<B: Backend>(
 }
 
 /// Extracts `count` heads starting at head `first`: `[batch, seq, all]` to `[batch, count, seq, head_dim]`.
-fn heads<B: Backend>(x: Tensor<B, 3>, first: usize, count: usize, head_dim: usize) -> Tensor<B, 4> {
+fn heads<B: BaseOps>(x: Tensor<B, 3>, first: usize, count: usize, head_dim: usize) -> Tensor<B, 4> {
     let [batch, seq, _] = x.dims();
     x.narrow(2, first * head_dim, count * head_dim)
         .reshape([batch, seq, count, head_dim])
@@ -154,7 +154,7 @@ fn heads<B: Backend>(x: Tensor<B, 3>, first: usize, count: usize, head_dim: usiz
 }
 
 /// Converts `[batch, heads, seq, head_dim]` to `[batch, seq, heads · head_dim]`.
-fn merged<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
+fn merged<B: BaseOps>(x: FloatTensor<B>) -> FloatTensor<B> {
     let [batch, heads, seq, head_dim] = x.shape().dims();
     let x = B::float_swap_dims(x, 1, 2);
     B::float_reshape(x, Shape::new([batch, seq, heads * head_dim]))

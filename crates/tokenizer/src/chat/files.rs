@@ -219,6 +219,20 @@ impl ChatTemplate {
     }
 }
 
+impl GgufTokenizer {
+    /// The chat template named `which`, by default the main one. `name` identifies it in messages.
+    ///
+    /// # Errors
+    /// The template is not valid Jinja, or exceeds a limit.
+    pub fn chat_template(
+        &self,
+        name: &str,
+        which: Option<&str>,
+    ) -> Result<Option<ChatTemplate>, ChatError> {
+        ChatTemplate::from_config(name, &Value::Object(self.config().clone()), which)
+    }
+}
+
 /// Returns the file with the template of the model in `folder`.
 fn beside_model(folder: &Path) -> Result<Option<PathBuf>, ChatError> {
     let file = folder.join(TEMPLATE_FILE);

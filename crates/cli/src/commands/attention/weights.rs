@@ -9,7 +9,7 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::EncoderDecoder;
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
-use crate::args::AttentionArgs;
+use super::AttentionArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::head_habits::AttentionPattern;

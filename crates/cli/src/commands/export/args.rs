@@ -24,7 +24,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "PATH", value_parser = folder_or_gguf_parser("a model"))]
     pub out: PathBuf,
     /// hugging-face for a directory, or gguf for a file that llama.cpp loads
-    #[arg(long, value_name = "FORMAT", default_value = "hugging-face", value_parser = values::model_format())]
+    #[arg(long, value_name = "FORMAT", default_value = "hugging-face", value_parser = values::one_of(ModelFormat::ALL, ModelFormat::name))]
     pub format: ModelFormat,
     /// The type of a GGUF file's matrices; those ending in _k_m give some matrices more bits [default: f16]
     #[arg(long = "type", value_name = "TYPE", value_parser = values::file_type())]
@@ -34,7 +34,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub calibration: Option<PathBuf>,
     /// The method of rounding by the text: importance, or gptq, whose errors make up for each other [default: importance]
-    #[arg(long, value_name = "METHOD", value_parser = values::rounding_method())]
+    #[arg(long, value_name = "METHOD", value_parser = values::one_of(RoundingMethod::ALL, RoundingMethod::name))]
     pub method: Option<RoundingMethod>,
     /// Maximum bytes of weights in one file of a directory [default: 5GB]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]

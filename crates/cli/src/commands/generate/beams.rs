@@ -8,9 +8,9 @@ use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
+use super::GenerateArgs;
 use super::writer::Writer;
 use super::{MAX_NEW_TOKENS, Prompt};
-use crate::args::GenerateArgs;
 use crate::backend::{Job, Placement};
 use crate::console;
 use crate::error::CliError;

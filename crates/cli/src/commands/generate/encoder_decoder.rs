@@ -12,11 +12,11 @@ use emberlm_serve::load::encoder_decoder_defaults;
 use emberlm_tokenizer::StopStrings;
 use emberlm_trainer::fit::InferenceWork;
 
+use super::GenerateArgs;
 use super::sampling::Sampling;
 use super::speed::Stopwatch;
 use super::writer::Writer;
 use super::{MAX_NEW_TOKENS, beams};
-use crate::args::GenerateArgs;
 use crate::backend::Job;
 use crate::cache_arg;
 use crate::console;

@@ -13,7 +13,7 @@ use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use emberlm_trainer::run::AnyConfig;
 use serde_json::{Map, json};
 
-use crate::args::NewArgs;
+use super::NewArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 

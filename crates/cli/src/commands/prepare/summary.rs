@@ -11,7 +11,8 @@ use emberlm_tokenizer::{TokenizerKind, TokenizerSpec};
 use emberlm_trainer::presets;
 use indicatif::HumanCount;
 
-use crate::output::{Align, Table, shell_path};
+use crate::output::{Align, Table};
+use crate::shell::shell_path;
 
 /// Summarizes the dataset, the records left out, the warnings, and the next command.
 pub fn prepared(out: &Path, prepared: &Prepared) -> String {

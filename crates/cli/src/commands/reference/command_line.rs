@@ -3,7 +3,7 @@
 use clap::{Arg, Command, CommandFactory};
 
 use super::{code, header, row};
-use crate::args::Cli;
+use crate::commands::Cli;
 
 const INTRODUCTION: &str = "\
 # Commands

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 use super::schema::{Definitions, FieldTables, description};
 use super::template::fill;
 use super::{code, header, row};
+use crate::commands::sweep;
 use crate::error::CliError;
-use crate::{run_labels, sweep};
+use crate::run_labels;
 
 /// The text around the tables.
 const TEMPLATE: &str = include_str!("files.md.in");

@@ -10,7 +10,7 @@ use super::command_line::{meaning, spelling};
 use super::schema::{Definitions, FieldTables};
 use super::template::fill;
 use super::{code, header, row};
-use crate::args::Cli;
+use crate::commands::Cli;
 use crate::error::CliError;
 
 /// The text around the tables.

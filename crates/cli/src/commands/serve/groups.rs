@@ -15,7 +15,7 @@ use super::models::ModelSpec;
 use crate::error::CliError;
 use crate::model;
 use crate::opened_model::OpenedModel;
-use crate::output::shell_path;
+use crate::shell::shell_path;
 
 /// The properties that models of one engine have in common.
 #[derive(PartialEq)]

@@ -20,10 +20,10 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::memory_guard::MemoryGuard;
 use crate::opened_model::OpenedModel;
-use crate::output::shell_path;
 use crate::progress;
 use crate::run_folders::is_run;
 use crate::sandbox;
+use crate::shell::shell_path;
 
 /// Loads all models and starts their threads. Everything that does not need weights is checked for all models
 /// first. With `shared`, models that are not followed share that much memory and are unloaded to make room.

@@ -6,7 +6,8 @@ use emberlm_trainer::{Divergence, ObjectiveConfig, RunResult};
 
 use crate::console;
 use crate::error::{CliError, warn};
-use crate::output::{print, shell_path};
+use crate::output::print;
+use crate::shell::shell_path;
 
 /// Prints the result of a run with an objective, and the suggested next commands.
 pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), CliError> {

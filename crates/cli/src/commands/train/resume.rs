@@ -13,7 +13,7 @@ use super::TrainArgs;
 use super::target::ResumeTarget;
 use crate::console;
 use crate::error::{CliError, warn};
-use crate::output::{shell_path, shell_word};
+use crate::shell::{shell_path, shell_word};
 
 /// Opens the run or checkpoint `path`. With `--out`, the run is a new one that starts from it.
 pub fn open(path: &Path, args: &TrainArgs, rank: Rank) -> Result<(RunConfig, RunStart), CliError> {

@@ -7,7 +7,7 @@ use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::{TrainError, folder};
 
 use crate::error::CliError;
-use crate::output::shell_path;
+use crate::shell::shell_path;
 
 /// A run or a checkpoint.
 #[derive(Debug)]

@@ -1,0 +1,30 @@
+//! The operations of a backend that its other operations are composed of.
+
+use burn::tensor::Device;
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::ops::FloatTensor;
+
+use crate::{PackedTokens, Precision};
+
+/// The operations that the reference implementations use in addition to Burn's. Every [`crate::Backend`] has them.
+pub trait BaseOps: BurnBackend {
+    /// See [`crate::Backend::matmul`].
+    fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`crate::Backend::block_bytes`].
+    fn block_bytes(device: &Device<Self>) -> u64;
+
+    /// See [`crate::Backend::multiplies_in`].
+    fn multiplies_in(precision: Precision, device: &Device<Self>) -> bool;
+
+    /// See [`crate::Backend::unpack_tokens`].
+    fn unpack_tokens(tokens: PackedTokens<Self>) -> FloatTensor<Self>;
+}
+
+/// Returns `precision` if the device of `x` supports products in it, and f32 otherwise.
+pub(crate) fn usable<B: BaseOps>(precision: Precision, x: &FloatTensor<B>) -> Precision {
+    match B::multiplies_in(precision, &B::float_device(x)) {
+        true => precision,
+        false => Precision::F32,
+    }
+}
