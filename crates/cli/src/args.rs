@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueHint};
 use emberlm_system::text::{escaped, is_harmless};
 
+use emberlm_generate::SETTINGS;
 use emberlm_model::WeightFormat;
 use emberlm_tokenizer::TokenizerChoice;
 
@@ -243,10 +244,9 @@ pub struct GenerateArgs {
         long,
         value_name = "N",
         value_parser = values::count,
-        conflicts_with_all = [
-            "draft", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty",
-            "frequency_penalty", "logit_bias", "json_schema", "regex", "seed", "logprobs", "stop",
-        ],
+        conflicts_with_all = SETTINGS.iter().map(|setting| setting.name).chain([
+            "draft", "logit_bias", "json_schema", "regex", "seed", "logprobs", "stop",
+        ]),
         help_heading = "Beam search"
     )]
     pub beams: Option<usize>,
