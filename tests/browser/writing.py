@@ -283,6 +283,9 @@ def sampled(browser, address):
         page.uncheck("#settings [name=random]")
         sent = {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.05, "max_tokens": 12, "top_logprobs": 2, "seed": 11,
                 "repetition_penalty": 1.1, "presence_penalty": 0.2, "frequency_penalty": -0.1}
+        # Settings that are added later are sent as they begin.
+        fields = page.evaluate("import('/sampling.js').then(({ SETTINGS }) => SETTINGS)")
+        sent = {field["name"]: field["value"] for field in fields} | sent
         set_to(page, **sent)
         page.fill("#set-stop", "\\n\n. Who")
         page.fill("#prompt", PROMPT)
@@ -300,7 +303,8 @@ def sampled(browser, address):
         page.click("#write .go")
         ended(page)
         # The model has no settings of its own, so that all of them are the page's or have no effect.
-        begun = {"temperature": 0.8, "top_p": 0.95, "max_tokens": 120, "top_logprobs": 8, "repetition_penalty": 1}
+        begun = {field["name"]: field["value"] for field in fields}
+        begun |= {"temperature": 0.8, "top_p": 0.95, "max_tokens": 120, "top_logprobs": 8, "repetition_penalty": 1}
         begun |= dict.fromkeys(("top_k", "min_p", "presence_penalty", "frequency_penalty"), 0)
         reset = {name: value for name, value in bodies[-1].items() if name not in ("model", "prompt", "seed")}
         assert reset == begun, reset

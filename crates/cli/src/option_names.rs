@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{ArgAction, Command, CommandFactory};
 
+use emberlm_generate::SETTINGS;
+
 use crate::commands::Cli;
+use crate::commands::generate::sampling_args::NAMES;
 
 /// An option's name, short name and value names, several of them separated by `;`, and its meaning.
 type OptionRow = (&'static str, Option<char>, &'static str, &'static str);
 
-/// The rows of `option_names.txt`.
+/// The rows of `option_names.txt` and of the sampling settings.
 fn rows() -> Vec<OptionRow> {
     let lines = include_str!("option_names.txt").lines();
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -21,7 +24,10 @@ fn rows() -> Vec<OptionRow> {
         let given = |cell: &'static str| if cell == "-" { "" } else { cell };
         (name, given(short).chars().next(), given(values), meaning)
     };
-    lines.map(row).collect()
+    let settings = SETTINGS.iter().zip(NAMES.iter());
+    let settings =
+        settings.map(|(setting, name)| (&name[..], None, setting.value_name, setting.help));
+    lines.map(row).chain(settings).collect()
 }
 
 /// Options with another meaning than those of the same name, and the reason.

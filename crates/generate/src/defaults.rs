@@ -1,35 +1,10 @@
 //! Sampling settings that a model recommends in its `generation_config.json`.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::chooser::{Chooser, ChooserConfig};
 use crate::error::SettingError;
-use crate::penalties::Penalties;
-use crate::sampler::SamplerConfig;
-
-/// The sampling settings that a model recommends. They apply where neither the user nor the request chooses a
-/// value. `None` if the model has no recommendation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SamplingDefaults {
-    /// See [`SamplerConfig::temperature`]; 0 for `"do_sample": false`.
-    pub temperature: Option<f64>,
-    /// See [`SamplerConfig::top_k`].
-    pub top_k: Option<u32>,
-    /// See [`SamplerConfig::top_p`].
-    pub top_p: Option<f64>,
-    /// See [`SamplerConfig::min_p`].
-    pub min_p: Option<f64>,
-    /// See [`Penalties::repetition`].
-    pub repetition_penalty: Option<f64>,
-    /// See [`Penalties::presence`].
-    pub presence_penalty: Option<f64>,
-    /// See [`Penalties::frequency`].
-    pub frequency_penalty: Option<f64>,
-    /// The maximum number of generated tokens.
-    pub max_new_tokens: Option<usize>,
-}
+use crate::settings::{SETTINGS, SamplingDefaults, SamplingSetting};
 
 impl SamplingDefaults {
     /// Reads the fields of a `generation_config.json`, using the names of `transformers`. Null fields count
@@ -43,32 +18,11 @@ impl SamplingDefaults {
             fields,
             ignored: Vec::new(),
         };
-        let sampler = SamplerConfig::default();
-        let mut defaults = Self {
-            temperature: reader.number("temperature", |temperature| {
-                SamplerConfig {
-                    temperature,
-                    ..sampler
-                }
-                .check()
-            }),
-            top_k: reader.count(
-                "top_k",
-                0,
-                "must be a whole number of at least 0 (0 for all tokens)",
-            ),
-            top_p: reader.number("top_p", |top_p| SamplerConfig { top_p, ..sampler }.check()),
-            min_p: reader.number("min_p", |min_p| SamplerConfig { min_p, ..sampler }.check()),
-            repetition_penalty: reader.number("repetition_penalty", |repetition| {
-                Penalties {
-                    repetition,
-                    ..Penalties::default()
-                }
-                .check()
-            }),
-            max_new_tokens: reader.count("max_new_tokens", 1, "must be a whole number, at least 1"),
-            ..Self::default()
-        };
+        let mut defaults = Self::default();
+        for setting in SETTINGS.iter().filter(|setting| setting.is_of_models) {
+            (setting.set)(&mut defaults, reader.number(setting));
+        }
+        defaults.max_new_tokens = reader.max_new_tokens();
         match reader.field("do_sample") {
             None | Some(Value::Bool(true)) => {}
             Some(Value::Bool(false)) => defaults.temperature = Some(0.0),
@@ -80,39 +34,25 @@ impl SamplingDefaults {
 
     /// These settings, with unset ones taken from `other`.
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            temperature: self.temperature.or(other.temperature),
-            top_k: self.top_k.or(other.top_k),
-            top_p: self.top_p.or(other.top_p),
-            min_p: self.min_p.or(other.min_p),
-            repetition_penalty: self.repetition_penalty.or(other.repetition_penalty),
-            presence_penalty: self.presence_penalty.or(other.presence_penalty),
-            frequency_penalty: self.frequency_penalty.or(other.frequency_penalty),
-            max_new_tokens: self.max_new_tokens.or(other.max_new_tokens),
+    pub fn or(mut self, other: Self) -> Self {
+        for setting in &SETTINGS {
+            let value = (setting.get)(&self).or_else(|| (setting.get)(&other));
+            (setting.set)(&mut self, value);
         }
+        self.max_new_tokens = self.max_new_tokens.or(other.max_new_tokens);
+        self
     }
-}
 
-impl SamplingDefaults {
     /// The chooser configuration for these settings. Unset ones have no effect.
     pub fn chooser(self, seed: u64) -> ChooserConfig {
-        let (none, free) = (SamplerConfig::default(), Penalties::default());
-        ChooserConfig {
-            sampler: SamplerConfig {
-                temperature: self.temperature.unwrap_or(none.temperature),
-                top_k: self.top_k.map_or(none.top_k, |k| k as usize),
-                top_p: self.top_p.unwrap_or(none.top_p),
-                min_p: self.min_p.unwrap_or(none.min_p),
-                seed,
-            },
-            penalties: Penalties {
-                repetition: self.repetition_penalty.unwrap_or(free.repetition),
-                presence: self.presence_penalty.unwrap_or(free.presence),
-                frequency: self.frequency_penalty.unwrap_or(free.frequency),
-            },
-            ..ChooserConfig::default()
+        let mut config = ChooserConfig::default();
+        config.sampler.seed = seed;
+        for setting in &SETTINGS {
+            if let Some(value) = (setting.get)(&self) {
+                (setting.apply)(&mut config, value);
+            }
         }
+        config
     }
 
     /// Checks each setting.
@@ -142,31 +82,28 @@ impl<'a> Reader<'a> {
         self.ignored.push(SettingError::new(name, value, rule));
     }
 
-    fn number(
-        &mut self,
-        name: &'static str,
-        check: impl FnOnce(f64) -> Result<(), SettingError>,
-    ) -> Option<f64> {
-        let value = self.field(name)?;
+    fn number(&mut self, setting: &SamplingSetting) -> Option<f64> {
+        let value = self.field(setting.name)?;
         let Some(number) = value.as_f64() else {
-            self.ignore(name, value, "must be a number");
+            let rule = match setting.range.is_whole {
+                true => setting.range.rule(),
+                false => "must be a number".to_owned(),
+            };
+            self.ignore(setting.name, value, rule);
             return None;
         };
-        match check(number) {
-            Ok(()) => Some(number),
-            Err(error) => {
-                self.ignored.push(error);
-                None
-            }
-        }
+        let checked = setting.range.check(setting.name, number);
+        let checked = checked.map_err(|error| self.ignored.push(error));
+        checked.ok().map(|()| number)
     }
 
-    fn count<T: TryFrom<u64>>(&mut self, name: &'static str, least: u64, rule: &str) -> Option<T> {
+    fn max_new_tokens(&mut self) -> Option<usize> {
+        let name = "max_new_tokens";
         let value = self.field(name)?;
-        let count = value.as_u64().filter(|&count| count >= least);
-        let count = count.and_then(|count| T::try_from(count).ok());
+        let count = value.as_u64().filter(|&count| count >= 1);
+        let count = count.and_then(|count| usize::try_from(count).ok());
         if count.is_none() {
-            self.ignore(name, value, rule);
+            self.ignore(name, value, "must be a whole number, at least 1");
         }
         count
     }

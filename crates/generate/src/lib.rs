@@ -1,7 +1,7 @@
 //! Text generation: token ids in, token ids out.
 //!
 //! Map: [`sampler`] draws one token from logits on the host; [`chooser`] chooses the tokens of a sequence, with
-//! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`plain`] runs the decoder with a key-value cache and
+//! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`settings`] lists the sampling settings; [`plain`] runs the decoder with a key-value cache and
 //! the chooser; [`speculative`] adds a draft model; [`engine`] runs many requests concurrently with shared passes over
 //! the weights; [`beam`] searches for the most probable sequence; [`encoder_decoder`] generates with an encoder–decoder;
 //! [`embedding`] computes text embeddings; [`vet`] compiles untrusted grammars in a sandbox first;
@@ -12,6 +12,7 @@
 //! | [`generate()`], [`Generator`], [`GenerateOptions`] | one sequence from one prompt |
 //! | [`Engine`], [`EngineConfig`], [`Request`] | many requests at once over one decoder or encoder–decoder |
 //! | [`SamplerConfig`], [`ChooserConfig`] | how a token is chosen: temperature, truncation, penalties, bias, constraint |
+//! | [`SETTINGS`], [`SamplingSetting`] | the sampling settings with their ranges, names and texts, a row each |
 //! | [`SamplingDefaults`] | the settings of a model's `generation_config.json` |
 //! | [`Grammar`], [`Constraint`], [`GrammarSandbox`] | text that follows a JSON schema, an expression or a grammar |
 //! | [`Speculator`] | speculative decoding with a draft model |
@@ -48,7 +49,7 @@ pub mod beam;
 mod check;
 pub mod chooser;
 pub mod constraint;
-pub mod defaults;
+mod defaults;
 mod distribution;
 pub mod embedding;
 pub mod encoder_decoder;
@@ -67,13 +68,13 @@ pub mod penalties;
 pub mod plain;
 pub mod ranges;
 pub mod sampler;
+pub mod settings;
 pub mod speculative;
 pub mod vet;
 
 pub use beam::{Beam, BeamModel, BeamOptions, DecoderBeams, beam_search};
 pub use chooser::{Chooser, ChooserConfig, Chosen};
 pub use constraint::{Constraint, Vocabulary};
-pub use defaults::SamplingDefaults;
 pub use embedding::embed;
 pub use encoder_decoder::{TargetBeams, TargetGenerator};
 pub use engine::{
@@ -87,5 +88,6 @@ pub use logprobs::LogProbs;
 pub use penalties::Penalties;
 pub use plain::{Finish, GenerateOptions, Generation, Generator, generate};
 pub use sampler::{Sampler, SamplerConfig};
+pub use settings::{SETTINGS, SamplingDefaults, SamplingSetting, Slider};
 pub use speculative::{DraftAcceptance, Speculator};
 pub use vet::{GrammarSandbox, VetError, VettedGrammar};

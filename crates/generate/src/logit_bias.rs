@@ -22,7 +22,7 @@ pub(crate) fn check(bias: &[(u32, f32)], vocab_size: usize) -> Result<(), Settin
             return refuse(id, value, rule);
         }
         if !LOGIT_BIAS.allows(value.into()) {
-            return refuse(id, value, format!("the value {}", LOGIT_BIAS.rule));
+            return refuse(id, value, format!("the value {}", LOGIT_BIAS.rule()));
         }
         if !seen.insert(id) {
             return refuse(id, value, "the id must be given once".to_owned());

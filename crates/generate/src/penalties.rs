@@ -13,7 +13,14 @@
 use std::collections::HashMap;
 
 use crate::error::SettingError;
-use crate::ranges::{FREQUENCY_PENALTY, PRESENCE_PENALTY, REPETITION_PENALTY};
+use crate::ranges::NumberRange;
+
+/// The range of [`Penalties::repetition`].
+pub const REPETITION: NumberRange = NumberRange::above(0.0);
+/// The range of [`Penalties::presence`].
+pub const PRESENCE: NumberRange = NumberRange::at_least(-2.0).to(2.0);
+/// The range of [`Penalties::frequency`].
+pub const FREQUENCY: NumberRange = PRESENCE;
 
 /// The penalties of tokens that occurred before; the default changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,9 +51,9 @@ impl Penalties {
     }
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        REPETITION_PENALTY.check(self.repetition)?;
-        PRESENCE_PENALTY.check(self.presence)?;
-        FREQUENCY_PENALTY.check(self.frequency)
+        REPETITION.check("repetition_penalty", self.repetition)?;
+        PRESENCE.check("presence_penalty", self.presence)?;
+        FREQUENCY.check("frequency_penalty", self.frequency)
     }
 }
 

@@ -12,7 +12,14 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::distribution::Distribution;
 use crate::error::{LogitsError, SettingError};
-use crate::ranges::{MIN_P, TEMPERATURE, TOP_P};
+use crate::ranges::NumberRange;
+
+/// The range of [`SamplerConfig::temperature`].
+pub const TEMPERATURE: NumberRange = NumberRange::at_least(0.0);
+/// The range of [`SamplerConfig::top_p`].
+pub const TOP_P: NumberRange = NumberRange::above(0.0).to(1.0);
+/// The range of [`SamplerConfig::min_p`].
+pub const MIN_P: NumberRange = NumberRange::at_least(0.0).to(1.0);
 
 /// The settings of a sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,9 +60,9 @@ impl SamplerConfig {
     }
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        TEMPERATURE.check(self.temperature)?;
-        TOP_P.check(self.top_p)?;
-        MIN_P.check(self.min_p)
+        TEMPERATURE.check("temperature", self.temperature)?;
+        TOP_P.check("top_p", self.top_p)?;
+        MIN_P.check("min_p", self.min_p)
     }
 }
 

@@ -3,20 +3,19 @@
 
 use crate::support::{DRAWS, assert_drawn_from, softmax};
 use emberlm_generate::{
-    Chooser, ChooserConfig, LogitsError, Penalties, Sampler, SamplerConfig, SettingError,
+    Chooser, ChooserConfig, LogitsError, Sampler, SamplerConfig, SamplingDefaults, SettingError,
 };
 
 const LOGITS: [f32; 5] = [2.0, -1.0, 0.5, 0.0, 1.0];
 
 fn penalties(repetition: f64, presence: f64, frequency: f64) -> ChooserConfig {
-    ChooserConfig {
-        penalties: Penalties {
-            repetition,
-            presence,
-            frequency,
-        },
-        ..ChooserConfig::default()
-    }
+    let penalties = SamplingDefaults {
+        repetition_penalty: Some(repetition),
+        presence_penalty: Some(presence),
+        frequency_penalty: Some(frequency),
+        ..SamplingDefaults::default()
+    };
+    penalties.chooser(0)
 }
 
 fn chooser(config: &ChooserConfig, prompt: &[u32], stream: u64) -> Chooser {
@@ -80,14 +79,15 @@ fn bias_is_added_before_penalties() {
 /// All steps combined, computed in f64: bias, penalties, temperature, top-k, top-p and min-p.
 #[test]
 fn settings_apply_in_the_documented_order() {
+    let settings = SamplingDefaults {
+        temperature: Some(0.7),
+        top_k: Some(4),
+        top_p: Some(0.85),
+        min_p: Some(0.2),
+        ..SamplingDefaults::default()
+    };
     let config = ChooserConfig {
-        sampler: SamplerConfig {
-            temperature: 0.7,
-            top_k: 4,
-            top_p: 0.85,
-            min_p: 0.2,
-            seed: 5,
-        },
+        sampler: settings.chooser(5).sampler,
         logit_bias: vec![(3, 1.0)],
         ..penalties(1.25, 0.1, 0.2)
     };

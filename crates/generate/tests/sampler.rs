@@ -12,8 +12,8 @@ fn config(temperature: f64, top_k: usize, top_p: f64) -> SamplerConfig {
         temperature,
         top_k,
         top_p,
-        min_p: 0.0,
         seed: 11,
+        ..SamplerConfig::default()
     }
 }
 

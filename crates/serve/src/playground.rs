@@ -1,7 +1,11 @@
 //! The playground: the web page at `/`.
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::routing::get;
+use emberlm_generate::{SETTINGS, SamplingSetting};
+use serde_json::{Value, json};
 
 use crate::asset::Asset;
 
@@ -46,42 +50,23 @@ const FILES: [(&str, &str, &str); 19] = [
     script!("write.js"),
 ];
 
+/// The script with the sampling settings, which `settings.js` shows.
+static SAMPLING: LazyLock<String> = LazyLock::new(|| {
+    let field = |setting: &SamplingSetting| {
+        let mut field = json!(setting.slider);
+        field["name"] = setting.name.into();
+        field
+    };
+    let fields: Value = SETTINGS.iter().map(field).collect();
+    format!("export const SETTINGS = {fields};\n")
+});
+
 /// Routes of the page's files.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES
         .into_iter()
+        .chain([("/sampling.js", SCRIPT, SAMPLING.as_str())])
         .fold(Router::new(), |router, (path, kind, content)| {
             router.route(path, get(move || async move { Asset { kind, content } }))
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use emberlm_generate::ranges;
-
-    /// The number `key` in the line of `settings.js` that defines the field `name`.
-    fn number(name: &str, key: &str) -> f64 {
-        let script = include_str!("playground/page/settings.js");
-        let named = format!("name: \"{name}\"");
-        let line = script.lines().find(|line| line.contains(&named)).unwrap();
-        let (_, rest) = line.split_once(&format!(" {key}: ")).unwrap();
-        rest.split([',', ' ']).next().unwrap().parse().unwrap()
-    }
-
-    #[test]
-    fn sliders_stay_within_the_ranges_of_their_settings() {
-        // Logit bias is per token and has no slider.
-        for setting in ranges::ALL {
-            if setting == ranges::LOGIT_BIAS {
-                continue;
-            }
-            let [least, most, value] =
-                ["least", "most", "value"].map(|key| number(setting.name, key));
-            assert!(
-                least >= setting.least && most <= setting.most,
-                "{setting:?}"
-            );
-            assert!(setting.allows(value), "{setting:?}");
-        }
-    }
 }

@@ -5,6 +5,7 @@ mod beams;
 pub mod choice;
 mod encoder_decoder;
 pub mod sampling;
+pub mod sampling_args;
 pub mod speed;
 pub mod timing;
 mod writer;
@@ -61,7 +62,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         console::note(&sampling);
     }
     let options = GenerateOptions {
-        max_new_tokens: sampling.max_new_tokens,
+        max_new_tokens: sampling.max_new_tokens.value,
         stop_tokens,
         chooser: sampling.apply(chooser),
         ..GenerateOptions::default()

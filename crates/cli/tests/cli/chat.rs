@@ -6,6 +6,7 @@ use emberlm_model::ModelConfig;
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::{Value, json};
 
+use super::sampling_settings;
 use super::support::model::{tiny, write_run};
 use super::support::{AssertText, CommandOutput, Sandbox};
 
@@ -146,9 +147,12 @@ fn errors_are_reported_and_the_conversation_continues() {
     );
     assert_eq!((ran.code, &ran.stdout[..]), (Some(0), "aaa\n"), "{ran}");
     assert_eq!(sandbox.text("there.jsonl"), "kept");
-    insta::assert_snapshot!(ran.stderr, @r"
+    let stderr = ran
+        .stderr
+        .replace(&sampling_settings::options(), "SETTINGS");
+    insta::assert_snapshot!(stderr, @r"
     warning: there is no /frobnicate, but /help, /system, /reset, /undo, /retry, /set, /show, /stats, /save, /quit; // sends a message that begins with /
-    warning: there is no setting heat, but: temperature, top-k, top-p, min-p, repetition-penalty, presence-penalty, frequency-penalty, seed, max-new-tokens
+    warning: there is no setting heat, but: SETTINGS, seed, max-new-tokens
     warning: temperature cannot be -1: must be at least 0 and finite
     warning: /save needs a file's name after it
     error: there.jsonl is there already

@@ -91,7 +91,7 @@ fn bad_values_are_ignored_with_a_warning() {
     let ran = sandbox.succeeds("generate model --tokens 1,2,3");
     insta::assert_snapshot!(ran.stderr, @r#"
     warning: model/generation_config.json: temperature = -1: must be at least 0 and finite; it is ignored
-    warning: model/generation_config.json: top_k = "all": must be a whole number of at least 0 (0 for all tokens); it is ignored
+    warning: model/generation_config.json: top_k = "all": must be a whole number, 0 or more; it is ignored
     "#);
     sandbox.write("model/generation_config.json", "{\"temperature\": ");
     let ran = sandbox.succeeds("generate model --tokens 1,2,3 --max-new-tokens 2");

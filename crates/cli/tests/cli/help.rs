@@ -1,22 +1,6 @@
 //! `--help` and invalid usage.
 
-use emberlm_generate::ranges;
-
 use super::support::Sandbox;
-
-#[test]
-fn the_help_of_a_sampling_setting_has_its_range() {
-    let help = Sandbox::new().ok("generate --help");
-    let words: Vec<&str> = help.split_whitespace().collect();
-    let help = words.join(" ");
-    for setting in ranges::ALL {
-        let rule = setting.rule;
-        let option = setting.name.replace('_', "-");
-        let (_, after) = help.split_once(&format!("--{option} <")).unwrap();
-        let (own, _) = after.split_once(" --").unwrap();
-        assert!(own.contains(rule), "{option}: {rule}: {own}");
-    }
-}
 
 #[test]
 fn the_version_matches_the_package() {

@@ -77,6 +77,7 @@ mod reference;
 mod resume;
 #[cfg(unix)]
 mod run_folder;
+mod sampling_settings;
 mod serve;
 #[cfg(target_os = "linux")]
 mod serve_adapters;

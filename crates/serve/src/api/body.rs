@@ -158,46 +158,52 @@ pub(crate) trait FieldGroups: Sized {
     fn take(fields: &Value) -> Result<Self, ApiError>;
 }
 
-impl<A: DeserializeOwned + JsonSchema> FieldGroups for (A,) {
+/// A type that defines some fields of a request.
+pub(crate) trait FieldGroup: DeserializeOwned + JsonSchema {
+    /// Deserializes the fields from the object, ignoring others.
+    ///
+    /// # Errors
+    /// A field is missing or has the wrong type.
+    fn take(fields: &Value) -> Result<Self, ApiError> {
+        take(fields)
+    }
+}
+
+impl<A: FieldGroup> FieldGroups for (A,) {
     fn schemas() -> Vec<Value> {
         vec![schema::<A>()]
     }
 
     fn take(fields: &Value) -> Result<Self, ApiError> {
-        Ok((take(fields)?,))
+        Ok((A::take(fields)?,))
     }
 }
 
-impl<A, B> FieldGroups for (A, B)
-where
-    A: DeserializeOwned + JsonSchema,
-    B: DeserializeOwned + JsonSchema,
-{
+impl<A: FieldGroup, B: FieldGroup> FieldGroups for (A, B) {
     fn schemas() -> Vec<Value> {
         vec![schema::<A>(), schema::<B>()]
     }
 
     fn take(fields: &Value) -> Result<Self, ApiError> {
-        Ok((take(fields)?, take(fields)?))
+        Ok((A::take(fields)?, B::take(fields)?))
     }
 }
 
-impl<A, B, C> FieldGroups for (A, B, C)
-where
-    A: DeserializeOwned + JsonSchema,
-    B: DeserializeOwned + JsonSchema,
-    C: DeserializeOwned + JsonSchema,
-{
+impl<A: FieldGroup, B: FieldGroup, C: FieldGroup> FieldGroups for (A, B, C) {
     fn schemas() -> Vec<Value> {
         vec![schema::<A>(), schema::<B>(), schema::<C>()]
     }
 
     fn take(fields: &Value) -> Result<Self, ApiError> {
-        Ok((take(fields)?, take(fields)?, take(fields)?))
+        Ok((A::take(fields)?, B::take(fields)?, C::take(fields)?))
     }
 }
 
-fn take<T: DeserializeOwned>(fields: &Value) -> Result<T, ApiError> {
+/// Deserializes a value, with the path of a wrong field in the error.
+///
+/// # Errors
+/// A field is missing or has the wrong type.
+pub(crate) fn take<T: DeserializeOwned>(fields: &Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
         let path = shortened(error.path().to_string());
         let reason = with_nearest(error.into_inner().to_string());

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers};
-use super::body::{KnownFields, Object};
+use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
 use super::conversation::{Calling, Conversation, Message, NamedTool, Tool, ToolChoice};
 use super::delivery::{Delivery, Usage, name, now};
@@ -116,6 +116,8 @@ struct NamedSchema {
     #[allow(dead_code)]
     strict: Option<bool>,
 }
+
+impl FieldGroup for Chat {}
 
 static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> =
     LazyLock::new(|| KnownFields::new(&absent::CHAT));

@@ -12,7 +12,7 @@ use super::App;
 use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason, Token};
-use super::body::KnownFields;
+use super::body::{FieldGroup, KnownFields};
 use super::bounds::Kept;
 use super::conversation::EncodedPrompt;
 use super::delivery::{Delivery, Usage, name, now};
@@ -76,6 +76,8 @@ struct LogProbs {
     top_logprobs: Vec<BTreeMap<String, f32>>,
     text_offset: Vec<usize>,
 }
+
+impl FieldGroup for Completions {}
 
 static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
     LazyLock::new(|| KnownFields::new(&absent::COMPLETIONS));

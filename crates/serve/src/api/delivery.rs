@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::body::Object;
+use super::body::{FieldGroup, Object};
 use super::error::ApiError;
 use crate::model::ServedModel;
 
@@ -36,6 +36,8 @@ pub(crate) struct Delivery {
     #[allow(dead_code)]
     store: Option<bool>,
 }
+
+impl FieldGroup for Delivery {}
 
 /// Additions to a stream.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]

@@ -9,7 +9,7 @@ use emberlm_generate::EventKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::body::KnownFields;
+use super::body::{FieldGroup, KnownFields};
 use super::bounds::PROMPT_TOKEN;
 use super::error::ApiError;
 use super::json::json;
@@ -77,6 +77,8 @@ struct Usage {
     prompt_tokens: usize,
     total_tokens: usize,
 }
+
+impl FieldGroup for Embeddings {}
 
 static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(|| KnownFields::new(&[]));
 

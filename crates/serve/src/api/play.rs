@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::App;
 use super::answer_stream::{AnswerStream, json_event, streamed};
 use super::answers::{AnswerEvent, Answers, FinishReason, Token};
-use super::body::{KnownFields, Object};
+use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
 use super::conversation::{Conversation, EncodedPrompt, Message};
 use super::delivery::Usage;
@@ -74,6 +74,8 @@ struct Alternative {
     text: String,
     logprob: f32,
 }
+
+impl FieldGroup for Play {}
 
 static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(|| KnownFields::new(&[]));
 

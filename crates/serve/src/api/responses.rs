@@ -27,7 +27,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::absent;
 use super::answer_stream::streamed;
 use super::answers::Answers;
-use super::body::{KnownFields, Object};
+use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
 use super::chat::tagged;
 use super::conversation::{Calling, Conversation, Message, ToolChoice};
@@ -166,6 +166,8 @@ enum TextFormat {
         strict: Option<bool>,
     },
 }
+
+impl FieldGroup for Responses {}
 
 static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> =
     LazyLock::new(|| KnownFields::new(&absent::RESPONSES));

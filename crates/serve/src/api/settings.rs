@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use emberlm_generate::ranges::{
-    FREQUENCY_PENALTY, MIN_P, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE, TOP_P,
-};
-use emberlm_generate::{ChooserConfig, Grammar, SamplingDefaults};
+use emberlm_generate::{ChooserConfig, Grammar, SETTINGS, SamplingDefaults, SamplingSetting};
 use emberlm_tokenizer::StopStrings;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
+use super::body::{FieldGroup, take};
 use super::error::ApiError;
 use crate::limits::{MOST_BIASES, MOST_STOPS};
 
@@ -18,32 +16,15 @@ use crate::limits::{MOST_BIASES, MOST_STOPS};
 /// OpenAI's API.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(transform = add_sampling)]
 pub(crate) struct Settings {
+    /// A field for each of [`SETTINGS`].
+    #[serde(skip)]
+    sampling: SamplingDefaults,
     /// Maximum number of tokens of the answer. Default: the model's `max_new_tokens`, otherwise 16 for completions and the
     /// rest of the context for conversations.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_tokens: Option<u32>,
-    /// Divides the logits; 0 always takes the most probable token.
-    #[schemars(range(min = TEMPERATURE.least), extend("default" = 1))]
-    temperature: Option<f64>,
-    /// Draws only from the most probable tokens that together have this probability.
-    #[schemars(range(max = TOP_P.most), extend("exclusiveMinimum" = TOP_P.least, "default" = 1))]
-    top_p: Option<f64>,
-    /// Draws only from this many of the most probable tokens; 0 for all.
-    #[schemars(range(min = 0, max = u32::MAX), extend("default" = 0))]
-    top_k: Option<u32>,
-    /// Draws only from tokens with at least this fraction of the most probable token's probability.
-    #[schemars(range(min = MIN_P.least, max = MIN_P.most), extend("default" = 0))]
-    min_p: Option<f64>,
-    /// Divides the positive logits of tokens in the prompt and the answer, and multiplies the negative ones.
-    #[schemars(extend("exclusiveMinimum" = REPETITION_PENALTY.least, "default" = 1))]
-    repetition_penalty: Option<f64>,
-    /// Subtracted from the logits of tokens that were generated.
-    #[schemars(range(min = PRESENCE_PENALTY.least, max = PRESENCE_PENALTY.most), extend("default" = 0))]
-    presence_penalty: Option<f64>,
-    /// Subtracted from the logits of tokens, once for each time that they were generated.
-    #[schemars(range(min = FREQUENCY_PENALTY.least, max = FREQUENCY_PENALTY.most), extend("default" = 0))]
-    frequency_penalty: Option<f64>,
     /// Added to the logits of tokens, by token id.
     logit_bias: Option<BTreeMap<String, f32>>,
     /// The same seed gives the same text. Answer `i` of `n` draws from stream `i` of the seed. Default: random.
@@ -75,6 +56,62 @@ enum StructuredOutputs {
     Choice(#[schemars(length(min = 1))] Vec<String>),
 }
 
+impl FieldGroup for Settings {
+    fn take(fields: &Value) -> Result<Self, ApiError> {
+        let field = |setting: &SamplingSetting| {
+            let value = fields.get(setting.name)?.clone();
+            Some((setting.name.to_owned(), value))
+        };
+        let sampling: Map<String, Value> = SETTINGS.iter().filter_map(field).collect();
+        Ok(Self {
+            sampling: take(&Value::Object(sampling))?,
+            ..take(fields)?
+        })
+    }
+}
+
+/// Adds [`SETTINGS`] before the other fields of a schema.
+fn add_sampling(schema: &mut Schema) {
+    let named = |setting: &SamplingSetting| (setting.name.to_owned(), property(setting));
+    let mut properties: Map<String, Value> = SETTINGS.iter().map(named).collect();
+    if let Some(Value::Object(others)) = schema.get_mut("properties") {
+        properties.append(others);
+        *others = properties;
+    }
+}
+
+/// The schema of a setting. Its default has no effect.
+fn property(setting: &SamplingSetting) -> Value {
+    let range = setting.range;
+    let (kind, format) = match range.is_whole {
+        true => ("integer", "uint32"),
+        false => ("number", "double"),
+    };
+    let least = match range.above_least {
+        true => "exclusiveMinimum",
+        false => "minimum",
+    };
+    let mut property = json!({
+        "description": setting.description,
+        "type": [kind, "null"],
+        "format": format,
+        "default": number((setting.applied)(&ChooserConfig::default())),
+        least: number(range.least),
+    });
+    if range.most.is_finite() {
+        property["maximum"] = number(range.most);
+    }
+    property
+}
+
+/// A number in JSON, without a fraction if it is whole.
+fn number(value: f64) -> Value {
+    match value.fract() == 0.0 {
+        true => json!(value as i64),
+        false => json!(value),
+    }
+}
+
 impl Settings {
     /// The requested maximum of new tokens.
     pub fn max_tokens(&self) -> Option<usize> {
@@ -91,21 +128,11 @@ impl Settings {
         defaults: SamplingDefaults,
         seed: u64,
     ) -> Result<ChooserConfig, ApiError> {
-        let requested = SamplingDefaults {
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            max_new_tokens: None,
-        };
         // Negative seeds are valid too; each number selects its own random stream.
         let seed = self.seed.map_or(seed, i64::cast_unsigned);
         Ok(ChooserConfig {
             logit_bias: self.logit_bias()?,
-            ..requested.or(defaults).chooser(seed)
+            ..self.sampling.or(defaults).chooser(seed)
         })
     }
 
@@ -172,30 +199,4 @@ pub(crate) fn json_grammar(schema: Option<&BTreeMap<String, Value>>) -> Result<G
     };
     let text = text.map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok(Grammar::JsonSchema(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use schemars::schema_for;
-
-    use super::*;
-
-    #[test]
-    fn documented_defaults_are_those_of_the_sampler() {
-        let chooser = SamplingDefaults::default().chooser(0);
-        let (sampler, penalties) = (chooser.sampler, chooser.penalties);
-        let schema = schema_for!(Settings).to_value();
-        for (name, default) in [
-            ("temperature", sampler.temperature),
-            ("top_p", sampler.top_p),
-            ("top_k", sampler.top_k as f64),
-            ("min_p", sampler.min_p),
-            ("repetition_penalty", penalties.repetition),
-            ("presence_penalty", penalties.presence),
-            ("frequency_penalty", penalties.frequency),
-        ] {
-            let documented = schema["properties"][name]["default"].as_f64();
-            assert_eq!(documented, Some(default), "{name}");
-        }
-    }
 }

@@ -113,7 +113,7 @@ pub fn help() -> String {
     for (usage, what) in usages {
         text += &format!("  {usage:<width$}  {what}\n", width = width.unwrap_or(0));
         if usage.starts_with("/set ") {
-            let names = settings::NAMES.join(", ");
+            let names = settings::names().collect::<Vec<_>>().join(", ");
             text += &format!("  {:<width$}  {names}\n", "", width = width.unwrap_or(0));
         }
     }

@@ -2,16 +2,14 @@
 
 use std::str::FromStr;
 
-use emberlm_generate::ChooserConfig;
-use emberlm_generate::ranges::{
-    FREQUENCY_PENALTY, MIN_P, PRESENCE_PENALTY, REPETITION_PENALTY, TEMPERATURE, TOP_P,
-};
+use emberlm_generate::{ChooserConfig, SETTINGS};
 use emberlm_system::nearest::nearest;
 
 use crate::commands::generate::sampling::{Origin, Sampling};
+use crate::commands::generate::sampling_args::NAMES;
 use crate::values;
 
-pub use crate::commands::generate::sampling::NAMES;
+pub use crate::commands::generate::sampling::names;
 
 /// The settings of the next answer.
 #[derive(Debug)]
@@ -35,7 +33,7 @@ impl Settings {
 
     /// The maximum number of tokens of an answer.
     pub fn max_new_tokens(&self) -> usize {
-        self.sampling.max_new_tokens
+        self.sampling.max_new_tokens.value
     }
 
     /// Returns the sampler configuration of the next answer. Each answer has its own seed, so that `/retry`
@@ -64,41 +62,27 @@ impl Settings {
         let (name, value) = (name.trim().replace('_', "-"), value.trim());
         let name = canonical_name(name)?;
         let value = value.strip_prefix('=').unwrap_or(value).trim();
-        let all = NAMES.join(", ");
-        let (sampler, penalties) = (&mut self.sampling.sampler, &mut self.sampling.penalties);
+        let all = || names().collect::<Vec<_>>().join(", ");
         let set = match &name[..] {
-            "" => return Err(format!("say what to set, and to what: {all}")),
-            "temperature" => assign(&mut sampler.temperature, TEMPERATURE.parse(value)),
-            "top-k" => assign(&mut sampler.top_k, integer(value)),
-            "top-p" => assign(&mut sampler.top_p, TOP_P.parse(value)),
-            "min-p" => assign(&mut sampler.min_p, MIN_P.parse(value)),
-            "repetition-penalty" => {
-                assign(&mut penalties.repetition, REPETITION_PENALTY.parse(value))
+            "" => return Err(format!("say what to set, and to what: {}", all())),
+            "seed" => {
+                let set = self.sampling.seed.set(integer(value));
+                set.map(|()| self.answers = 0)
             }
-            "presence-penalty" => assign(&mut penalties.presence, PRESENCE_PENALTY.parse(value)),
-            "frequency-penalty" => assign(&mut penalties.frequency, FREQUENCY_PENALTY.parse(value)),
-            "seed" => assign(&mut sampler.seed, integer(value)).map(|()| self.answers = 0),
-            "max-new-tokens" => assign(
-                &mut self.sampling.max_new_tokens,
-                values::at_least_one(value),
-            ),
-            _ => return Err(format!("there is no setting {name}, but: {all}")),
+            "max-new-tokens" => {
+                let tokens = &mut self.sampling.max_new_tokens;
+                tokens.set(values::at_least_one(value))
+            }
+            other => match self.sampling.setting(other) {
+                Some((range, setting)) => setting.set(range.parse(value)),
+                None => return Err(format!("there is no setting {name}, but: {}", all())),
+            },
         };
         set.map_err(|rule| match value {
             "" => format!("{name} needs a value"),
             value => format!("{name} cannot be {value}: {rule}"),
-        })?;
-        let names = NAMES.iter().zip(&mut self.sampling.origins);
-        for (_, origin) in names.filter(|(other, _)| **other == name) {
-            *origin = Origin::Set;
-        }
-        Ok(())
+        })
     }
-}
-
-fn assign<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
-    *place = value?;
-    Ok(())
 }
 
 /// Resolves aliases of setting names. Returns a name without a similar setting unchanged.
@@ -106,11 +90,16 @@ fn assign<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
 /// # Errors
 /// Returns an error that suggests the setting with a similar name.
 fn canonical_name(name: String) -> Result<String, String> {
+    let alias = SETTINGS
+        .iter()
+        .position(|setting| setting.alias == Some(&name));
+    if let Some(index) = alias {
+        return Ok(NAMES[index].clone());
+    }
     match &name[..] {
-        "temp" => Ok("temperature".to_owned()),
         "max-tokens" => Ok("max-new-tokens".to_owned()),
-        known if NAMES.contains(&known) => Ok(name),
-        unknown => match nearest(unknown, NAMES) {
+        known if names().any(|name| name == known) => Ok(name),
+        unknown => match nearest(unknown, names()) {
             Some(near) => Err(format!(
                 "there is no setting {unknown}: did you mean {near}?"
             )),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use emberlm_generate::SETTINGS;
 use emberlm_model::WeightFormat;
 
 use super::choice::ChoiceArgs;
@@ -44,10 +45,9 @@ pub struct GenerateArgs {
         long,
         value_name = "N",
         value_parser = values::count,
-        conflicts_with_all = [
-            "draft", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty",
-            "frequency_penalty", "logit_bias", "json_schema", "regex", "seed", "logprobs", "stop",
-        ],
+        conflicts_with_all = SETTINGS.iter().map(|setting| setting.name).chain([
+            "draft", "logit_bias", "json_schema", "regex", "seed", "logprobs", "stop",
+        ]),
         help_heading = "Beam search"
     )]
     pub beams: Option<usize>,

@@ -5,67 +5,25 @@ use std::path::Path;
 
 use clap::Args;
 use emberlm_checkpoint::Model;
-use emberlm_generate::ranges::{
-    FREQUENCY_PENALTY, LOGIT_BIAS, MIN_P, NumberSetting, PRESENCE_PENALTY, REPETITION_PENALTY,
-    TEMPERATURE, TOP_P,
-};
+use emberlm_generate::ranges::LOGIT_BIAS;
 use emberlm_generate::{ChooserConfig, Constraint, Grammar};
 use emberlm_serve::model::vocabulary;
 use emberlm_system::read::read_argument;
 use emberlm_tokenizer::Tokenizer;
 
+use super::sampling_args::SamplingArgs;
 use crate::error::CliError;
 use crate::sandbox;
 use crate::values;
 
-/// The help text of a setting: its effect, range and default.
-fn help(effect: &str, setting: &NumberSetting, default: &str) -> String {
-    format!("{effect}; {} [default: {default}]", setting.rule)
-}
-
-/// The parser of a setting's values.
-fn range(
-    setting: &'static NumberSetting,
-) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
-    move |text| setting.parse(text)
-}
-
 /// The options.
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
-    #[arg(long, alias = "temp", value_name = "T", value_parser = range(&TEMPERATURE), allow_negative_numbers = true, help_heading = "Sampling")]
-    #[arg(help = help("Divides the logits: below 1, probable tokens become more probable; 0 always selects the most probable token", &TEMPERATURE, "the model's, or 0.8"))]
+    #[command(flatten)]
     #[allow(missing_docs)]
-    pub temperature: Option<f64>,
-    /// Sample from the K most probable tokens; 0 for all [default: the model's, or 0]
-    #[arg(long, value_name = "K", help_heading = "Sampling")]
-    pub top_k: Option<usize>,
-    #[arg(long, value_name = "P", value_parser = range(&TOP_P), allow_negative_numbers = true, help_heading = "Sampling")]
-    #[arg(help = help("Sample from the most probable tokens that together have this probability", &TOP_P, "the model's, or 1"))]
-    #[allow(missing_docs)]
-    pub top_p: Option<f64>,
-    #[arg(long, value_name = "P", value_parser = range(&MIN_P), allow_negative_numbers = true, help_heading = "Sampling")]
-    #[arg(help = help("Sample from tokens with at least P times the probability of the most probable one", &MIN_P, "the model's, or 0"))]
-    #[allow(missing_docs)]
-    pub min_p: Option<f64>,
-    #[arg(long, value_name = "R", value_parser = range(&REPETITION_PENALTY), allow_negative_numbers = true)]
-    #[arg(help = help(
-        "Above 1, tokens of the prompt and of the generated text become less probable: their logits are divided by it, negative ones multiplied",
-        &REPETITION_PENALTY,
-        "the model's, or 1",
-    ), help_heading = "Sampling")]
-    #[allow(missing_docs)]
-    pub repetition_penalty: Option<f64>,
-    #[arg(long, value_name = "X", value_parser = range(&PRESENCE_PENALTY), allow_negative_numbers = true, help_heading = "Sampling")]
-    #[arg(help = help("Subtracted from the logits of generated tokens", &PRESENCE_PENALTY, "0"))]
-    #[allow(missing_docs)]
-    pub presence_penalty: Option<f64>,
-    #[arg(long, value_name = "X", value_parser = range(&FREQUENCY_PENALTY), allow_negative_numbers = true, help_heading = "Sampling")]
-    #[arg(help = help("Subtracted from the logits of tokens for each time they were generated", &FREQUENCY_PENALTY, "0"))]
-    #[allow(missing_docs)]
-    pub frequency_penalty: Option<f64>,
+    pub sampling: SamplingArgs,
     #[arg(long, value_name = "ID=VALUE", value_parser = values::logit_bias, help_heading = "Sampling")]
-    #[arg(help = format!("Added to a token's logit, such as 50256={} for never; {}; can be repeated", LOGIT_BIAS.least, LOGIT_BIAS.rule))]
+    #[arg(help = format!("Added to a token's logit, such as 50256={} for never; {}; can be repeated", LOGIT_BIAS.least, LOGIT_BIAS.rule()))]
     #[allow(missing_docs)]
     pub logit_bias: Vec<(u32, f32)>,
     /// Constrain the output to JSON that matches this schema

@@ -77,7 +77,7 @@ fn choice(
         ..ChooserConfig::default()
     };
     GenerateOptions {
-        max_new_tokens: sampling.max_new_tokens,
+        max_new_tokens: sampling.max_new_tokens.value,
         stop_tokens,
         chooser: sampling.apply(chooser),
         ..GenerateOptions::default()

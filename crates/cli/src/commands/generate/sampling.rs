@@ -2,25 +2,17 @@
 
 use std::fmt;
 
-use emberlm_generate::{ChooserConfig, Penalties, SamplerConfig, SamplingDefaults};
+use emberlm_generate::ranges::NumberRange;
+use emberlm_generate::{ChooserConfig, SETTINGS, SamplingDefaults};
 
 use super::choice::ChoiceArgs;
+use super::sampling_args;
 
 /// The settings' names in display order.
-pub const NAMES: [&str; 9] = [
-    "temperature",
-    "top-k",
-    "top-p",
-    "min-p",
-    "repetition-penalty",
-    "presence-penalty",
-    "frequency-penalty",
-    "seed",
-    "max-new-tokens",
-];
-
-/// The default temperature.
-const TEMPERATURE: f64 = 0.8;
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let sampling = sampling_args::NAMES.iter().map(String::as_str);
+    sampling.chain(["seed", "max-new-tokens"])
+}
 
 /// The origin of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +38,44 @@ impl fmt::Display for Origin {
     }
 }
 
+/// The value of a setting with its origin.
+#[derive(Clone, Copy, Debug)]
+pub struct Resolved<T> {
+    /// The value.
+    pub value: T,
+    origin: Origin,
+}
+
+impl<T> Resolved<T> {
+    fn new(argument: Option<T>, model: Option<T>, default: T) -> Self {
+        let (value, origin) = match (argument, model) {
+            (Some(value), _) => (value, Origin::CommandLine),
+            (None, Some(value)) => (value, Origin::Model),
+            (None, None) => (default, Origin::Default),
+        };
+        Self { value, origin }
+    }
+
+    /// Changes the value in `chat`.
+    ///
+    /// # Errors
+    /// The value is an error, which is returned.
+    pub fn set(&mut self, value: Result<T, String>) -> Result<(), String> {
+        let (value, origin) = (value?, Origin::Set);
+        *self = Self { value, origin };
+        Ok(())
+    }
+}
+
+/// The settings.
 #[derive(Clone, Debug)]
 pub struct Sampling {
-    pub sampler: SamplerConfig,
-    /// Penalties on tokens that occurred before.
-    pub penalties: Penalties,
+    /// The values of [`SETTINGS`], in their order.
+    sampling: Vec<Resolved<f64>>,
+    /// The seed.
+    pub seed: Resolved<u64>,
     /// The maximum number of generated tokens.
-    pub max_new_tokens: usize,
-    /// The origin of each setting, in the order of [`NAMES`].
-    pub origins: [Origin; NAMES.len()],
+    pub max_new_tokens: Resolved<usize>,
 }
 
 impl Sampling {
@@ -66,92 +87,47 @@ impl Sampling {
         model: &SamplingDefaults,
         max_new_tokens: usize,
     ) -> Self {
-        let free = Penalties::default();
-        let none = SamplerConfig::default();
-        let (temperature, of_temperature) = pick(args.temperature, model.temperature, TEMPERATURE);
-        let (top_k, of_top_k) = pick(args.top_k, model.top_k.map(|k| k as usize), none.top_k);
-        let (top_p, of_top_p) = pick(args.top_p, model.top_p, none.top_p);
-        let (min_p, of_min_p) = pick(args.min_p, model.min_p, none.min_p);
-        let (repetition, of_repetition) = pick(
-            args.repetition_penalty,
-            model.repetition_penalty,
-            free.repetition,
-        );
-        let (presence, of_presence) =
-            pick(args.presence_penalty, model.presence_penalty, free.presence);
-        let (frequency, of_frequency) = pick(
-            args.frequency_penalty,
-            model.frequency_penalty,
-            free.frequency,
-        );
-        let (seed, of_seed) = pick(args.seed, None, none.seed);
-        let (max_new_tokens, of_tokens) =
-            pick(requested_tokens, model.max_new_tokens, max_new_tokens);
+        let sampling = SETTINGS.iter().map(|setting| {
+            let argument = (setting.get)(&args.sampling.0);
+            Resolved::new(argument, (setting.get)(model), setting.default)
+        });
         Self {
-            sampler: SamplerConfig {
-                temperature,
-                top_k,
-                top_p,
-                min_p,
-                seed,
-            },
-            penalties: Penalties {
-                repetition,
-                presence,
-                frequency,
-            },
-            max_new_tokens,
-            origins: [
-                of_temperature,
-                of_top_k,
-                of_top_p,
-                of_min_p,
-                of_repetition,
-                of_presence,
-                of_frequency,
-                of_seed,
-                of_tokens,
-            ],
+            sampling: sampling.collect(),
+            seed: Resolved::new(args.seed, None, 0),
+            max_new_tokens: Resolved::new(requested_tokens, model.max_new_tokens, max_new_tokens),
         }
     }
 
     /// Returns `chooser` with these settings.
-    pub fn apply(&self, chooser: ChooserConfig) -> ChooserConfig {
-        ChooserConfig {
-            sampler: self.sampler,
-            penalties: self.penalties,
-            ..chooser
+    pub fn apply(&self, mut chooser: ChooserConfig) -> ChooserConfig {
+        chooser.sampler.seed = self.seed.value;
+        for (setting, resolved) in SETTINGS.iter().zip(&self.sampling) {
+            (setting.apply)(&mut chooser, resolved.value);
         }
+        chooser
+    }
+
+    /// The range and the value of the setting of [`SETTINGS`] whose option has this name.
+    pub fn setting(&mut self, name: &str) -> Option<(NumberRange, &mut Resolved<f64>)> {
+        let index = sampling_args::NAMES
+            .iter()
+            .position(|known| known == name)?;
+        Some((SETTINGS[index].range, &mut self.sampling[index]))
     }
 
     /// Each setting's name, value and origin.
     pub fn all(&self) -> Vec<(&'static str, String, Origin)> {
-        let Self {
-            sampler, penalties, ..
-        } = self;
-        let values = [
-            sampler.temperature.to_string(),
-            sampler.top_k.to_string(),
-            sampler.top_p.to_string(),
-            sampler.min_p.to_string(),
-            penalties.repetition.to_string(),
-            penalties.presence.to_string(),
-            penalties.frequency.to_string(),
-            sampler.seed.to_string(),
-            self.max_new_tokens.to_string(),
+        let sampling = self.sampling.iter();
+        let sampling = sampling.map(|resolved| (resolved.value.to_string(), resolved.origin));
+        let (seed, tokens) = (self.seed, self.max_new_tokens);
+        let others = [
+            (seed.value.to_string(), seed.origin),
+            (tokens.value.to_string(), tokens.origin),
         ];
-        let named = NAMES.into_iter().zip(values).zip(self.origins);
+        let named = names().zip(sampling.chain(others));
         named
-            .map(|((name, value), origin)| (name, value, origin))
+            .map(|(name, (value, origin))| (name, value, origin))
             .collect()
-    }
-}
-
-fn pick<T>(argument: Option<T>, model: Option<T>, default: T) -> (T, Origin) {
-    match (argument, model) {
-        (Some(value), _) => (value, Origin::CommandLine),
-        (None, Some(value)) => (value, Origin::Model),
-        (None, None) => (default, Origin::Default),
     }
 }
 

@@ -1,18 +1,13 @@
 // The sampling settings: form fields, names in the API, and storage in the browser.
 
 import { recall, remember } from "./memory.js";
+import { SETTINGS } from "./sampling.js";
 
 // `most` is the end of the slider; larger numbers can be typed.
 const FIELDS = [
-  { name: "temperature", label: "Temperature", value: 0.8, least: 0, most: 2, step: 0.05, hint: "0 always selects the most probable token" },
-  { name: "top_k", label: "Top-k", value: 0, least: 0, most: 100, step: 1, hint: "the k most probable tokens; 0 is off" },
-  { name: "top_p", label: "Top-p", value: 0.95, least: 0, most: 1, step: 0.01, hint: "the most probable tokens with total probability p; 1 is off" },
-  { name: "min_p", label: "Min-p", value: 0, least: 0, most: 1, step: 0.01, hint: "minimum fraction of the highest probability; 0 is off" },
+  ...SETTINGS,
   { name: "max_tokens", label: "Tokens at most", value: 120, least: 1, most: 500, step: 1 },
   { name: "top_logprobs", label: "Alternatives", value: 8, least: 0, most: 20, step: 1 },
-  { name: "repetition_penalty", label: "Repetition penalty", value: 1, least: 0.5, most: 2, step: 0.01, more: true },
-  { name: "presence_penalty", label: "Presence penalty", value: 0, least: -2, most: 2, step: 0.05, more: true },
-  { name: "frequency_penalty", label: "Frequency penalty", value: 0, least: -2, most: 2, step: 0.05, more: true },
 ];
 
 const form = document.getElementById("settings");
