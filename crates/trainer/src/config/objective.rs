@@ -1,7 +1,10 @@
 //! The `[train.objective]` table: what a model learns to predict.
 
+mod grpo;
+
+pub use grpo::*;
+
 use super::check::{Must, Range};
-use super::grpo::GrpoConfig;
 use super::kinds::kinds;
 use super::model::RunModel;
 use super::preference::{DpoConfig, KtoConfig, OrpoConfig, SimpoConfig};
@@ -126,6 +129,14 @@ impl ObjectiveConfig {
     /// True if the model is trained on completions that it samples.
     pub fn samples(&self) -> bool {
         matches!(self, Self::Grpo(_))
+    }
+
+    /// The completions that are sampled for each prompt, if any.
+    pub(super) fn group(&self) -> Option<usize> {
+        match self {
+            Self::Grpo(config) => Some(config.group),
+            _ => None,
+        }
     }
 
     /// The unit of the loss; `None` if it is not a cross-entropy.

@@ -143,7 +143,7 @@ macro_rules! rules {
             }
         }
 
-        /// The optimizers with the tensors of their own states.
+        /// The optimizers with the tensors of their states.
         const STATES: [(&str, &[StateKind]); [$(stringify!($module)),+].len()] =
             [$( (stringify!($optimizer), <$module::Step>::STATE) ),+];
     };

@@ -97,9 +97,9 @@ pub fn fine_tuning_preferences(
     objective: ObjectiveConfig,
     records: usize,
 ) -> RunConfig {
-    let (micro_batch, accumulation) = match &objective {
-        ObjectiveConfig::Grpo(config) => (8, config.group),
-        _ => (2, 4),
+    let (micro_batch, accumulation) = match objective.group() {
+        Some(group) => (8, group),
+        None => (2, 4),
     };
     let steps = (EPOCHS * records)
         .div_ceil(micro_batch * accumulation)

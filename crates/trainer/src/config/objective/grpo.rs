@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{Must, Range, require};
-use super::reward::RewardConfig;
-use super::settings::{Settings, settings};
+use crate::config::check::{Must, Range, require};
+use crate::config::reward::RewardConfig;
+use crate::config::settings::{Settings, settings};
 use crate::error::TrainError;
 
 /// The mean that turns the losses of tokens into the loss of a step.
