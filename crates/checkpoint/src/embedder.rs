@@ -71,7 +71,7 @@ impl<B: Backend> Embedder<B> {
         &self,
         sequences: &[EncodedSequence],
     ) -> Result<Option<Vec<Vec<f32>>>, InputError> {
-        let head = self.encoder.config().settings().head.as_ref();
+        let head = self.encoder.config().encoder_head();
         let Some(EncoderHeadConfig::Sequence { problem, .. }) = head else {
             return Ok(None);
         };

@@ -11,7 +11,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
-use emberlm_model::{EncoderDecoder, EncoderDecoderConfig};
+use emberlm_model::{DecoderConfig, EncoderDecoder};
 use emberlm_tokenizer::chat::ChatTemplate;
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer, config_warnings};
 use serde_json::{Map, Value};
@@ -63,7 +63,7 @@ impl EncoderDecoderModel {
     }
 
     /// The model's configuration.
-    pub fn config(&self) -> &EncoderDecoderConfig {
+    pub fn config(&self) -> &DecoderConfig {
         self.source.config()
     }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_gguf::is_gguf;
 use emberlm_kernels::Backend;
-use emberlm_model::EncoderConfig;
+use emberlm_model::DecoderConfig;
 use emberlm_model::encoder::Pooling;
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
@@ -86,7 +86,7 @@ impl EncoderModel {
     }
 
     /// The encoder's configuration.
-    pub fn config(&self) -> &EncoderConfig {
+    pub fn config(&self) -> &DecoderConfig {
         self.source.config()
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use emberlm_model::ModelKind;
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_model::hugging_face::encoder::is_encoder_type;
 use emberlm_model::hugging_face::encoder_decoder::is_encoder_decoder_type;
@@ -11,39 +12,17 @@ use crate::checkpoint::{FOLDER, listed};
 use crate::error::{CheckpointError, ModelError};
 use crate::model;
 
-/// A kind of model, which determines how its directory is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelKind {
-    /// A decoder, opened by [`crate::Model`].
-    Decoder,
-    /// An encoder, opened by [`crate::EncoderModel`].
-    Encoder,
-    /// An encoder–decoder, opened by [`crate::EncoderDecoderModel`].
-    EncoderDecoder,
-}
-
-impl ModelKind {
-    /// The kind of the model at `path`: a run, a checkpoint or a Hugging Face directory. It follows from the model type
-    /// in `config.json`; a directory without a known type counts as a decoder, whose opener reports what is wrong.
-    pub fn of(path: &Path) -> Self {
-        let newest = listed(path).ok().and_then(|mut listed| listed.pop());
-        let folder = newest.map_or_else(|| path.to_owned(), |(_, folder)| folder);
-        let text = read_text(&folder.join(CONFIG_FILE), DESCRIPTION_LIMIT);
-        let fields = text.ok().and_then(|text| serde_json::from_str(&text).ok());
-        match fields {
-            Some(fields) if is_encoder_type(&fields) => Self::Encoder,
-            Some(fields) if is_encoder_decoder_type(&fields) => Self::EncoderDecoder,
-            _ => Self::Decoder,
-        }
-    }
-
-    /// The name, for messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Decoder => "decoder",
-            Self::Encoder => "encoder",
-            Self::EncoderDecoder => "encoder–decoder",
-        }
+/// The kind of the model at `path`: a run, a checkpoint or a Hugging Face directory. It follows from the model type in
+/// `config.json`; a directory without a known type counts as a decoder, whose opener reports what is wrong.
+pub fn kind_of(path: &Path) -> ModelKind {
+    let newest = listed(path).ok().and_then(|mut listed| listed.pop());
+    let folder = newest.map_or_else(|| path.to_owned(), |(_, folder)| folder);
+    let text = read_text(&folder.join(CONFIG_FILE), DESCRIPTION_LIMIT);
+    let fields = text.ok().and_then(|text| serde_json::from_str(&text).ok());
+    match fields {
+        Some(fields) if is_encoder_type(&fields) => ModelKind::Encoder,
+        Some(fields) if is_encoder_decoder_type(&fields) => ModelKind::EncoderDecoder,
+        _ => ModelKind::Decoder,
     }
 }
 

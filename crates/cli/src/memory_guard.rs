@@ -2,12 +2,11 @@
 //! model does not fit, without a message.
 
 use clap::Args;
-use emberlm_model::{CacheFormat, WeightFormat};
+use emberlm_model::{CacheFormat, DecoderConfig, ModelKind, WeightFormat};
 use emberlm_trainer::fit::{
     HeldWeights, InferencePrediction, InferenceWork, Prediction, predict_inference,
 };
 use emberlm_trainer::memory::{self, Available, MemoryLimit};
-use emberlm_trainer::run::AnyConfig;
 
 use crate::backend::{BackendName, Placement, devices};
 use crate::error::{CliError, warn};
@@ -22,7 +21,7 @@ pub struct MemoryArg {
 }
 
 /// A model and the work planned for it.
-pub type Work<'a> = (AnyConfig<'a>, InferenceWork);
+pub type Work<'a> = (&'a DecoderConfig, InferenceWork);
 
 /// A change to the planned work that needs less memory.
 pub type Change<'a> = &'a dyn Fn(InferenceWork) -> InferenceWork;
@@ -215,11 +214,11 @@ impl MemoryGuard {
     /// Returns true if all models have caches, which are larger than in `format` and can be in it.
     fn caches_fit(self, works: &[Work<'_>], format: CacheFormat) -> bool {
         let flex = self.backend.backend == BackendName::Flex;
-        let fits = |(model, work): &Work<'_>| match model {
-            AnyConfig::Decoder(model) => {
+        let fits = |(model, work): &Work<'_>| match model.kind() {
+            ModelKind::Decoder => {
                 work.slots > 0 && work.cache == CacheFormat::F32 && format.check(model).is_ok()
             }
-            AnyConfig::Encoder(_) | AnyConfig::EncoderDecoder(_) => false,
+            ModelKind::Encoder | ModelKind::EncoderDecoder => false,
         };
         flex && works.iter().all(fits)
     }
@@ -247,7 +246,7 @@ impl MemoryGuard {
             let int8: (&str, Change<'_>) = ("--weights int8", &packed);
             let only_decoders = works
                 .iter()
-                .all(|(model, _)| matches!(model, AnyConfig::Decoder(_)));
+                .all(|(model, _)| model.kind() == ModelKind::Decoder);
             let int8 = only_decoders.then_some(&int8);
             let small_cache = |work: InferenceWork| work.with_cache(CacheFormat::Q8);
             let q8: (&str, Change<'_>) = ("--cache q8", &small_cache);

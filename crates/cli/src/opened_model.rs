@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind, kind_of};
+use emberlm_model::DecoderConfig;
 use emberlm_tokenizer::Tokenizer;
 
 use crate::adapter_arg::AdapterArg;
@@ -30,7 +31,7 @@ impl OpenedModel {
     /// # Errors
     /// Those of [`OpenedModel::open`]; also if the adapter is not for this model.
     pub fn open_with(path: &Path, adapter: &AdapterArg) -> Result<Self, CliError> {
-        let kind = ModelKind::of(path);
+        let kind = kind_of(path);
         adapter.check_kind(kind, path)?;
         Ok(match kind {
             ModelKind::Decoder => Self::Decoder(Box::new(adapter.open(path)?)),
@@ -39,6 +40,15 @@ impl OpenedModel {
                 Self::EncoderDecoder(Box::new(model::open_encoder_decoder(path)?))
             }
         })
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &DecoderConfig {
+        match self {
+            Self::Decoder(model) => model.config(),
+            Self::Encoder(model) => model.config(),
+            Self::EncoderDecoder(model) => model.config(),
+        }
     }
 
     /// The tokenizer, if the model has one.
@@ -58,11 +68,6 @@ impl OpenedModel {
     /// # Errors
     /// There are none or too many, or one is not below the vocabulary size.
     pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), CliError> {
-        match self {
-            Self::Decoder(model) => model.config().check_tokens(tokens)?,
-            Self::Encoder(model) => model.config().check_tokens(tokens)?,
-            Self::EncoderDecoder(model) => model.config().check_tokens(tokens)?,
-        }
-        Ok(())
+        Ok(self.config().check_tokens(tokens)?)
     }
 }

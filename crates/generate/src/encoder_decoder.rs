@@ -41,7 +41,7 @@ impl<'a, B: Backend> TargetGenerator<'a, B> {
     ) -> Result<Self, GenerateError> {
         let config = model.config();
         let stream = options.sample as u64;
-        let start = config.settings().start_token;
+        let start = config.start_token().unwrap_or(0);
         // Penalties count the target only.
         let chooser = Chooser::new(&options.chooser, &[start], config.vocab_size(), stream)?;
         check_stop_ids(config.vocab_size(), &options.stop_tokens)?;
@@ -154,7 +154,7 @@ impl<B: Backend> BeamModel for TargetBeams<'_, B> {
     }
 
     fn begin(&mut self) -> Vec<f32> {
-        self.next_logits(&[self.model.config().settings().start_token])
+        self.next_logits(&[self.model.config().start_token().unwrap_or(0)])
     }
 
     fn extend(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<f32> {

@@ -1,16 +1,21 @@
 //! Model configuration as written by the user: sizes and one variant per component. [`crate::transformer::checked`] holds the rules.
 
+mod architecture;
 mod attention;
+pub(crate) mod base;
 pub mod choices;
 mod derived;
 pub(crate) mod difference;
+mod heads;
 mod legacy;
 pub(crate) mod limits;
 mod positions;
 mod tiny;
 
+pub use architecture::{Architecture, ModelKind};
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
 pub use derived::DerivedSize;
+pub use heads::{EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer};
 pub use positions::{LayerPositions, RelativePositions, RotaryScaling};
 
 use documented::DocumentedFields;
@@ -86,6 +91,9 @@ pub struct ModelConfig {
     pub head: Head,
     /// Weight initialization: kind "normal" { std (default 0.02), scale_residual (default false) }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
     pub init: Init,
+    /// The stacks. Files of encoders and encoder–decoders have tables of their own.
+    #[serde(skip)]
+    pub architecture: Architecture,
 }
 
 impl Serialize for ModelConfig {
@@ -164,6 +172,12 @@ pub enum Family {
     Falcon,
     /// PaLM.
     Palm,
+    /// Encoders; the model type of their directories tells which.
+    #[serde(skip)]
+    Bert,
+    /// Encoder–decoders; the model type of their directories tells which.
+    #[serde(skip)]
+    T5,
 }
 
 /// Normalization and its parameters.
@@ -238,6 +252,9 @@ pub enum Position {
     Alibi,
     /// No encoding; only the causal mask conveys order.
     None,
+    /// A bias of each head's scores by the distance of query and key (Raffel et al. 2020, T5).
+    #[serde(skip)]
+    Relative(RelativePositions),
 }
 
 /// The feed-forward layer of a block.
@@ -444,4 +461,10 @@ pub enum Init {
     /// `N(0, 2/(5 · d_model))` (Nguyen and Salazar 2019), layers that write to the residual stream with standard
     /// deviation `2/(n_layers · √d_model)` (Wang and Komatsuzaki 2021), biases 0.
     Small,
+    /// T5's: [`Init::LeCun`] with queries divided by `√head_dim`, because the scores have no factor.
+    #[serde(skip)]
+    T5 {
+        /// Factor on all standard deviations.
+        factor: f64,
+    },
 }

@@ -30,6 +30,14 @@ impl ConfigError {
             rule: rule.into(),
         }
     }
+
+    /// The error with the name that the field has in another table; `names` holds pairs of a field and that name.
+    pub(crate) fn renamed(mut self, names: &[(&str, &'static str)]) -> Self {
+        if let Some((_, name)) = names.iter().find(|(field, _)| *field == self.field) {
+            self.field = Cow::Borrowed(name);
+        }
+        self
+    }
 }
 
 /// Tokens that the model cannot process.

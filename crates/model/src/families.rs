@@ -33,15 +33,12 @@ mod starcoder2;
 mod vanilla;
 
 pub use crate::config::Family;
-use crate::config::{
-    AttentionKind, Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position,
-    QkNormSpan, RotaryScaling, Wiring,
-};
+use crate::config::ModelConfig;
+use crate::config::base::{common, rotary};
 use crate::exchange::Exchange;
 use crate::transformer::checked::DecoderConfig;
 use crate::weights::map::Source;
 use crate::weights::names::{self, TensorName};
-use emberlm_kernels::{Activation, RotaryLayout};
 
 /// A named configuration of a family. The vocabulary size is unset if the dataset determines it.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +136,13 @@ impl Family {
             Self::Bloom => bloom::DEFINITION,
             Self::Falcon => falcon::DEFINITION,
             Self::Palm => palm::DEFINITION,
+            // The exchange of encoders and encoder–decoders has their names.
+            Self::Bert | Self::T5 => Definition {
+                name: "",
+                presets: Vec::new,
+                names: &[],
+                exchange: None,
+            },
         }
     }
 
@@ -186,61 +190,6 @@ pub fn preset(name: &str) -> Option<Preset> {
         .into_iter()
         .find(|preset| preset.name == name)
         .or_else(of_family)
-}
-
-/// Base configuration, from which each family specifies its differences: pre-norm, one key-value head per query head,
-/// no biases, an untied head.
-fn common(family: Family) -> ModelConfig {
-    ModelConfig {
-        family,
-        vocab_size: None,
-        seq_len: 1024,
-        d_model: 768,
-        n_layers: 12,
-        heads: 12,
-        kv_heads: None,
-        head_dim: None,
-        attention: AttentionKind::SOFTMAX,
-        qk_norm: false,
-        qk_norm_span: QkNormSpan::Head,
-        dropout: 0.0,
-        dropout_sites: vec![
-            DropoutSite::Embedding,
-            DropoutSite::Attention,
-            DropoutSite::Residual,
-        ],
-        scale_embedding: false,
-        embedding_scale: None,
-        residual_scale: None,
-        norm_embedding: false,
-        bias: Biases::all(false),
-        norm: Norm::Rms { epsilon: 1e-5 },
-        position: rotary(None, 10_000.0, RotaryLayout::HalfSplit),
-        layer_positions: None,
-        feed_forward: FeedForward::gated(Activation::Silu),
-        experts: None,
-        wiring: Wiring::PreNorm,
-        head: Head {
-            tied: false,
-            bias: false,
-            scaled: false,
-            scale: None,
-            soft_cap: None,
-        },
-        init: Init::Normal {
-            std: 0.02,
-            scale_residual: false,
-        },
-    }
-}
-
-fn rotary(dims: Option<usize>, base: f64, layout: RotaryLayout) -> Position {
-    Position::Rotary {
-        dims,
-        base,
-        layout,
-        scaling: RotaryScaling::None,
-    }
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub mod transformer;
 pub mod weights;
 
 pub use adapter::LoraConfig;
-pub use config::ModelConfig;
+pub use config::{ModelConfig, ModelKind};
 pub use emberlm_kernels::{Activation, PackedFormat, PackedWeight, RotaryLayout};
 pub use error::{
     AdapterError, CacheFormatError, ConfigError, ContextError, HuggingFaceError, InputError,
@@ -76,8 +76,8 @@ pub use nn::{kv_cache, tokens};
 pub use transformer::calibration::{InputImportance, InputProducts};
 pub use transformer::checked::DecoderConfig;
 pub use transformer::decoder::Decoder;
-pub use transformer::encoder::{Encoder, EncoderConfig};
-pub use transformer::encoder_decoder::{EncodedSource, EncoderDecoder, EncoderDecoderConfig};
+pub use transformer::encoder::Encoder;
+pub use transformer::encoder_decoder::{EncodedSource, EncoderDecoder};
 pub use transformer::parameters::{Parameter, ParameterRole, Parameters};
 pub use transformer::ragged::{RaggedOutput, RequestedOutput, SequenceChunk};
 pub use transformer::token_scores::TokenScores;

@@ -124,13 +124,7 @@ impl<B: Backend> WorkerEngine for EmbeddingEngine<B> {
     }
 
     fn sizes(&self) -> ModelSizes {
-        let settings = self.embedder.encoder().config().settings();
-        ModelSizes {
-            vocab_size: settings.vocab_size,
-            d_model: settings.d_model,
-            n_layers: settings.n_layers,
-            heads: settings.heads,
-        }
+        self.embedder.encoder().config().into()
     }
 
     fn counts(&self) -> Counts {

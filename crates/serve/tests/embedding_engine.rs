@@ -5,7 +5,8 @@ use std::fs;
 use burn_flex::Flex;
 use emberlm_checkpoint::{Embedder, EncoderModel};
 use emberlm_generate::{EventKind, RequestId};
-use emberlm_model::encoder::{EncoderConfig, EncoderSettings};
+use emberlm_model::DecoderConfig;
+use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::hugging_face::{ExportOptions, encoder};
 use emberlm_serve::worker_engine::{Work, WorkerEngine};
 use emberlm_serve::{EmbeddingConfig, EmbeddingEngine};
@@ -19,12 +20,12 @@ fn embedder() -> Embedder<Flex> {
         n_layers: 2,
         ..EncoderSettings::new(128, 4)
     };
-    let config = EncoderConfig::try_from(settings).unwrap();
+    let config = DecoderConfig::try_from(settings).unwrap();
     let device = Default::default();
     let folder = tempfile::tempdir().unwrap();
     let options = ExportOptions::default();
     encoder::export(
-        &config.init::<Flex>(4, &device),
+        &config.init_encoder::<Flex>(4, &device),
         "bert",
         folder.path(),
         &options,

@@ -8,7 +8,7 @@ use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use emberlm_data::{Batch, DataError, IGNORED};
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::DecoderConfig;
+use emberlm_model::{DecoderConfig, ModelKind, count};
 use emberlm_system::measure::median;
 
 use crate::config::{ObjectiveConfig, TrainConfig};
@@ -16,9 +16,10 @@ use crate::data::TrainingData;
 use crate::error::TrainError;
 use crate::fit::SequenceSizes;
 use crate::memory;
+use crate::objective::adapted;
 use crate::objective::loader::{TrainLoader, to_tensors};
+use crate::objective::model::config::initial;
 use crate::objective::model::{TokenBatch, TrainingModel};
-use crate::objective::{AnyConfig, adapted};
 use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;
 use crate::peers::{Peers, Rank, SimulatedPeers, SingleProcess};
@@ -58,8 +59,8 @@ impl Measured {
 ///
 /// # Errors
 /// The sequences are longer than the model's context, or the model does not support isolated documents.
-pub fn measure<'a, B: TrainingBackend>(
-    model: impl Into<AnyConfig<'a>>,
+pub fn measure<B: TrainingBackend>(
+    model: &DecoderConfig,
     train: &TrainConfig,
     warm_up: usize,
     steps: usize,
@@ -79,15 +80,15 @@ pub fn measure<'a, B: TrainingBackend>(
 ///
 /// # Errors
 /// As [`measure`]; also if the micro-batches cannot be divided among the ranks.
-pub fn measure_among<'a, B: TrainingBackend>(
-    model: impl Into<AnyConfig<'a>>,
+pub fn measure_among<B: TrainingBackend>(
+    model: &DecoderConfig,
     train: &TrainConfig,
     peers: Arc<dyn Peers<B::InnerBackend>>,
     warm_up: usize,
     steps: usize,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
-    let (measured, _) = measure_steps::<B>(model.into(), train, peers, warm_up, steps, device)?;
+    let (measured, _) = measure_steps::<B>(model, train, peers, warm_up, steps, device)?;
     Ok(measured)
 }
 
@@ -97,13 +98,12 @@ pub fn measure_among<'a, B: TrainingBackend>(
 ///
 /// # Errors
 /// See [`measure`].
-pub fn measure_peak<'a, B: TrainingBackend>(
-    model: impl Into<AnyConfig<'a>>,
+pub fn measure_peak<B: TrainingBackend>(
+    model: &DecoderConfig,
     train: &TrainConfig,
     ranks: usize,
     device: &Device<B>,
 ) -> Result<Measured, TrainError> {
-    let model = model.into();
     let peers: Arc<dyn Peers<B::InnerBackend>> = match ranks > 1 {
         true => Arc::new(SimulatedPeers::new(ranks)),
         false => Arc::new(SingleProcess),
@@ -136,7 +136,7 @@ struct AfterSteps<B: TrainingBackend> {
 
 /// Implements [`measure`]; also returns the model and the engine.
 fn measure_steps<B: TrainingBackend>(
-    model: AnyConfig<'_>,
+    model: &DecoderConfig,
     train: &TrainConfig,
     peers: Arc<dyn Peers<B::InnerBackend>>,
     warm_up: usize,
@@ -145,12 +145,10 @@ fn measure_steps<B: TrainingBackend>(
 ) -> Result<(Measured, AfterSteps<B>), TrainError> {
     let micro_batches = train.rank_micro_batches(peers.rank())?;
     let sizes = SequenceSizes::of(model, train)?;
-    if let AnyConfig::Decoder(model) = model
-        && train.documents.isolates_documents()
-    {
+    if train.documents.isolates_documents() {
         model.check_documents()?;
     }
-    let mut training = match model.init::<B>(train.seed, device) {
+    let mut training = match initial::<B>(model, train.seed, device) {
         TrainingModel::Decoder(decoder) => {
             adapted(decoder, train.adapter.as_ref(), train.seed)?.into()
         }
@@ -210,7 +208,7 @@ fn measure_steps<B: TrainingBackend>(
         seconds_per_step: median,
         peak_bytes: memory::peak(),
         device_bytes: B::memory(device).map(|memory| memory.reserved),
-        flops: model.flops_per_token() as f64 * tokens as f64 / median,
+        flops: count::flops_per_token(model).training as f64 * tokens as f64 / median,
     };
     Ok((measured, AfterSteps { training, engine }))
 }
@@ -249,20 +247,20 @@ pub fn measure_loader<B: TrainingBackend>(
 
 /// A batch for a model of any kind, on the device. Inputs of labelled texts and of pairs have padding masks, as in a run.
 fn random_tensors<B: Backend>(
-    model: AnyConfig<'_>,
+    model: &DecoderConfig,
     train: &TrainConfig,
     sizes: SequenceSizes,
     device: &Device<B>,
 ) -> TokenBatch<B> {
-    if let AnyConfig::Decoder(model) = model {
+    if model.kind() == ModelKind::Decoder {
         return to_tensors::<B>(&random_batch(model, train, sizes.input), device);
     }
     let batch = train.micro_batch;
     let mut id = pseudo_random(model.vocab_size());
     let inputs = (0..batch * sizes.input).map(|_| id()).collect();
-    let (target_seq, targets) = match (model, &train.objective) {
-        (AnyConfig::Encoder(_), ObjectiveConfig::Classify(_)) => (1, vec![0; batch]),
-        (AnyConfig::Encoder(_), _) => {
+    let (target_seq, targets) = match (model.kind(), &train.objective) {
+        (ModelKind::Encoder, ObjectiveConfig::Classify(_)) => (1, vec![0; batch]),
+        (ModelKind::Encoder, _) => {
             // Of masked tokens, one in seven.
             let chosen = |at: usize| if at.is_multiple_of(7) { id() } else { IGNORED };
             let targets = (0..batch * sizes.input).map(chosen);

@@ -15,7 +15,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use emberlm_checkpoint::{Model, ModelKind};
+use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_model::{WeightFormat, count};
 use emberlm_trainer::fit::{InferenceWork, predict_inference};
 use emberlm_trainer::memory;
@@ -122,7 +122,7 @@ impl Subject {
         let mut path = given.to_owned();
         hub::localize(&mut path)?;
         let name = given.display().to_string();
-        check_kind(&name, ModelKind::of(&path))?;
+        check_kind(&name, kind_of(&path))?;
         let model = args.adapter.open(&path)?;
         let tests =
             Tests::of(args, model.config().seq_len()).map_err(|error| error.within(&name))?;
@@ -134,7 +134,7 @@ impl Subject {
         };
         let guard = args.memory.guard(backend);
         let work = subject.work(args, backend);
-        let works = [(subject.model.config().into(), work)];
+        let works = [(subject.model.config(), work)];
         guard.check_inference("the benchmark", &works, &[])?;
         Ok(subject)
     }

@@ -140,7 +140,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let short = |work: InferenceWork| work.with_one_slot(SHORT_CONTEXT);
     let option = format!("--context {}", SHORT_CONTEXT.min(context));
     let guard = args.memory.guard(backend);
-    let works = [(model.config().into(), work)];
+    let works = [(model.config(), work)];
     guard.check_inference("chatting", &works, &[(&option, &short)])?;
     let input = Input::new(!args.no_history)?;
     if input.is_terminal() {

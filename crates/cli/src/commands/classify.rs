@@ -44,7 +44,7 @@ pub struct ClassifyArgs {
 pub fn run(args: ClassifyArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = model::open_encoder(&args.model)?;
-    let head = model.config().settings().head.as_ref();
+    let head = model.config().encoder_head();
     let Some(EncoderHeadConfig::Sequence {
         labels, problem, ..
     }) = head

@@ -132,7 +132,7 @@ fn check_memory(
     let guard = guard.shared_by(ranks.local_rank().world_size());
     guard.check_inference(
         "evaluating",
-        &[(model.config().into(), work)],
+        &[(model.config(), work)],
         &[("--batch-size 1", &one), (&short_option, &short)],
     )?;
     // No rank allocates before the others have looked at the available memory.

@@ -13,7 +13,7 @@ pub use args::ExportArgs;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
-use emberlm_checkpoint::{Model, ModelKind};
+use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_gguf::is_gguf;
 use emberlm_kernels::{PackedFormat, TrainingBackend, memory};
 use emberlm_model::WeightFormat;
@@ -95,7 +95,7 @@ impl RoundingMethod {
 
 /// Writes the model and prints a summary.
 pub fn run(args: ExportArgs) -> Result<(), CliError> {
-    let is_decoder = ModelKind::of(&args.model) == ModelKind::Decoder;
+    let is_decoder = kind_of(&args.model) == ModelKind::Decoder;
     match args.format {
         ModelFormat::HuggingFace => {}
         ModelFormat::Gguf if is_decoder => return gguf::run(&args),

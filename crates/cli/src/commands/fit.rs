@@ -13,7 +13,6 @@ use bytesize::ByteSize;
 use clap::Args;
 use emberlm_trainer::config::ObjectiveKind;
 use emberlm_trainer::fit::{Plan, Prediction, plans, predict_rank};
-use emberlm_trainer::run::CheckedModel;
 use emberlm_trainer::{RunConfig, memory};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +25,7 @@ use crate::output::{print, print_json, size};
 use crate::ranks::Ranks;
 use crate::shell::{shell_path, shell_word};
 use crate::{console, values};
+use emberlm_model::DecoderConfig;
 use emberlm_trainer::{presets, run_config};
 
 pub use report::parts;
@@ -190,7 +190,7 @@ fn run_for(args: FitArgs, job: &Ranks) -> Result<(), CliError> {
         from: args.from.clone(),
         ranks,
         memory,
-        vocab_size: fitter.model.config().vocab_size(),
+        vocab_size: fitter.model.vocab_size(),
         vocab_size_assumed,
         command: proposal
             .as_ref()
@@ -217,7 +217,7 @@ struct Fitter<'a> {
     args: &'a FitArgs,
     backend: Placement,
     config: RunConfig,
-    model: CheckedModel,
+    model: DecoderConfig,
     ranks: usize,
     memory: u64,
     /// The memory of this process, with an MPI library if there are several ranks. The measured process is the same

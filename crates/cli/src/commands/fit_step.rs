@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, EncoderConfig, EncoderDecoderConfig};
+use emberlm_model::DecoderConfig;
 use emberlm_trainer::bench::{Measured, measure_peak};
-use emberlm_trainer::run::CheckedModel;
 use emberlm_trainer::{RunModel, TrainConfig, TrainError};
 
 use crate::backend::{BackendArg, Job};
@@ -49,20 +48,16 @@ pub fn run(args: FitStepArgs) -> Result<(), CliError> {
 }
 
 /// The checked configuration of a model whose sizes are all set.
-pub(super) fn checked(model: RunModel) -> Result<CheckedModel, CliError> {
+pub(super) fn checked(model: RunModel) -> Result<DecoderConfig, CliError> {
     Ok(match model {
-        RunModel::Decoder(model) => {
-            CheckedModel::Decoder(Box::new(DecoderConfig::try_from(*model)?))
-        }
-        RunModel::Encoder(settings) => CheckedModel::Encoder(EncoderConfig::try_from(*settings)?),
-        RunModel::EncoderDecoder(settings) => {
-            CheckedModel::EncoderDecoder(EncoderDecoderConfig::try_from(*settings)?)
-        }
+        RunModel::Decoder(model) => DecoderConfig::try_from(*model)?,
+        RunModel::Encoder(settings) => DecoderConfig::try_from(*settings)?,
+        RunModel::EncoderDecoder(settings) => DecoderConfig::try_from(*settings)?,
     })
 }
 
 struct Steps {
-    model: CheckedModel,
+    model: DecoderConfig,
     train: TrainConfig,
     ranks: usize,
 }

@@ -15,7 +15,7 @@ pub use args::GenerateArgs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_checkpoint::{Model, ModelKind};
+use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_generate::{GenerateOptions, Generator, Speculator};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{CacheFormat, WeightFormat};
@@ -37,7 +37,7 @@ const MAX_NEW_TOKENS: usize = 200;
 
 /// Generates tokens and prints them as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
-    if ModelKind::of(&args.model) == ModelKind::EncoderDecoder {
+    if kind_of(&args.model) == ModelKind::EncoderDecoder {
         return encoder_decoder::run(args);
     }
     let backend = args.backend.choose()?;
@@ -109,7 +109,7 @@ fn check_memory(
     let works: Vec<Work<'_>> = models
         .iter()
         .flatten()
-        .map(|model| (model.config().into(), work(model)))
+        .map(|model| (model.config(), work(model)))
         .collect();
     let guard = args.memory.guard(backend);
     guard.check_inference("generating", &works, &[])

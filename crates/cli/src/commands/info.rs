@@ -6,7 +6,7 @@ mod texts;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use emberlm_checkpoint::{Model, ModelKind};
+use emberlm_checkpoint::{Model, ModelKind, kind_of};
 
 use emberlm_model::count::{
     self, Component, ComponentParameters, Flops, Memory, Parameters, StackRole,
@@ -67,7 +67,7 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
             hub::localize(&mut path)?;
             let path = path.as_path();
             check_model(path, args.vocab_size)?;
-            let kind = ModelKind::of(path);
+            let kind = kind_of(path);
             args.adapter.check_kind(kind, path)?;
             match kind {
                 ModelKind::Decoder => of_model(&args.adapter.open(path)?)?,
@@ -122,7 +122,7 @@ fn check_model(path: &Path, vocab_size: Option<usize>) -> Result<(), CliError> {
     }
     // An error about the model comes before one about the option.
     if vocab_size.is_some() {
-        if ModelKind::of(path) == ModelKind::Decoder {
+        if kind_of(path) == ModelKind::Decoder {
             model::open(path)?;
         }
         return Err(CliError::usage(

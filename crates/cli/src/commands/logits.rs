@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor};
 use clap::Args;
-use emberlm_checkpoint::ModelKind;
+use emberlm_checkpoint::{ModelKind, kind_of};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::CacheFormat;
 use emberlm_model::weights::{HostTensor, save_own};
@@ -71,7 +71,7 @@ struct Subject {
 impl Subject {
     fn open(args: &LogitsArgs) -> Result<Self, CliError> {
         let path = args.model.display();
-        let kind = ModelKind::of(&args.model);
+        let kind = kind_of(&args.model);
         cache_arg::check_kind(args.cache.cache, kind, &args.model)?;
         let is_pair = kind == ModelKind::EncoderDecoder;
         if !is_pair && args.target_tokens.is_some() {
@@ -88,7 +88,7 @@ impl Subject {
                     return Err(CliError::new(message).hint("give one: --target-tokens 1,2,3"));
                 };
                 model.check_tokens(target)?;
-                let start = pair.config().settings().start_token;
+                let start = pair.config().start_token().unwrap_or(0);
                 let before_last = target.iter().take(target.len() - 1);
                 std::iter::once(start).chain(before_last.copied()).collect()
             }

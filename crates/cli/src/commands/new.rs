@@ -22,7 +22,7 @@ use crate::new_folder::{NewFolder, folder_parser};
 use crate::output::print;
 use crate::values;
 use emberlm_trainer::{presets, run_config};
-use stacks::{NewStacks, StackModel};
+use stacks::NewStacks;
 
 /// Arguments of `new`.
 #[derive(Debug, Args)]
@@ -69,19 +69,22 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
         let message = format!("--vocab-size {size}: must be at least {ids}, the tokenizer's ids");
         return Err(CliError::usage(message).hint("leave --vocab-size out"));
     }
-    if let Some(model) = StackModel::of(&args, tokenizer.as_ref())? {
+    if let Some(config) = stacks::of(&args, tokenizer.as_ref())? {
         let work = InferenceWork::encoding(0, 0);
         let guard = args.memory.guard(backend);
-        guard.check_inference("making the model", &[(model.config(), work)], &[])?;
+        guard.check_inference("making the model", &[(&config, work)], &[])?;
         let folder = NewFolder::for_model(&args.out, args.force)?;
         backend.run(NewStacks {
-            model: &model,
+            config: &config,
             tokenizer: tokenizer.as_ref(),
             seed: args.seed,
             folder: folder.path(),
         })??;
         folder.finish()?;
-        return report(&args, u64::try_from(model.parameters()).unwrap_or(u64::MAX));
+        return report(
+            &args,
+            u64::try_from(config.parameters()).unwrap_or(u64::MAX),
+        );
     }
     let base = presets::run(&args.preset)?;
     let config = run_config::layered(base, None, &args.set)?;
@@ -94,7 +97,7 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
     let config = DecoderConfig::try_from(model)?;
     let work = InferenceWork::evaluation(WeightFormat::F32, 0, 0);
     let guard = args.memory.guard(backend);
-    guard.check_inference("making the model", &[((&config).into(), work)], &[])?;
+    guard.check_inference("making the model", &[(&config, work)], &[])?;
     let folder = NewFolder::for_model(&args.out, args.force)?;
     backend.run(New {
         config: &config,

@@ -82,7 +82,7 @@ pub fn check_memory<B: Backend>(
     guard: MemoryGuard,
 ) -> Result<(), CliError> {
     let work = InferenceWork::encoding(model.longest_text(), Embedder::<B>::PASS_TOKENS);
-    guard.check_inference(what, &[(model.config().into(), work)], &[])
+    guard.check_inference(what, &[(model.config(), work)], &[])
 }
 
 /// Encodes texts, and counts those that are truncated.

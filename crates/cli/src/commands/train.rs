@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::fit::predict_rank;
-use emberlm_trainer::run::{CheckedModel, EpochSize};
+use emberlm_trainer::run::EpochSize;
 use emberlm_trainer::{
     DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainingData,
     dashboard, memory_report, run,
@@ -42,6 +42,7 @@ use crate::output::print;
 use crate::ranks::Ranks;
 use crate::shell::shell_path;
 use crate::{built_in_tales, console, ending, signals};
+use emberlm_model::ModelKind;
 use emberlm_trainer::{epochs, presets, run_config};
 
 /// Runs the command, as a single process or as one of a job.
@@ -372,9 +373,9 @@ fn report_memory<B: TrainingBackend>(
     device: &Device<B>,
 ) -> Result<(), CliError> {
     let (model, train) = run::sized(config, start, texts.tokenizer, texts.chat_template)?;
-    let measured = match &model {
-        CheckedModel::Decoder(model) => memory_report::measure::<B>(model, &train, device)?,
-        CheckedModel::Encoder(_) | CheckedModel::EncoderDecoder(_) => None,
+    let measured = match model.kind() {
+        ModelKind::Decoder => memory_report::measure::<B>(&model, &train, device)?,
+        ModelKind::Encoder | ModelKind::EncoderDecoder => None,
     };
     let text = match measured {
         Some(report) => memory::measured(&report),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use emberlm_checkpoint::{CheckpointError, ModelError, ModelKind};
+use emberlm_checkpoint::{CheckpointError, ModelError, ModelKind, kind_of};
 use emberlm_gguf::is_gguf;
 use emberlm_model::families;
 use emberlm_serve::LoadError;
@@ -95,7 +95,7 @@ fn model(error: &ModelError) -> Vec<String> {
             "give a directory with an adapter_config.json, or a run that was trained with --adapter"
                 .to_owned()
         }
-        ModelError::NoTokenizer { path } if ModelKind::of(path) == ModelKind::Encoder => {
+        ModelError::NoTokenizer { path } if kind_of(path) == ModelKind::Encoder => {
             "put the model's tokenizer.json into this directory".to_owned()
         }
         ModelError::NoTokenizer { path } => {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, EncodedSource, EncoderDecoder, KvCache, RaggedOutput, SequenceChunk};
+use emberlm_model::{
+    Decoder, DecoderConfig, EncodedSource, EncoderDecoder, KvCache, RaggedOutput, SequenceChunk,
+};
 
 /// The model that an engine runs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -40,6 +42,17 @@ pub struct ModelSizes {
     pub heads: usize,
 }
 
+impl From<&DecoderConfig> for ModelSizes {
+    fn from(config: &DecoderConfig) -> Self {
+        Self {
+            vocab_size: config.vocab_size(),
+            d_model: config.d_model(),
+            n_layers: config.encoder_layers() + config.n_layers(),
+            heads: config.heads(),
+        }
+    }
+}
+
 impl<B: Backend> EngineModel<B> {
     /// The decoder; `None` for an encoder–decoder.
     pub fn decoder(&self) -> Option<&Arc<Decoder<B>>> {
@@ -49,44 +62,27 @@ impl<B: Backend> EngineModel<B> {
         }
     }
 
+    /// The model's configuration.
+    pub fn config(&self) -> &DecoderConfig {
+        match self {
+            Self::Decoder(decoder) => decoder.config(),
+            Self::EncoderDecoder(model) => model.config(),
+        }
+    }
+
     /// The model's sizes.
     pub fn sizes(&self) -> ModelSizes {
-        match self {
-            Self::Decoder(decoder) => {
-                let config = decoder.config();
-                ModelSizes {
-                    vocab_size: config.vocab_size(),
-                    d_model: config.d_model(),
-                    n_layers: config.n_layers(),
-                    heads: config.heads(),
-                }
-            }
-            Self::EncoderDecoder(model) => {
-                let settings = model.config().settings();
-                ModelSizes {
-                    vocab_size: settings.vocab_size,
-                    d_model: settings.d_model,
-                    n_layers: settings.encoder_layers + settings.decoder_layers,
-                    heads: settings.heads,
-                }
-            }
-        }
+        self.config().into()
     }
 
     /// The longest context in tokens; `usize::MAX` for relative positions, which set no limit.
     pub(super) fn longest_context(&self) -> usize {
-        match self {
-            Self::Decoder(decoder) => decoder.config().seq_len(),
-            Self::EncoderDecoder(_) => usize::MAX,
-        }
+        self.config().longest().unwrap_or(usize::MAX)
     }
 
     /// The token that begins every target; `None` for a decoder, whose sequences begin with their prompts.
     pub(super) fn start_token(&self) -> Option<u32> {
-        match self {
-            Self::Decoder(_) => None,
-            Self::EncoderDecoder(model) => Some(model.config().settings().start_token),
-        }
+        self.config().start_token()
     }
 
     /// An empty cache of one sequence of up to `capacity` tokens.
@@ -107,21 +103,13 @@ impl<B: Backend> EngineModel<B> {
 
     /// Returns true if both models are of one kind.
     pub(super) fn is_kind_of(&self, other: &Self) -> bool {
-        self.decoder().is_some() == other.decoder().is_some()
+        self.config().kind() == other.config().kind()
     }
 
     /// Returns true if both models have one configuration and cache format, and thereby caches of one shape.
     pub(super) fn has_configuration_of(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Decoder(one), Self::Decoder(other)) => {
-                one.config() == other.config() && one.cache_format() == other.cache_format()
-            }
-            (Self::EncoderDecoder(one), Self::EncoderDecoder(other)) => {
-                one.config() == other.config()
-            }
-            (Self::Decoder(_), Self::EncoderDecoder(_))
-            | (Self::EncoderDecoder(_), Self::Decoder(_)) => false,
-        }
+        let format = |model: &Self| model.decoder().map(|decoder| decoder.cache_format());
+        self.config() == other.config() && format(self) == format(other)
     }
 
     /// Runs the encoder over a source. `None` for a decoder.

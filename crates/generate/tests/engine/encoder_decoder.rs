@@ -8,8 +8,9 @@ use emberlm_generate::{
     Engine, EngineConfig, EventKind, Finish, GenerateError, GenerateOptions, Overflow, Request,
     RequestId, SamplerConfig, TargetGenerator,
 };
+use emberlm_model::DecoderConfig;
 use emberlm_model::EncoderDecoder;
-use emberlm_model::encoder_decoder::{EncoderDecoderConfig, EncoderDecoderSettings};
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 
 use crate::beam;
 
@@ -24,8 +25,8 @@ fn model() -> Arc<EncoderDecoder<Flex>> {
         init_factor: 2.0,
         ..EncoderDecoderSettings::new(128, 4)
     };
-    let config = EncoderDecoderConfig::try_from(settings).unwrap();
-    Arc::new(config.init(3, &Default::default()))
+    let config = DecoderConfig::try_from(settings).unwrap();
+    Arc::new(config.init_encoder_decoder(3, &Default::default()))
 }
 
 fn engine(model: &Arc<EncoderDecoder<Flex>>, slots: usize, deterministic: bool) -> Engine<Flex> {

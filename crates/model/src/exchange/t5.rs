@@ -19,9 +19,8 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name, activation_named};
 use crate::exchange::quantization;
-use crate::transformer::encoder_decoder::{
-    EncoderDecoderConfig, EncoderDecoderSettings, RelativePositions,
-};
+use crate::transformer::checked::DecoderConfig;
+use crate::transformer::encoder_decoder::{EncoderDecoderSettings, RelativePositions};
 use crate::weights::map::{Source, block_path};
 use emberlm_kernels::Activation;
 
@@ -224,7 +223,7 @@ impl Exchange {
 }
 
 /// The tensors of a parameter.
-pub(crate) fn source(config: &EncoderDecoderConfig, path: &str) -> Option<Source> {
+pub(crate) fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
     match path.split_once('.') {
         None if path == "tokens" => Some(Source::as_is(EMBEDDING)),
         None if path == "head" => Some(Source::as_is(HEAD)),
@@ -233,7 +232,7 @@ pub(crate) fn source(config: &EncoderDecoderConfig, path: &str) -> Option<Source
     }
 }
 
-fn stack_source(config: &EncoderDecoderConfig, side: &str, path: &str) -> Option<Source> {
+fn stack_source(config: &DecoderConfig, side: &str, path: &str) -> Option<Source> {
     let Some((layer, path)) = block_path(path) else {
         let name = match path {
             "norm_final.gain" => "final_layer_norm.weight",
@@ -247,9 +246,9 @@ fn stack_source(config: &EncoderDecoderConfig, side: &str, path: &str) -> Option
     let named = |sublayer: usize, name: &str| {
         format!("{side}.block.{layer}.layer.{sublayer}.{name}.weight")
     };
-    let attention = config.encoder().block.attention;
+    let attention = config.stack().block.attention;
     let feed = if side == "decoder" { 2 } else { 1 };
-    let gated = config.settings().feed_forward.kind == FeedForwardKind::Gated;
+    let gated = config.feed_forward().kind == FeedForwardKind::Gated;
     let up = if gated { "wi_1" } else { "wi" };
     let linear = |sublayer: usize, name: &str| Source::transposed(named(sublayer, name));
     Some(match path {

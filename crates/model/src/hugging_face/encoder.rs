@@ -17,7 +17,8 @@ use crate::exchange::encoder::{EXCHANGES, EncoderExchange, HeadStyle};
 use crate::exchange::fields::Fields;
 use crate::exchange::{known_fields, quantization};
 use crate::hugging_face::{check_size, in_weights, open_weights, read_fields};
-use crate::transformer::encoder::{Encoder, EncoderConfig, EncoderHeadConfig, EncoderSettings};
+use crate::transformer::checked::DecoderConfig;
+use crate::transformer::encoder::{Encoder, EncoderHeadConfig, EncoderSettings};
 use crate::weights::map::Source;
 use crate::weights::{Naming, SafetensorsStore, TensorStore, load, load_present, names};
 
@@ -26,7 +27,7 @@ use crate::weights::{Naming, SafetensorsStore, TensorStore, load, load_present, 
 pub struct HuggingFaceEncoder {
     path: PathBuf,
     fields: Map<String, Value>,
-    config: EncoderConfig,
+    config: DecoderConfig,
     style: HeadStyle,
     exchange: usize,
     warnings: Vec<String>,
@@ -84,7 +85,7 @@ impl HuggingFaceEncoder {
     }
 
     /// The encoder's configuration.
-    pub fn config(&self) -> &EncoderConfig {
+    pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
 
@@ -114,19 +115,22 @@ impl HuggingFaceEncoder {
     /// Another setting of `config` differs from the files', or those of [`HuggingFaceEncoder::encoder`].
     pub fn encoder_as<B: Backend>(
         &self,
-        config: &EncoderConfig,
+        config: &DecoderConfig,
         seed: u64,
         device: &Device<B>,
     ) -> Result<Encoder<B>, HuggingFaceError> {
         const TRAINING: [&str; 4] = ["head", "dropout", "attention_dropout", "init"];
-        let (own, other) = (self.config.settings(), config.settings());
-        check_same(own, other, &TRAINING)?;
+        let (own, other) = (
+            EncoderSettings::of(&self.config),
+            EncoderSettings::of(config),
+        );
+        check_same(&own, &other, &TRAINING)?;
         let exchange = EXCHANGES[self.exchange];
         let naming = Naming {
             source: |path: &str| source(exchange, config, path),
             optional_prefix: exchange.prefix,
             constant: |_| true,
-            tied: match config.settings().head {
+            tied: match config.encoder_head() {
                 Some(EncoderHeadConfig::MaskedLm { .. }) => exchange.heads.tied,
                 _ => &[],
             },
@@ -134,7 +138,7 @@ impl HuggingFaceEncoder {
         let is_of_head = |path: &str| path.starts_with("head.");
         let loaded = self.check_size().and_then(|()| {
             load_present(
-                config.init::<B>(seed, device),
+                config.init_encoder::<B>(seed, device),
                 &self.store,
                 naming,
                 is_of_head,
@@ -155,7 +159,7 @@ impl HuggingFaceEncoder {
 
     fn loaded<B: Backend>(&self, device: &Device<B>) -> Result<Encoder<B>, WeightsError> {
         let exchange = EXCHANGES[self.exchange];
-        let head = self.config.settings().head.as_ref();
+        let head = self.config.encoder_head();
         let constant: fn(&str) -> bool = match head {
             Some(EncoderHeadConfig::Pooler | EncoderHeadConfig::Sequence { .. }) => {
                 |name| EncoderExchange::is_ignored(name, true)
@@ -171,7 +175,7 @@ impl HuggingFaceEncoder {
                 _ => &[],
             },
         };
-        load(self.config.blank::<B>(device), &self.store, naming)
+        load(self.config.blank_encoder::<B>(device), &self.store, naming)
     }
 
     fn check_size(&self) -> Result<(), WeightsError> {
@@ -201,7 +205,7 @@ pub(super) fn config(
     exchange: &EncoderExchange,
     fields: &Map<String, Value>,
     has_pooler: bool,
-) -> Result<EncoderConfig, HuggingFaceError> {
+) -> Result<DecoderConfig, HuggingFaceError> {
     described(exchange, &Fields::new(fields), has_pooler).map(|(config, _)| config)
 }
 
@@ -217,23 +221,23 @@ fn described(
     exchange: &EncoderExchange,
     fields: &Fields<'_>,
     has_pooler: bool,
-) -> Result<(EncoderConfig, HeadStyle), HuggingFaceError> {
+) -> Result<(DecoderConfig, HeadStyle), HuggingFaceError> {
     fields.refuse(quantization::FIELD, "quantized encoders are not supported")?;
     let settings = (exchange.read)(fields)?;
     let style = (exchange.style)(fields, &settings)?;
     let head = exchange.head(fields, &style, has_pooler)?;
-    let config = EncoderConfig::try_from(EncoderSettings { head, ..settings })?;
+    let config = DecoderConfig::try_from(EncoderSettings { head, ..settings })?;
     Ok((config, style))
 }
 
 /// The tensors of a parameter.
 pub(super) fn source(
     exchange: &EncoderExchange,
-    config: &EncoderConfig,
+    config: &DecoderConfig,
     path: &str,
 ) -> Option<Source> {
-    let head = exchange.head_names(config.settings().head.as_ref());
-    let attention = config.attention();
+    let head = exchange.head_names(config.encoder_head());
+    let attention = config.stack().block.attention;
     names::source(exchange.names, &attention, path)
         .or_else(|| names::source(head, &attention, path))
 }

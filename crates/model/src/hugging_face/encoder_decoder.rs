@@ -17,7 +17,8 @@ use crate::exchange::fields::Fields;
 use crate::exchange::known_fields;
 use crate::exchange::t5::{self, EXCHANGES, Exchange};
 use crate::hugging_face::{check_size, in_weights, open_weights, read_fields};
-use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
+use crate::transformer::checked::DecoderConfig;
+use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderSettings};
 use crate::weights::map::Source;
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, equal, load};
 
@@ -26,7 +27,7 @@ use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, equal, load
 pub struct HuggingFaceEncoderDecoder {
     path: PathBuf,
     fields: Map<String, Value>,
-    config: EncoderDecoderConfig,
+    config: DecoderConfig,
     exchange: &'static Exchange,
     warnings: Vec<String>,
     store: SafetensorsStore,
@@ -53,7 +54,7 @@ impl HuggingFaceEncoderDecoder {
         })?;
         let store = open_weights(path)?;
         let tied = is_tied(&store).map_err(in_weights(path))?;
-        let config = EncoderDecoderConfig::try_from(exchange.read(&read, tied)?)?;
+        let config = DecoderConfig::try_from(exchange.read(&read, tied)?)?;
         let warnings = known_fields::warnings(&read);
         Ok(Self {
             path: path.to_owned(),
@@ -81,7 +82,7 @@ impl HuggingFaceEncoderDecoder {
     }
 
     /// The model's configuration.
-    pub fn config(&self) -> &EncoderDecoderConfig {
+    pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
 
@@ -117,22 +118,27 @@ impl HuggingFaceEncoderDecoder {
     /// Another setting of `config` differs from the files', or those of [`HuggingFaceEncoderDecoder::model`].
     pub fn model_as<B: Backend>(
         &self,
-        config: &EncoderDecoderConfig,
+        config: &DecoderConfig,
         device: &Device<B>,
     ) -> Result<EncoderDecoder<B>, HuggingFaceError> {
-        let (own, other) = (self.config.settings(), config.settings());
-        check_same(own, other, &["dropout", "init_factor"])?;
+        let own = EncoderDecoderSettings::of(&self.config);
+        let other = EncoderDecoderSettings::of(config);
+        check_same(&own, &other, &["dropout", "init_factor"])?;
         let loaded = self.check_size().and_then(|()| {
             let naming = Naming {
                 source: |path: &str| self.source(path),
                 optional_prefix: "",
                 constant: t5::is_ignored,
-                tied: match self.config.settings().head.tied {
+                tied: match self.config.head().tied {
                     true => t5::TIED,
                     false => t5::UNTIED,
                 },
             };
-            load(config.blank::<B>(device), &self.store, naming)
+            load(
+                config.blank_encoder_decoder::<B>(device),
+                &self.store,
+                naming,
+            )
         });
         loaded.map_err(in_weights(&self.path))
     }

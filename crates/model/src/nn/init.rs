@@ -115,7 +115,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
     fn embedding_distribution(&self, shape: [usize; 2]) -> WeightDistribution {
         match self.init {
             Init::Normal { std, .. } => WeightDistribution::Normal(std),
-            Init::FanIn | Init::LeCun => WeightDistribution::Normal(1.0),
+            Init::FanIn | Init::LeCun | Init::T5 { .. } => WeightDistribution::Normal(1.0),
             Init::TruncatedXavier => xavier(shape),
             Init::Small => self.small(),
         }
@@ -150,7 +150,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
             }
             Init::Normal { std, .. } => WeightDistribution::Normal(std),
             Init::FanIn => WeightDistribution::Uniform(1.0 / fan_in.sqrt()),
-            Init::LeCun => WeightDistribution::Normal(1.0 / fan_in.sqrt()),
+            Init::LeCun | Init::T5 { .. } => WeightDistribution::Normal(1.0 / fan_in.sqrt()),
             Init::TruncatedXavier => xavier(shape),
             Init::Small if residual => {
                 WeightDistribution::Normal(2.0 / (layers * (self.d_model as f64).sqrt()))
@@ -166,9 +166,11 @@ impl<'a, B: Backend> Initializer<'a, B> {
                 let bound = 1.0 / (fan_in as f64).sqrt();
                 self.drawn(path, [width], WeightDistribution::Uniform(bound))
             }
-            Init::Normal { .. } | Init::LeCun | Init::TruncatedXavier | Init::Small => {
-                self.constant(0.0, width)
-            }
+            Init::Normal { .. }
+            | Init::LeCun
+            | Init::TruncatedXavier
+            | Init::Small
+            | Init::T5 { .. } => self.constant(0.0, width),
         }
     }
 

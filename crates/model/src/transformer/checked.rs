@@ -1,26 +1,29 @@
 //! Validated model configuration, and the component configurations derived from it. `rules` holds the rules.
 
+mod architecture;
 mod positions;
 mod rules;
-
-pub(crate) use positions::check_scaling;
 
 use emberlm_kernels::{Activation, Reach};
 
 use crate::config::{
-    AttentionKind, Biases, DropoutSite, Experts, Family, FeedForward, Head, Init, LayerPositions,
-    ModelConfig, Norm, Position, Window, Wiring,
+    Architecture, AttentionKind, Biases, DropoutSite, EncoderHeadConfig, Experts, Family,
+    FeedForward, Head, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position, Window,
+    Wiring,
 };
 use crate::error::{ConfigError, InputError};
 use crate::nn::attention::{AttentionConfig, Mechanism, default_scale};
 use crate::nn::block::BlockConfig;
+use crate::nn::cross_attention::CrossAttentionConfig;
 use crate::nn::embeddings::EmbeddingsConfig;
 use crate::nn::feed_forward::FeedForwardConfig;
 use crate::nn::lm_head::LmHeadConfig;
 use crate::nn::mixture::MixtureConfig;
 use crate::nn::position::{AddedPositionsConfig, RotaryConfig};
+use crate::nn::relative_bias::RelativeConfig;
 use crate::nn::router_loss::RouterCoefficients;
 use crate::nn::stack::{LayerRotaryConfig, StackConfig};
+use crate::transformer::count::counted;
 
 /// A validated configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
 /// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] return the configurations
@@ -50,6 +53,68 @@ pub struct DecoderConfig {
 }
 
 impl DecoderConfig {
+    /// The kind of model.
+    pub fn kind(&self) -> ModelKind {
+        self.filled.architecture.kind()
+    }
+
+    /// The stacks and what only one kind of model has.
+    pub fn architecture(&self) -> &Architecture {
+        &self.filled.architecture
+    }
+
+    /// The head of an encoder, if any.
+    pub fn encoder_head(&self) -> Option<&EncoderHeadConfig> {
+        match &self.filled.architecture {
+            Architecture::Encoder { head, .. } => head.as_ref(),
+            Architecture::Decoder | Architecture::EncoderDecoder { .. } => None,
+        }
+    }
+
+    /// Row of a sequence's first token in the table of learned positions.
+    pub fn first_position(&self) -> usize {
+        match self.filled.architecture {
+            Architecture::Encoder { first_position, .. } => first_position,
+            Architecture::Decoder | Architecture::EncoderDecoder { .. } => 0,
+        }
+    }
+
+    /// The token that begins every target of an encoder–decoder.
+    pub fn start_token(&self) -> Option<u32> {
+        match self.filled.architecture {
+            Architecture::EncoderDecoder { start_token, .. } => Some(start_token),
+            Architecture::Decoder | Architecture::Encoder { .. } => None,
+        }
+    }
+
+    /// The token that stands for ignored labels in the input of an encoder–decoder's decoder; 0 for other models.
+    pub fn padding_token(&self) -> u32 {
+        match self.filled.architecture {
+            Architecture::EncoderDecoder { padding_token, .. } => padding_token,
+            Architecture::Decoder | Architecture::Encoder { .. } => 0,
+        }
+    }
+
+    /// Blocks of the encoder of an encoder–decoder; 0 for other models.
+    pub fn encoder_layers(&self) -> usize {
+        match self.filled.architecture {
+            Architecture::EncoderDecoder { encoder_layers, .. } => encoder_layers,
+            Architecture::Decoder | Architecture::Encoder { .. } => 0,
+        }
+    }
+
+    /// The longest sequence in tokens; `None` with relative positions, which set no limit.
+    pub fn longest(&self) -> Option<usize> {
+        let relative = matches!(self.filled.position, Position::Relative(_));
+        (!relative).then_some(self.filled.seq_len)
+    }
+
+    /// Number of parameters.
+    pub fn parameters(&self) -> u128 {
+        let counts = counted(self);
+        counts.iter().map(|count| count.total()).sum()
+    }
+
     /// Checks that the model supports isolated documents ([`crate::Tokens::documents`]).
     ///
     /// # Errors
@@ -190,44 +255,113 @@ impl DecoderConfig {
 
     /// Configuration of the embeddings.
     pub fn embeddings(&self) -> EmbeddingsConfig {
-        let seq_len = self.filled.seq_len;
+        let seq_len = self.filled.seq_len + self.first_position();
         EmbeddingsConfig {
             vocab_size: self.vocab_size,
             d_model: self.filled.d_model,
             positions: match self.filled.position {
                 Position::Learned => AddedPositionsConfig::Learned { seq_len },
                 Position::Sinusoidal => AddedPositionsConfig::Sinusoidal { seq_len },
-                Position::Rotary { .. } | Position::Alibi | Position::None => {
-                    AddedPositionsConfig::None
-                }
+                Position::Rotary { .. }
+                | Position::Alibi
+                | Position::Relative(_)
+                | Position::None => AddedPositionsConfig::None,
             },
-            segments: 0,
+            segments: match self.filled.architecture {
+                Architecture::Encoder { segments, .. } => segments,
+                Architecture::Decoder | Architecture::EncoderDecoder { .. } => 0,
+            },
             scale: self.embedding_scale(),
             norm: self.filled.norm_embedding.then_some(self.filled.norm),
             dropout: self.dropout_at(DropoutSite::Embedding),
         }
     }
 
-    /// Configuration of the blocks.
+    /// The stack whose output the head reads: the decoder, or else the encoder.
     pub fn stack(&self) -> StackConfig {
+        match self.kind() {
+            ModelKind::Encoder => self.encoder_stack(self.filled.n_layers),
+            ModelKind::Decoder => self.stack_of(self.filled.n_layers, false, None),
+            ModelKind::EncoderDecoder => {
+                let cross = CrossAttentionConfig {
+                    head_dim: self.head_dim,
+                    scale: self.score_scale(),
+                    dropout: self.dropout_at(DropoutSite::Attention),
+                    ..CrossAttentionConfig::new(self.filled.d_model, self.filled.heads)
+                };
+                self.stack_of(self.filled.n_layers, false, Some(cross))
+            }
+        }
+    }
+
+    /// The encoder of an encoder–decoder.
+    pub fn source_stack(&self) -> Option<StackConfig> {
+        match self.filled.architecture {
+            Architecture::EncoderDecoder { encoder_layers, .. } => {
+                Some(self.encoder_stack(encoder_layers))
+            }
+            Architecture::Decoder | Architecture::Encoder { .. } => None,
+        }
+    }
+
+    /// All stacks in the order of the forward pass.
+    pub fn stacks(&self) -> Vec<StackConfig> {
+        let source = self.source_stack().into_iter();
+        source.chain([self.stack()]).collect()
+    }
+
+    fn encoder_stack(&self, n_layers: usize) -> StackConfig {
+        let first_norm = match self.filled.architecture {
+            Architecture::Encoder { first_norm, .. } => first_norm,
+            Architecture::Decoder | Architecture::EncoderDecoder { .. } => true,
+        };
+        StackConfig {
+            first_norm,
+            // Post-norm blocks end with a norm.
+            final_norm: self.kind() != ModelKind::Encoder || self.filled.wiring != Wiring::PostNorm,
+            ..self.stack_of(n_layers, true, None)
+        }
+    }
+
+    /// A stack whose tokens attend to those on both sides, or a causal one.
+    fn stack_of(
+        &self,
+        n_layers: usize,
+        both_directions: bool,
+        cross_attention: Option<CrossAttentionConfig>,
+    ) -> StackConfig {
+        let attention = self.block_attention(both_directions);
         let block = BlockConfig {
+            cross_attention,
             experts: self.mixture(),
             norm: self.filled.norm,
             wiring: self.filled.wiring,
             residual_scale: self.filled.residual_scale,
             dropout: self.dropout_at(DropoutSite::Residual),
-            ..BlockConfig::new(self.block_attention(), self.block_feed_forward())
+            ..BlockConfig::new(attention, self.block_feed_forward())
+        };
+        let relative = match self.filled.position {
+            Position::Relative(positions) => Some(RelativeConfig {
+                positions,
+                both_directions,
+            }),
+            _ => None,
         };
         StackConfig {
-            full_layers: self.window().map_or_else(Vec::new, |window| {
-                window.full_layers.layers(self.filled.n_layers)
-            }),
+            full_layers: self
+                .window()
+                .map_or_else(Vec::new, |window| window.full_layers.layers(n_layers)),
             dense_layers: self
                 .experts()
                 .map_or_else(Vec::new, |experts| experts.dense_layers.clone()),
             rotary: self.rotary(),
             layer_rotary: self.layer_rotary(),
-            ..StackConfig::new(self.filled.n_layers, block)
+            relative,
+            dropout: match self.kind() {
+                ModelKind::EncoderDecoder => self.dropout_at(DropoutSite::Residual),
+                ModelKind::Decoder | ModelKind::Encoder => 0.0,
+            },
+            ..StackConfig::new(n_layers, block)
         }
     }
 
@@ -244,7 +378,7 @@ impl DecoderConfig {
     }
 
     /// Attention settings common to all blocks; [`DecoderConfig::attention_of`] adds those of each block.
-    fn block_attention(&self) -> AttentionConfig {
+    fn block_attention(&self, both_directions: bool) -> AttentionConfig {
         AttentionConfig {
             d_model: self.filled.d_model,
             heads: self.filled.heads,
@@ -257,18 +391,20 @@ impl DecoderConfig {
             alibi: self.filled.position == Position::Alibi,
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
-                    window,
-                    scale,
-                    soft_cap,
+                    window, soft_cap, ..
                 } => Mechanism::Softmax {
                     reach: match window {
+                        Some(window) if both_directions => Reach::Local {
+                            distance: window.tokens,
+                        },
                         Some(window) => Reach::Window {
                             tokens: window.tokens,
                             global_tokens: window.global_tokens,
                         },
+                        None if both_directions => Reach::Full,
                         None => Reach::Causal,
                     },
-                    scale: scale.unwrap_or_else(|| default_scale(self.head_dim)),
+                    scale: self.score_scale(),
                     soft_cap: *soft_cap,
                     dropout: self.dropout_at(DropoutSite::Attention),
                 },
@@ -279,6 +415,15 @@ impl DecoderConfig {
                 },
             },
         }
+    }
+
+    /// Factor on the scores of a softmax.
+    fn score_scale(&self) -> f64 {
+        let scale = match self.filled.attention {
+            AttentionKind::Softmax { scale, .. } => scale,
+            AttentionKind::Linear { .. } => None,
+        };
+        scale.unwrap_or_else(|| default_scale(self.head_dim))
     }
 
     /// The attention of block `layer`.
@@ -328,7 +473,11 @@ impl DecoderConfig {
                 layout: *layout,
                 scaling: scaling.clone(),
             }),
-            Position::Learned | Position::Sinusoidal | Position::Alibi | Position::None => None,
+            Position::Learned
+            | Position::Sinusoidal
+            | Position::Alibi
+            | Position::Relative(_)
+            | Position::None => None,
         }
     }
 
@@ -397,6 +546,15 @@ impl DecoderConfig {
 
     /// The dropout probability at a site: 0 if dropout does not act there.
     pub fn dropout_at(&self, site: DropoutSite) -> f64 {
+        if let (
+            DropoutSite::Attention,
+            Architecture::Encoder {
+                attention_dropout, ..
+            },
+        ) = (site, &self.filled.architecture)
+        {
+            return *attention_dropout;
+        }
         if self.filled.dropout_sites.contains(&site) {
             self.filled.dropout
         } else {
@@ -407,15 +565,17 @@ impl DecoderConfig {
     /// Checks that the model can process `tokens` as one sequence.
     ///
     /// # Errors
-    /// `tokens` is empty, longer than `seq_len`, or has an id outside the vocabulary.
+    /// `tokens` is empty, longer than [`DecoderConfig::longest`], or has an id outside the vocabulary.
     pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), InputError> {
         if tokens.is_empty() {
             return Err(InputError::Empty);
         }
-        if tokens.len() > self.filled.seq_len {
+        if let Some(seq_len) = self.longest()
+            && tokens.len() > seq_len
+        {
             return Err(InputError::TooLong {
                 tokens: tokens.len(),
-                seq_len: self.filled.seq_len,
+                seq_len,
             });
         }
         match tokens.iter().position(|&id| id as usize >= self.vocab_size) {

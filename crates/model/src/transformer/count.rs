@@ -3,17 +3,15 @@
 //! A valid configuration can be larger than any machine. Counts use 128 bits, which products of the largest valid sizes
 //! do not overflow; results are clamped to `usize::MAX`.
 
-mod stacks;
 mod table;
 
-pub(crate) use stacks::{encoder as encoder_counts, encoder_decoder as encoder_decoder_counts};
-pub use stacks::{encoder_decoder_table, encoder_table};
+pub(crate) use table::counted;
 pub use table::{Component, ComponentParameters, StackRole, table};
 
 use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
 use serde::Serialize;
 
-use self::table::counted;
+use crate::config::ModelKind;
 use crate::nn::attention::{AttentionConfig, Mechanism};
 use crate::nn::kv_cache::{CacheFormat, held_tokens};
 use crate::transformer::checked::DecoderConfig;
@@ -95,13 +93,26 @@ pub fn parameters(config: &DecoderConfig) -> Parameters {
             Component::ExpertsDown,
             Component::SharedExpert,
         ]),
-        norms: sum_of(&[Component::BlockNorms, Component::FinalNorm]),
+        norms: sum_of(&[
+            Component::EmbeddingNorm,
+            Component::BlockNorms,
+            Component::FinalNorm,
+        ]),
         head: sum_of(&[Component::Head]),
     }
 }
 
-/// Counts a model's operations per token.
+/// Counts a model's operations per token. For models other than decoders an estimate: six in training for each parameter
+/// that is not in the token table.
 pub fn flops_per_token(config: &DecoderConfig) -> Flops {
+    if config.kind() != ModelKind::Decoder {
+        let table = config.embeddings().tokens();
+        let forward = 2 * config.parameters().saturating_sub(table);
+        return Flops {
+            forward: narrow(forward),
+            training: narrow(3 * forward),
+        };
+    }
     let stack = config.stack();
     let layers = stack.n_layers as u128;
     let weights = stack.kinds().map(|(blocks, block)| {
@@ -155,8 +166,12 @@ fn cached_bytes(attention: &AttentionConfig, seq_len: usize, format: CacheFormat
     }
 }
 
-/// Bytes of one sequence's cache for `capacity` tokens: keys and values in `format`, or linear attention's sums.
+/// Bytes of one sequence's cache for `capacity` tokens: keys and values in `format`, or linear attention's sums. 0 for an
+/// encoder.
 pub fn kv_cache(config: &DecoderConfig, capacity: usize, format: CacheFormat) -> usize {
+    if config.kind() == ModelKind::Encoder {
+        return 0;
+    }
     let stack = config.stack();
     let full = stack.full_layers.len().min(stack.n_layers) as u128;
     let with_reach = |attention: &AttentionConfig| cached_bytes(attention, capacity, format);

@@ -10,6 +10,7 @@ use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, PackedWeight, Precision};
 
+use crate::config::ModelKind;
 use crate::nn::context::StackContext;
 use crate::nn::embeddings::Embeddings;
 use crate::nn::init::Initializer;
@@ -67,13 +68,18 @@ impl DecoderConfig {
         self.initialized(&self.initializer(None, device, largest))
     }
 
-    fn initializer<'a, B: Backend>(
+    pub(crate) fn initializer<'a, B: Backend>(
         &self,
         seed: Option<u64>,
         device: &'a Device<B>,
         largest: Option<u64>,
     ) -> Initializer<'a, B> {
-        let sizes = [self.n_layers(), self.d_model()];
+        // The scale of an encoder–decoder's residual layers follows from its encoder.
+        let layers = match self.kind() {
+            ModelKind::EncoderDecoder => self.encoder_layers(),
+            ModelKind::Decoder | ModelKind::Encoder => self.n_layers(),
+        };
+        let sizes = [layers, self.d_model()];
         Initializer::new(self.initialization(), sizes, seed, device, largest)
     }
 

@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `config` | [`EncoderConfig`]: a checked configuration, and [`EncoderSettings`]: one as written |
+//! | `config` | [`EncoderSettings`]: a configuration as written |
 //! | `head_config`, `head` | masked language model, classifiers, pooler |
 //! | `pooling` | one vector per text |
 //! | `texts` | one pass over texts of unequal length, without padding |
@@ -17,10 +17,9 @@ mod head_config;
 mod pooling;
 mod texts;
 
-pub use config::{EncoderConfig, EncoderSettings, LocalWindow};
+pub use crate::config::{EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer};
+pub use config::{EncoderSettings, LocalWindow};
 pub use head::{EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
-pub use head_config::{EncoderHeadConfig, PooledActivation, ProblemType, TokenLayer};
-pub use pooling::Pooling;
 pub use texts::{TextStates, TextTokens};
 
 use burn::module::Module;
@@ -31,19 +30,20 @@ use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
 
 use crate::nn::context::StackContext;
 use crate::nn::embeddings::Embeddings;
-use crate::nn::init::Initializer;
 use crate::nn::stack::Stack;
+use crate::transformer::checked::DecoderConfig;
 
 /// An encoder with its weights: embeddings, a stack whose tokens attend in both directions, and an optional head.
 ///
 /// ```
 /// use burn::tensor::Tensor;
 /// use burn_flex::Flex;
-/// use emberlm_model::encoder::{EncoderConfig, EncoderInput, EncoderSettings};
+/// use emberlm_model::DecoderConfig;
+/// use emberlm_model::encoder::{EncoderInput, EncoderSettings};
 ///
 /// let settings = EncoderSettings { vocab_size: 100, n_layers: 2, ..EncoderSettings::new(64, 4) };
 /// let device = Default::default();
-/// let encoder = EncoderConfig::try_from(settings)?.init::<Flex>(1, &device);
+/// let encoder = DecoderConfig::try_from(settings)?.init_encoder::<Flex>(1, &device);
 /// let ids = Tensor::from_data([[1, 2, 3], [4, 5, 0]], &device);
 /// let padding = Tensor::from_data([[true, true, true], [true, true, false]], &device);
 /// let states = encoder.forward(EncoderInput { padding: Some(padding), ..ids.into() });
@@ -59,7 +59,7 @@ pub struct Encoder<B: BurnBackend> {
     /// Maps states to token or class logits.
     pub head: Option<EncoderHead<B>>,
     #[module(skip)]
-    config: EncoderConfig,
+    config: DecoderConfig,
 }
 
 /// A batch of texts, padded to one length.
@@ -83,28 +83,24 @@ impl<B: BurnBackend> From<Tensor<B, 2, Int>> for EncoderInput<B> {
     }
 }
 
-impl EncoderConfig {
+impl DecoderConfig {
     /// Builds an encoder with its initial weights, which depend only on the configuration and `seed`.
-    pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Encoder<B> {
-        self.initialized(Some(seed), device)
+    pub fn init_encoder<B: Backend>(&self, seed: u64, device: &Device<B>) -> Encoder<B> {
+        self.initialized_encoder(Some(seed), device)
     }
 
     /// Builds a zero-initialized encoder to load weights into. Parameters are allocated lazily.
-    pub fn blank<B: Backend>(&self, device: &Device<B>) -> Encoder<B> {
-        self.initialized(None, device)
+    pub fn blank_encoder<B: Backend>(&self, device: &Device<B>) -> Encoder<B> {
+        self.initialized_encoder(None, device)
     }
 
-    fn initialized<B: Backend>(&self, seed: Option<u64>, device: &Device<B>) -> Encoder<B> {
-        let settings = self.settings();
-        let largest = B::largest_buffer(device);
-        let sizes = [settings.n_layers, settings.d_model];
-        let from = Initializer::new(settings.init, sizes, seed, device, largest);
+    fn initialized_encoder<B: Backend>(&self, seed: Option<u64>, device: &Device<B>) -> Encoder<B> {
+        let from = self.initializer(seed, device, B::largest_buffer(device));
         Encoder {
             embeddings: self.embeddings().init_from(&from),
             stack: self.stack().init_from(&from),
-            head: settings
-                .head
-                .as_ref()
+            head: self
+                .encoder_head()
                 .map(|head| EncoderHead::init_from(head, self, &from)),
             config: self.clone(),
         }
@@ -113,7 +109,7 @@ impl EncoderConfig {
 
 impl<B: Backend> Encoder<B> {
     /// The encoder's configuration.
-    pub fn config(&self) -> &EncoderConfig {
+    pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
 
@@ -134,8 +130,8 @@ impl<B: Backend> Encoder<B> {
     /// Computes the final hidden states, `[batch, seq]` to `[batch, seq, d_model]`. States at padding tokens have no
     /// meaning.
     ///
-    /// Ids must be below `vocab_size`, segments below `segments`, and texts at most [`EncoderConfig::seq_len`] long;
-    /// [`EncoderConfig::check_tokens`] checks input.
+    /// Ids must be below `vocab_size`, segments below `segments`, and texts at most [`DecoderConfig::seq_len`] long;
+    /// [`DecoderConfig::check_tokens`] checks input.
     pub fn forward(&self, input: impl Into<EncoderInput<B>>) -> Tensor<B, 3> {
         let (x, context) = self.embedded_with_context(input);
         self.stack.run(x, context, None)
@@ -206,7 +202,7 @@ impl<B: Backend> Encoder<B> {
             segments,
             padding,
         } = input.into();
-        let offset = self.config.settings().first_position;
+        let offset = self.config.first_position();
         let embedded = self.embeddings.forward_with_segments(ids, segments, offset);
         let mask = AttentionMask {
             padding,

@@ -9,12 +9,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `config` | [`EncoderDecoderConfig`]: a checked configuration, and [`EncoderDecoderSettings`]: one as written |
+//! | `config` | [`EncoderDecoderSettings`]: a configuration as written |
 
 mod config;
 
 pub use crate::config::RelativePositions;
-pub use config::{EncoderDecoderConfig, EncoderDecoderSettings};
+pub use config::EncoderDecoderSettings;
 
 use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend as BurnBackend;
@@ -22,26 +22,27 @@ use burn::tensor::{Bool, Device, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
 
-use crate::config::Init;
+use crate::config::{Architecture, Init};
 use crate::nn::block::Block;
 use crate::nn::context::{StackContext, StackMemory};
 use crate::nn::embeddings::Embeddings;
-use crate::nn::init::Initializer;
 use crate::nn::kv_cache::KvCache;
 use crate::nn::lm_head::LmHead;
 use crate::nn::stack::Stack;
 use crate::params::{ParamMapper, changed, map_params};
+use crate::transformer::checked::DecoderConfig;
 
 /// An encoder–decoder with its weights.
 ///
 /// ```
 /// use burn::tensor::Tensor;
 /// use burn_flex::Flex;
-/// use emberlm_model::encoder_decoder::{EncoderDecoderConfig, EncoderDecoderSettings};
+/// use emberlm_model::DecoderConfig;
+/// use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 ///
 /// let settings = EncoderDecoderSettings { vocab_size: 100, ..EncoderDecoderSettings::new(32, 4) };
 /// let device = Default::default();
-/// let model = EncoderDecoderConfig::try_from(settings)?.init::<Flex>(1, &device);
+/// let model = DecoderConfig::try_from(settings)?.init_encoder_decoder::<Flex>(1, &device);
 /// let source = Tensor::from_data([[1, 2, 3], [4, 5, 0]], &device);
 /// let padding = Tensor::from_data([[true, true, true], [true, true, false]], &device);
 /// let labels = Tensor::from_data([[7, 8, 9, 1], [6, 1, -100, -100]], &device);
@@ -60,41 +61,52 @@ pub struct EncoderDecoder<B: BurnBackend> {
     /// Maps the decoder's states to logits.
     pub lm_head: LmHead<B>,
     #[module(skip)]
-    config: EncoderDecoderConfig,
+    config: DecoderConfig,
 }
 
-impl EncoderDecoderConfig {
-    /// Builds a model with its initial weights, which depend only on the configuration and `seed`. They are those of
-    /// the T5 paper's code: embeddings N(0, 1), other matrices N(0, 1/inputs), queries divided by `√head_dim` in
-    /// addition, because the scores have no factor.
-    pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> EncoderDecoder<B> {
-        let mut model = self.initialized(Some(seed), device);
-        let factor = 1.0 / (self.settings().head_dim as f64).sqrt();
+impl DecoderConfig {
+    /// Builds an encoder–decoder with its initial weights, which depend only on the configuration and `seed`. They are
+    /// those of the T5 paper's code: embeddings N(0, 1), other matrices N(0, 1/inputs), queries divided by `√head_dim`
+    /// in addition, because the scores have no factor.
+    pub fn init_encoder_decoder<B: Backend>(
+        &self,
+        seed: u64,
+        device: &Device<B>,
+    ) -> EncoderDecoder<B> {
+        let mut model = self.initialized_encoder_decoder(Some(seed), device);
+        let Init::T5 { factor } = self.initialization() else {
+            return model;
+        };
+        let of_queries = 1.0 / (self.head_dim() as f64).sqrt();
         for block in &mut model.encoder.blocks {
-            scale_queries(block, factor);
+            scale_queries(block, of_queries);
         }
         for block in &mut model.decoder.blocks {
-            scale_queries(block, factor);
+            scale_queries(block, of_queries);
         }
-        match self.settings().init_factor {
+        match factor {
             1.0 => model,
             factor => map_params(model, &mut Scale { factor }),
         }
     }
 
-    /// Builds a zero-initialized model to load weights into. Parameters are allocated lazily.
-    pub fn blank<B: Backend>(&self, device: &Device<B>) -> EncoderDecoder<B> {
-        self.initialized(None, device)
+    /// Builds a zero-initialized encoder–decoder to load weights into. Parameters are allocated lazily.
+    pub fn blank_encoder_decoder<B: Backend>(&self, device: &Device<B>) -> EncoderDecoder<B> {
+        self.initialized_encoder_decoder(None, device)
     }
 
-    fn initialized<B: Backend>(&self, seed: Option<u64>, device: &Device<B>) -> EncoderDecoder<B> {
-        let settings = self.settings();
-        let sizes = [settings.encoder_layers, settings.d_model];
-        let from = Initializer::new(Init::LeCun, sizes, seed, device, B::largest_buffer(device));
+    fn initialized_encoder_decoder<B: Backend>(
+        &self,
+        seed: Option<u64>,
+        device: &Device<B>,
+    ) -> EncoderDecoder<B> {
+        let from = self.initializer(seed, device, B::largest_buffer(device));
+        let decoder = self.stack();
+        let encoder = self.source_stack().unwrap_or_else(|| decoder.clone());
         EncoderDecoder {
             embeddings: self.embeddings().init_from(&from),
-            encoder: self.encoder().init_from(&from.within("encoder.")),
-            decoder: self.decoder().init_from(&from.within("decoder.")),
+            encoder: encoder.init_from(&from.within("encoder.")),
+            decoder: decoder.init_from(&from.within("decoder.")),
             lm_head: self.lm_head().init_from(&from),
             config: self.clone(),
         }
@@ -182,7 +194,7 @@ fn padded<B: Backend>(padding: Option<Tensor<B, 2, Bool>>) -> StackContext<'stat
 
 impl<B: Backend> EncoderDecoder<B> {
     /// The model's configuration.
-    pub fn config(&self) -> &EncoderDecoderConfig {
+    pub fn config(&self) -> &DecoderConfig {
         &self.config
     }
 
@@ -200,7 +212,7 @@ impl<B: Backend> EncoderDecoder<B> {
     }
 
     /// Runs the encoder over sources `[batch, source]`. `padding` is false at padding tokens, `[batch, source]`; no
-    /// token attends to them. Ids must be below `vocab_size`; [`EncoderDecoderConfig::check_tokens`] checks input.
+    /// token attends to them. Ids must be below `vocab_size`; [`DecoderConfig::check_tokens`] checks input.
     pub fn encode(
         &self,
         source: Tensor<B, 2, Int>,
@@ -235,7 +247,7 @@ impl<B: Backend> EncoderDecoder<B> {
     /// An empty cache for [`EncoderDecoder::next_logits`], with room for `capacity` target tokens of each of `batch`
     /// sequences.
     pub fn cache(&self, batch: usize, capacity: usize) -> KvCache<B> {
-        let stack = self.config.decoder();
+        let stack = self.config.stack();
         stack.cache(batch, capacity, &self.device())
     }
 
@@ -268,16 +280,23 @@ impl<B: Backend> EncoderDecoder<B> {
     /// The decoder's input for labels `[batch, target]`: the start token, then all labels but the last. Ignored labels,
     /// which are below 0, become padding tokens.
     pub fn shifted_right(&self, labels: Tensor<B, 2, Int>) -> Tensor<B, 2, Int> {
-        let settings = self.config.settings();
+        let (start, padding) = match *self.config.architecture() {
+            Architecture::EncoderDecoder {
+                start_token,
+                padding_token,
+                ..
+            } => (start_token, padding_token),
+            Architecture::Decoder | Architecture::Encoder { .. } => (0, 0),
+        };
         let [batch, seq] = labels.dims();
         let device = labels.device();
-        let start = Tensor::full([batch, 1], i64::from(settings.start_token), &device);
+        let start = Tensor::full([batch, 1], i64::from(start), &device);
         let shifted = match seq {
             0 | 1 => start,
             _ => Tensor::cat(vec![start, labels.narrow(1, 0, seq - 1)], 1),
         };
         let ignored = shifted.clone().lower_elem(0);
-        shifted.mask_fill(ignored, i64::from(settings.padding_token))
+        shifted.mask_fill(ignored, i64::from(padding))
     }
 
     /// The cross-entropy in nats of labels `[batch, target]`, summed over those that are not below 0, `[1]`.

@@ -34,6 +34,7 @@ use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 use emberlm_kernels::{AttentionMask, TrainingBackend};
 use emberlm_system::random::split_mix;
 
+use crate::config::DropoutSite;
 use crate::nn::low_rank::Adapter;
 use crate::nn::router_loss::{ExpertLoad, RouterCoefficients};
 use crate::nn::tokens::Tokens;
@@ -221,8 +222,8 @@ impl<B: TrainingBackend> Encoder<B> {
 
     /// True if training draws dropout masks.
     pub fn uses_dropout(&self) -> bool {
-        let settings = self.config().settings();
-        settings.dropout > 0.0 || settings.attention_dropout > 0.0
+        let config = self.config();
+        config.dropout() > 0.0 || config.dropout_at(DropoutSite::Attention) > 0.0
     }
 }
 
@@ -284,7 +285,7 @@ impl<B: TrainingBackend> EncoderDecoder<B> {
 
     /// True if training draws dropout masks.
     pub fn uses_dropout(&self) -> bool {
-        self.config().settings().dropout > 0.0
+        self.config().dropout() > 0.0
     }
 }
 

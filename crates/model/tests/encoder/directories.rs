@@ -8,7 +8,7 @@ use emberlm_model::hugging_face::ExportOptions;
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_model::hugging_face::encoder::export;
 use emberlm_model::weights::load_tensors;
-use emberlm_model::{ConfigError, EncoderConfig, HuggingFaceError};
+use emberlm_model::{ConfigError, DecoderConfig, HuggingFaceError};
 use serde_json::{Value, json};
 
 use super::{MODELS, folder, open};
@@ -169,9 +169,9 @@ fn truncated_weights_are_refused_at_every_length() {
 #[test]
 fn settings_that_break_a_rule_are_refused() {
     let (directory, _) = open("bert-sequence");
-    let settings = || directory.config().settings().clone();
+    let settings = || EncoderSettings::of(directory.config()).unwrap();
     let refuse = |settings: EncoderSettings, field: &str| {
-        let error: ConfigError = EncoderConfig::try_from(settings).unwrap_err();
+        let error: ConfigError = DecoderConfig::try_from(settings).unwrap_err();
         assert_eq!(error.field, field);
     };
     refuse(

@@ -39,7 +39,7 @@ fn scores_are_those_of_the_pipeline() {
 fn the_problem_type_is_read_and_unknown_ones_are_refused() {
     let problem = |value: Value| -> Result<ProblemType, HuggingFaceError> {
         let read = changed("bert-sequence", |fields| fields["problem_type"] = value)?;
-        match &read.config().settings().head {
+        match read.config().encoder_head() {
             Some(EncoderHeadConfig::Sequence { problem, .. }) => Ok(*problem),
             head => panic!("{head:?}"),
         }

@@ -4,9 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use burn_flex::Flex;
-use emberlm_model::encoder_decoder::{
-    EncoderDecoderConfig, EncoderDecoderSettings, RelativePositions,
-};
+use emberlm_model::DecoderConfig;
+use emberlm_model::encoder_decoder::{EncoderDecoderSettings, RelativePositions};
 use emberlm_model::hugging_face::ExportOptions;
 use emberlm_model::hugging_face::encoder_decoder::export;
 use emberlm_model::hugging_face::encoder_decoder::{
@@ -41,11 +40,11 @@ fn an_exported_model_is_read_back_bit_by_bit() {
 #[test]
 fn a_type_that_cannot_express_the_model_is_refused() {
     let device = Default::default();
-    let model = EncoderDecoderConfig::try_from(EncoderDecoderSettings {
+    let model = DecoderConfig::try_from(EncoderDecoderSettings {
         vocab_size: 20,
         ..EncoderDecoderSettings::new(8, 2)
     });
-    let model = model.unwrap().init::<Flex>(1, &device);
+    let model = model.unwrap().init_encoder_decoder::<Flex>(1, &device);
     let out = tempfile::tempdir().unwrap();
     let options = ExportOptions::default();
     let error = |model_type| {
@@ -67,10 +66,10 @@ fn initial_weights_depend_on_the_seed_and_differ_between_the_stacks() {
         vocab_size: 50,
         ..EncoderDecoderSettings::new(64, 4)
     };
-    let config = EncoderDecoderConfig::try_from(settings).unwrap();
+    let config = DecoderConfig::try_from(settings).unwrap();
     let device = Default::default();
     let [one, same, other] =
-        [1, 1, 2].map(|seed| named_tensors(&config.init::<Flex>(seed, &device)));
+        [1, 1, 2].map(|seed| named_tensors(&config.init_encoder_decoder::<Flex>(seed, &device)));
     assert!(one == same);
     assert!(one != other);
     let parameters: usize = one.iter().map(|(_, tensor)| tensor.values.len()).sum();
@@ -160,9 +159,7 @@ fn settings_that_break_a_rule_are_refused_by_field() {
             "model.relative_positions.max_distance = 16: must be above buckets / 2 = 16",
         ),
     ] {
-        let error = EncoderDecoderConfig::try_from(settings)
-            .unwrap_err()
-            .to_string();
+        let error = DecoderConfig::try_from(settings).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }
@@ -299,7 +296,7 @@ fn a_copy_of_the_embedding_that_differs_is_refused() {
     bytes[8 + header + offset("lm_head.weight")] ^= 1;
     fs::write(&file, &bytes).unwrap();
     let directory = HuggingFaceEncoderDecoder::open(folder.path()).unwrap();
-    assert!(!directory.config().settings().head.tied);
+    assert!(!directory.config().head().tied);
     directory.model::<Flex>(&Default::default()).unwrap();
 }
 

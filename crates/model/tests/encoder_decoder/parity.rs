@@ -9,6 +9,7 @@ use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::EncoderDecoder;
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{Element, HostTensor, ParamMapper, map_params, published};
 
 use super::{MODELS, first_source, ids, open, padding};
@@ -111,7 +112,7 @@ fn check_greedy<B: Backend>(fixture: &Fixture, model: &EncoderDecoder<B>) {
     let expected = fixture.list("greedy");
     let source = model.encode(first_source(fixture, &device), None);
     let mut cache = model.cache(1, expected.len());
-    let mut next = i64::from(model.config().settings().start_token);
+    let mut next = i64::from(model.config().start_token().unwrap());
     let mut found = Vec::new();
     for _ in &expected {
         let logits = host(model.next_logits(token(next, &device), &source, &mut cache));
@@ -188,7 +189,8 @@ on_backend!(
 fn buckets_are_those_of_transformers() {
     for name in MODELS {
         let (directory, fixture) = open(name);
-        let positions = directory.config().settings().relative_positions;
+        let settings = EncoderDecoderSettings::of(directory.config()).unwrap();
+        let positions = settings.relative_positions;
         let (expected, [_, len]) = fixture.ids("buckets");
         for (row, both) in [true, false].into_iter().enumerate() {
             let distances = -300..=300;

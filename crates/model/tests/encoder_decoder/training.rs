@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use emberlm_kernels::{HeadLossOptions, Precision};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{ParamMapper, map_params};
-use emberlm_model::{EncoderDecoder, EncoderDecoderConfig, GradientSink, TrainingPass};
+use emberlm_model::{DecoderConfig, EncoderDecoder, GradientSink, TrainingPass};
 
 use crate::decoder::gradients::{one_at_a_time, streamed};
 use crate::parity::checks::{host, relative};
@@ -26,8 +26,8 @@ fn model(dropout: f64, tied: bool) -> EncoderDecoder<Training> {
         ..EncoderDecoderSettings::new(16, 2)
     };
     settings.head.tied = tied;
-    let config = EncoderDecoderConfig::try_from(settings).unwrap();
-    config.init(3, &Default::default())
+    let config = DecoderConfig::try_from(settings).unwrap();
+    config.init_encoder_decoder(3, &Default::default())
 }
 
 fn pass(recompute: bool) -> TrainingPass {

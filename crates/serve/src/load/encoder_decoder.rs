@@ -70,10 +70,10 @@ impl<'a> EncoderDecoderPlan<'a> {
     /// values, which are allocated with the engine, and the source's, which are allocated with a request.
     pub fn engine(&self) -> EngineConfig {
         let default = EngineConfig::for_encoder_decoder();
-        let settings = self.model.config().settings();
+        let config = self.model.config();
         let capacity = self.options.context.unwrap_or(default.capacity);
-        let width = settings.heads.saturating_mul(settings.head_dim);
-        let sizes = [2 * 2 * size_of::<f32>(), settings.decoder_layers, capacity];
+        let width = config.heads().saturating_mul(config.head_dim());
+        let sizes = [2 * 2 * size_of::<f32>(), config.n_layers(), capacity];
         let bytes = sizes.into_iter().fold(width, usize::saturating_mul);
         EngineConfig {
             slots: self.options.slots.unwrap_or_else(|| fitting_slots(bytes)),
@@ -155,7 +155,7 @@ pub fn encoder_decoder_defaults(model: &EncoderDecoderModel) -> (SamplingDefault
     let path = model.hugging_face().path().join(GENERATION_CONFIG_FILE);
     let mut ignored: Vec<String> = invalid.iter().map(SettingError::to_string).collect();
     ignored.extend(ignored_fields(&fields, None));
-    let start = model.config().settings().start_token;
+    let start = model.config().start_token().unwrap_or(0);
     if let Some(other) = fields.get("decoder_start_token_id")
         && !other.is_null()
         && other.as_u64() != Some(u64::from(start))

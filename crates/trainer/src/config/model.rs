@@ -2,7 +2,7 @@
 
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{ConfigError, DecoderConfig, EncoderConfig, EncoderDecoderConfig, ModelConfig};
+use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
 use serde::{Deserialize, Serialize};
 
 use super::{DataConfig, RunConfig, TrainConfig};
@@ -41,6 +41,15 @@ impl From<EncoderDecoderSettings> for RunModel {
 }
 
 impl RunModel {
+    /// The settings of a checked configuration.
+    pub fn of(config: &DecoderConfig) -> Self {
+        let encoder = EncoderSettings::of(config).map(Self::from);
+        let other = || EncoderDecoderSettings::of(config).map(Self::from);
+        encoder
+            .or_else(other)
+            .unwrap_or_else(|| config.raw().into())
+    }
+
     /// The name of the model's table.
     pub fn table(&self) -> &'static str {
         match self {
@@ -64,7 +73,7 @@ impl RunModel {
             Self::Encoder(settings) => {
                 let mut settings = settings.as_ref().clone();
                 settings.vocab_size = settings.vocab_size.max(1);
-                EncoderConfig::try_from(settings).map(drop)
+                DecoderConfig::try_from(settings).map(drop)
             }
             Self::EncoderDecoder(settings) => {
                 let mut settings = settings.as_ref().clone();
@@ -72,7 +81,7 @@ impl RunModel {
                     let last = settings.start_token.max(settings.padding_token);
                     settings.vocab_size = (last as usize).saturating_add(1);
                 }
-                EncoderDecoderConfig::try_from(settings).map(drop)
+                DecoderConfig::try_from(settings).map(drop)
             }
         }
     }

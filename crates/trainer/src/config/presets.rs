@@ -14,9 +14,7 @@ mod shrunk;
 
 pub use shrunk::shrunk;
 
-pub use objectives::{
-    EXTRA, fine_tuning_encoder, fine_tuning_encoder_decoder, fine_tuning_preferences,
-};
+pub use objectives::{EXTRA, fine_tuning_other, fine_tuning_preferences};
 
 use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig};
 

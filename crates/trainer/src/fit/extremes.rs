@@ -3,12 +3,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use emberlm_model::{DecoderConfig, EncoderConfig, EncoderDecoderConfig};
+use emberlm_model::{DecoderConfig, count};
 use toml::{Table, Value};
 
 use crate::config::{RunModel, tables};
 use crate::fit::{plans, predict_rank};
-use crate::objective::CheckedModel;
 use crate::optimizer::schedule::learning_rate;
 use crate::peers::Rank;
 use crate::{RunConfig, memory, presets, run_config};
@@ -124,25 +123,25 @@ fn judge(base: &RunConfig, setting: &str) -> Option<String> {
         RunModel::Decoder(model) => {
             let mut model = model.as_ref().clone();
             model.vocab_size = model.vocab_size.filter(|&size| size > 0).or(Some(65));
-            DecoderConfig::try_from(model).map(|model| CheckedModel::Decoder(Box::new(model)))
+            DecoderConfig::try_from(model)
         }
         RunModel::Encoder(settings) => {
             let mut settings = settings.as_ref().clone();
             settings.vocab_size = settings.vocab_size.max(65);
-            EncoderConfig::try_from(settings).map(CheckedModel::Encoder)
+            DecoderConfig::try_from(settings)
         }
         RunModel::EncoderDecoder(settings) => {
             let mut settings = settings.as_ref().clone();
             settings.vocab_size = settings.vocab_size.max(65);
-            EncoderDecoderConfig::try_from(settings).map(CheckedModel::EncoderDecoder)
+            DecoderConfig::try_from(settings)
         }
     };
     let model = match model {
         Ok(model) => model,
         Err(error) => return Some(error.to_string()),
     };
-    let _ = model.config().parameters();
-    let _ = model.config().flops_per_token();
+    let _ = model.parameters();
+    let _ = count::flops_per_token(&model);
     let predicted = predict_rank(&model, train, 1, 0);
     for plan in plans(train).into_iter().take(3) {
         let _ = predict_rank(&model, &plan.over(train), 1, 0);

@@ -15,12 +15,11 @@
 
 use emberlm_kernels::PackedFormat;
 use emberlm_model::encoder::EncoderHeadConfig;
-use emberlm_model::{CacheFormat, DecoderConfig, WeightFormat, count};
+use emberlm_model::{CacheFormat, DecoderConfig, ModelKind, WeightFormat, count};
 use serde::Serialize;
 
 use super::shape::{BatchShape, Head, SequenceSizes, largest, stacks};
 use super::{COMPUTING, MIB};
-use crate::objective::AnyConfig;
 
 /// The weight formats of a model for inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,17 +179,16 @@ pub struct InferencePrediction {
 }
 
 /// Predicts the peak resident memory of inference in a process that holds `program` bytes before it computes.
-pub fn predict_inference<'a>(
-    model: impl Into<AnyConfig<'a>>,
+pub fn predict_inference(
+    model: &DecoderConfig,
     work: InferenceWork,
     program: u64,
 ) -> InferencePrediction {
-    let model = model.into();
     let caches = work.slots as f64 * cache(model, work);
     let HeldWeights { format, stored } = work.weights;
-    let weights = match model {
-        AnyConfig::Decoder(model) => held_weights(model, format),
-        AnyConfig::Encoder(_) | AnyConfig::EncoderDecoder(_) => 4.0 * model.parameters() as f64,
+    let weights = match model.kind() {
+        ModelKind::Decoder => held_weights(model, format),
+        ModelKind::Encoder | ModelKind::EncoderDecoder => 4.0 * model.parameters() as f64,
     };
     let packs =
         |held: Option<PackedFormat>, stored: Option<PackedFormat>| held.is_some() && held != stored;
@@ -243,21 +241,23 @@ pub(super) fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
 }
 
 /// The size of a sequence's cache in bytes.
-fn cache(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
-    match model {
-        AnyConfig::Decoder(model) => count::kv_cache(model, work.capacity, work.cache) as f64,
-        AnyConfig::Encoder(_) => 0.0,
-        AnyConfig::EncoderDecoder(model) => {
-            let settings = model.settings();
-            let keys = (settings.heads * settings.head_dim) as f64;
-            let tokens = (work.capacity + work.sequence) as f64;
-            4.0 * settings.decoder_layers as f64 * 2.0 * keys * tokens
-        }
-    }
+fn cache(model: &DecoderConfig, work: InferenceWork) -> f64 {
+    let own = count::kv_cache(model, work.capacity, work.cache) as f64;
+    own + 4.0 * memory_heads(model, work.sequence as f64)
+}
+
+/// Elements of the keys and values of all cross-attentions for sources of `tokens` in all.
+fn memory_heads(model: &DecoderConfig, tokens: f64) -> f64 {
+    let stack = model.stack();
+    let Some(cross) = stack.block.cross_attention else {
+        return 0.0;
+    };
+    let keys = (cross.kv_heads * cross.head_dim) as f64;
+    stack.n_layers as f64 * 2.0 * keys * tokens
 }
 
 /// Elements of temporary memory in a pass.
-pub(super) fn pass(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
+pub(super) fn pass(model: &DecoderConfig, work: InferenceWork) -> f64 {
     let batch = BatchShape {
         inputs: work.pass_tokens,
         targets: work.target * work.pass_tokens.div_ceil(work.sequence.max(1)),
@@ -271,15 +271,10 @@ pub(super) fn pass(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
         },
     };
     let stacks = stacks(model, batch);
-    let head = match (work.head, model) {
+    let head = match (work.head, model.encoder_head()) {
         // The logits and a copy for the sampler.
         (HeadUse::Logits(rows), _) => 2.0 * rows as f64 * model.vocab_size() as f64,
-        (HeadUse::Loss | HeadUse::LossOf(_), AnyConfig::Encoder(encoder))
-            if matches!(
-                encoder.settings().head,
-                Some(EncoderHeadConfig::MaskedLm { .. })
-            ) =>
-        {
+        (HeadUse::Loss | HeadUse::LossOf(_), Some(EncoderHeadConfig::MaskedLm { .. })) => {
             let head = Head::of(model, batch);
             head.kept + head.temporaries
         }
@@ -289,12 +284,8 @@ pub(super) fn pass(model: AnyConfig<'_>, work: InferenceWork) -> f64 {
     let states: f64 = stacks.iter().map(|stack| 2.0 * stack.input).sum();
     let blocks = stacks.iter().map(|stack| stack.block.forward);
     // The keys and values of all blocks' cross-attentions exist at once, unless the slots hold them.
-    let memory = match model {
-        AnyConfig::EncoderDecoder(model) if work.slots == 0 => {
-            let settings = model.settings();
-            let keys = (settings.heads * settings.head_dim) as f64;
-            settings.decoder_layers as f64 * 2.0 * keys * work.pass_tokens as f64
-        }
+    let memory = match work.slots {
+        0 => memory_heads(model, work.pass_tokens as f64),
         _ => 0.0,
     };
     states + memory + blocks.fold(head, f64::max)

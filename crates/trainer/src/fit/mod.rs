@@ -40,12 +40,11 @@ mod ranks;
 mod shape;
 
 use emberlm_data::EvalChoice;
-use emberlm_model::{ParameterRole, WeightFormat};
+use emberlm_model::{DecoderConfig, ParameterRole, WeightFormat};
 use serde::Serialize;
 
 use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::error::TrainError;
-use crate::objective::AnyConfig;
 use crate::optimizer::UpdateMemory;
 use crate::peers::Rank;
 use shape::{Head, largest};
@@ -122,8 +121,8 @@ impl PhaseMemory {
 ///
 /// # Errors
 /// A setting is invalid.
-pub fn predict<'a>(
-    model: impl Into<AnyConfig<'a>>,
+pub fn predict(
+    model: &DecoderConfig,
     train: &TrainConfig,
     program: u64,
 ) -> Result<Prediction, TrainError> {
@@ -135,8 +134,8 @@ pub fn predict<'a>(
 ///
 /// # Errors
 /// A setting is invalid, or the ranks cannot divide the micro-batches of a step.
-pub fn predict_rank<'a>(
-    model: impl Into<AnyConfig<'a>>,
+pub fn predict_rank(
+    model: &DecoderConfig,
     train: &TrainConfig,
     ranks: usize,
     program: u64,
@@ -144,7 +143,6 @@ pub fn predict_rank<'a>(
     train.check()?;
     let rank = Rank::new(0, ranks).unwrap_or(Rank::SINGLE);
     let (ranks, micro_batches) = (rank.world_size(), train.rank_micro_batches(rank)?);
-    let model = model.into();
     let sizes = SequenceSizes::of(model, train)?;
     let trained = trained(model, train);
     let before = if micro_batches > 1 { trained } else { 0.0 };
@@ -168,12 +166,12 @@ pub fn predict_rank<'a>(
     // Ranks wait until their state is written.
     let held_until_written = bytes(if ranks > 1 { average } else { state + average });
     let optimizer = bytes(ranks::state(model, train, ranks, state) + average);
-    let weights = match (&train.adapter, model) {
-        (Some(adapter), AnyConfig::Decoder(model)) => {
+    let weights = match &train.adapter {
+        Some(adapter) => {
             let base = adapter.base_format(WeightFormat::F32).unwrap_or_default();
             inference::held_weights(model, base) + bytes(trained)
         }
-        _ => bytes(model.parameters() as f64),
+        None => bytes(model.parameters() as f64),
     };
     let [gradients, activations, temporaries] =
         [held.gradients, held.activations, held.temporaries].map(bytes);
@@ -216,7 +214,7 @@ pub fn predict_rank<'a>(
 
 /// The phases of the step's last micro-batch. Earlier ones have accumulated gradients of `before` elements.
 fn phases(
-    model: AnyConfig<'_>,
+    model: &DecoderConfig,
     train: &TrainConfig,
     ranks: usize,
     sizes: SequenceSizes,
@@ -283,7 +281,7 @@ fn phases(
 }
 
 /// A forward pass of an evaluation. A decoder that predicts the next token is evaluated in windows of up to its context.
-fn evaluation(model: AnyConfig<'_>, train: &TrainConfig, sizes: SequenceSizes) -> InferenceWork {
+fn evaluation(model: &DecoderConfig, train: &TrainConfig, sizes: SequenceSizes) -> InferenceWork {
     let batch = train.objective.sequences(train.evaluation.batch);
     let work = InferenceWork {
         head: match sizes.batch(batch).of_objective(&train.objective).learnt {
@@ -292,8 +290,8 @@ fn evaluation(model: AnyConfig<'_>, train: &TrainConfig, sizes: SequenceSizes) -
         },
         ..InferenceWork::of_batch(WeightFormat::F32, batch, sizes)
     };
-    match (model, &train.objective) {
-        (AnyConfig::Decoder(model), ObjectiveConfig::NextToken(_)) => {
+    match &train.objective {
+        ObjectiveConfig::NextToken(_) => {
             let window = model.seq_len().min(EvalChoice::LONGEST);
             InferenceWork {
                 pass_tokens: work.pass_tokens.max(window),
@@ -307,8 +305,8 @@ fn evaluation(model: AnyConfig<'_>, train: &TrainConfig, sizes: SequenceSizes) -
 
 /// The number of trained parameters: all of them, or at most those of an adapter of every linear layer, with three parts
 /// each as of queries, keys and values.
-fn trained(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
-    let (Some(adapter), AnyConfig::Decoder(model)) = (&train.adapter, model) else {
+fn trained(model: &DecoderConfig, train: &TrainConfig) -> f64 {
+    let Some(adapter) = &train.adapter else {
         return model.parameters() as f64;
     };
     let mut widths = 0;
@@ -323,7 +321,7 @@ fn trained(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
 }
 
 /// Elements of the optimizer's state.
-fn moments(model: AnyConfig<'_>, train: &TrainConfig) -> f64 {
+fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
     let all = trained(model, train);
     let moments = |role| UpdateMemory::of(train, &role).moments;
     if train.adapter.is_some() {

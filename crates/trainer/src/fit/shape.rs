@@ -1,15 +1,14 @@
 //! The sizes of a model of any kind that its memory depends on.
 
 use emberlm_kernels::cpu::head_loss::peak_elements;
-use emberlm_model::config::Position;
+use emberlm_model::config::{DropoutSite, Position};
 use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_model::nn::{BlockConfig, LinearConfig, StackConfig};
-use emberlm_model::{EncoderDecoderConfig, count};
+use emberlm_model::{DecoderConfig, ModelKind, count};
 
 use super::block::{Block, BlockInput};
 use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::error::TrainError;
-use crate::objective::AnyConfig;
 
 /// The sequences of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +24,10 @@ impl SequenceSizes {
     ///
     /// # Errors
     /// The sequences are longer than the model's context, or the sources too short for span corruption.
-    pub fn of(model: AnyConfig<'_>, train: &TrainConfig) -> Result<Self, TrainError> {
-        let (input, target) = match model {
-            AnyConfig::Decoder(model) => (train.sequence_tokens(model.seq_len())?, 0),
-            AnyConfig::Encoder(model) => (train.sequence_tokens(model.seq_len())?, 0),
-            AnyConfig::EncoderDecoder(_) => {
+    pub fn of(model: &DecoderConfig, train: &TrainConfig) -> Result<Self, TrainError> {
+        let (input, target) = match model.kind() {
+            ModelKind::Decoder | ModelKind::Encoder => (train.sequence_tokens(model.seq_len())?, 0),
+            ModelKind::EncoderDecoder => {
                 let input = train.source_tokens();
                 let target = train.objective.objective().target_tokens(input)?;
                 (input, target)
@@ -112,39 +110,37 @@ impl StackShape {
 }
 
 /// The stacks of a model for a batch, in the order of the forward pass.
-pub(super) fn stacks(model: AnyConfig<'_>, batch: BatchShape) -> Vec<StackShape> {
+pub(super) fn stacks(model: &DecoderConfig, batch: BatchShape) -> Vec<StackShape> {
     let sizes = batch.sizes;
     let input = BlockInput::new(batch.inputs as f64, sizes.input as f64);
-    let mask = |dropout: f64| if dropout > 0.0 { 1.0 } else { 0.0 };
-    match model {
-        AnyConfig::Decoder(model) => {
-            let embedding = f64::from(u8::from(model.norm_embedding()));
-            vec![StackShape::of(&model.stack(), input, embedding)]
-        }
-        AnyConfig::Encoder(model) => {
-            let norm = f64::from(u8::from(model.embeddings().norm.is_some()));
-            let around = norm + mask(model.settings().dropout);
-            vec![StackShape::of(&model.stack(), input, around)]
-        }
-        AnyConfig::EncoderDecoder(model) => {
-            // Embeddings and final norm have dropout.
-            let around = 2.0 * mask(model.settings().dropout);
-            let encoder = BlockInput {
-                biased: true,
-                ..input
-            };
-            let decoder = BlockInput {
-                tokens: batch.targets as f64,
-                seq: sizes.target as f64,
-                memory: input.tokens,
-                biased: true,
-            };
-            vec![
-                StackShape::of(&model.encoder(), encoder, around),
-                StackShape::of(&model.decoder(), decoder, around),
-            ]
-        }
-    }
+    // Norms and dropout masks of the embeddings, and of a stack's output.
+    let around = |stack: &StackConfig, norm: bool| {
+        let masks = [model.dropout_at(DropoutSite::Embedding), stack.dropout];
+        let masks = masks.into_iter().filter(|&dropout| dropout > 0.0).count();
+        f64::from(u8::from(norm)) + masks as f64
+    };
+    let norm = model.embeddings().norm.is_some();
+    let input = BlockInput {
+        biased: model.stack().relative.is_some(),
+        ..input
+    };
+    let Some(encoder) = model.source_stack() else {
+        let stack = model.stack();
+        return vec![StackShape::of(&stack, input, around(&stack, norm))];
+    };
+    let (decoder, of_decoder) = (
+        model.stack(),
+        BlockInput {
+            tokens: batch.targets as f64,
+            seq: sizes.target as f64,
+            memory: input.tokens,
+            ..input
+        },
+    );
+    vec![
+        StackShape::of(&encoder, input, around(&encoder, norm)),
+        StackShape::of(&decoder, of_decoder, around(&decoder, norm)),
+    ]
 }
 
 /// Memory of the head and its loss, in elements.
@@ -160,10 +156,10 @@ pub(super) struct Head {
 
 impl Head {
     /// The head's memory for a batch.
-    pub fn of(model: AnyConfig<'_>, batch: BatchShape) -> Self {
-        let tokens = match model {
-            AnyConfig::Decoder(_) | AnyConfig::Encoder(_) => batch.inputs,
-            AnyConfig::EncoderDecoder(_) => batch.targets,
+    pub fn of(model: &DecoderConfig, batch: BatchShape) -> Self {
+        let tokens = match model.kind() {
+            ModelKind::Decoder | ModelKind::Encoder => batch.inputs,
+            ModelKind::EncoderDecoder => batch.targets,
         };
         let learnt = batch.learnt.unwrap_or(tokens);
         let of_vocabulary = |width: usize, bias: bool, kept: f64| {
@@ -177,45 +173,38 @@ impl Head {
                 temporaries: peak_elements(learnt, width, vocab_size) as f64 + with_bias * table,
             }
         };
-        match model {
-            AnyConfig::Decoder(model) => of_vocabulary(model.d_model(), model.head().bias, 0.0),
-            AnyConfig::EncoderDecoder(model) => {
-                let settings = model.settings();
-                of_vocabulary(settings.d_model, settings.head.bias, 0.0)
+        let width = model.d_model();
+        match (model.kind(), model.encoder_head()) {
+            (ModelKind::Decoder | ModelKind::EncoderDecoder, _) => {
+                of_vocabulary(width, model.head().bias, 0.0)
             }
-            AnyConfig::Encoder(model) => match &model.settings().head {
-                Some(EncoderHeadConfig::MaskedLm { .. }) => {
-                    // The activation's slope and output, the norm's output, and it with a column of ones for the bias.
-                    let kept = 4.0 * tokens as f64 * model.d_model() as f64;
-                    of_vocabulary(model.d_model(), true, kept)
-                }
-                Some(EncoderHeadConfig::Token { labels, .. }) => Self {
-                    temporaries: 2.0 * tokens as f64 * labels.len() as f64,
-                    ..Self::default()
-                },
-                // Of the first token only.
-                Some(EncoderHeadConfig::Pooler | EncoderHeadConfig::Sequence { .. }) | None => {
-                    Self::default()
-                }
+            (ModelKind::Encoder, Some(EncoderHeadConfig::MaskedLm { .. })) => {
+                // The activation's slope and output, the norm's output, and it with a column of ones for the bias.
+                let kept = 4.0 * tokens as f64 * width as f64;
+                of_vocabulary(width, true, kept)
+            }
+            (ModelKind::Encoder, Some(EncoderHeadConfig::Token { labels, .. })) => Self {
+                temporaries: 2.0 * tokens as f64 * labels.len() as f64,
+                ..Self::default()
             },
+            // Of the first token only.
+            (
+                ModelKind::Encoder,
+                Some(EncoderHeadConfig::Pooler | EncoderHeadConfig::Sequence { .. }) | None,
+            ) => Self::default(),
         }
     }
 }
 
 /// Elements of the matrices of linear layers, which some optimizers treat differently.
-pub(super) fn matrices(model: AnyConfig<'_>) -> f64 {
-    match model {
-        AnyConfig::Decoder(model) => {
+pub(super) fn matrices(model: &DecoderConfig) -> f64 {
+    match model.kind() {
+        ModelKind::Decoder => {
             let counted = count::parameters(model);
             counted.attention as f64 + counted.feed_forward as f64
         }
-        AnyConfig::Encoder(model) => linear_layers(&[model.stack()]),
-        AnyConfig::EncoderDecoder(model) => linear_layers(&both(model)),
+        ModelKind::Encoder | ModelKind::EncoderDecoder => linear_layers(&model.stacks()),
     }
-}
-
-fn both(model: &EncoderDecoderConfig) -> [StackConfig; 2] {
-    [model.encoder(), model.decoder()]
 }
 
 fn linear_layers(stacks: &[StackConfig]) -> f64 {
@@ -231,26 +220,14 @@ fn elements(layer: &LinearConfig) -> f64 {
 }
 
 /// Elements of the largest parameter.
-pub(super) fn largest(model: AnyConfig<'_>) -> f64 {
-    let table = |rows: usize, columns: usize| rows as f64 * columns as f64;
-    let (stacks, tables) = match model {
-        AnyConfig::Decoder(model) => {
-            let positions = match model.position() {
-                Position::Learned => model.seq_len(),
-                _ => 0,
-            };
-            let rows = model.vocab_size().max(positions);
-            (vec![model.stack()], table(rows, model.d_model()))
-        }
-        AnyConfig::Encoder(model) => {
-            let rows = model.vocab_size().max(model.settings().positions);
-            (vec![model.stack()], table(rows, model.d_model()))
-        }
-        AnyConfig::EncoderDecoder(model) => (
-            both(model).to_vec(),
-            table(model.vocab_size(), model.settings().d_model),
-        ),
+pub(super) fn largest(model: &DecoderConfig) -> f64 {
+    let positions = match model.position() {
+        Position::Learned => model.seq_len() + model.first_position(),
+        _ => 0,
     };
+    let rows = model.vocab_size().max(positions);
+    let tables = rows as f64 * model.d_model() as f64;
+    let stacks = model.stacks();
     let kinds = stacks.iter().flat_map(StackConfig::kinds);
     let linear = kinds.filter(|(blocks, _)| *blocks > 0);
     let linear = linear.flat_map(|(_, block)| block.linear_layers());

@@ -6,17 +6,16 @@ use emberlm_data::{ChatTemplateSpec, Floor, Tokenizer};
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 
 use super::validation::Validation;
-use super::{
-    CheckedModel, PairSet, PromptSet, RecordSet, References, RewardTask, TrainSource, WindowTask,
-};
+use super::{PairSet, PromptSet, RecordSet, References, RewardTask, TrainSource, WindowTask};
 use crate::config::{DataConfig, ObjectiveConfig, RunConfig, TrainConfig};
 use crate::data::TrainingData;
 use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
+use emberlm_model::DecoderConfig;
 
 /// The inputs of a run.
 pub(crate) struct RunInputs {
-    pub(crate) model: CheckedModel,
+    pub(crate) model: DecoderConfig,
     /// Tokens per sequence.
     pub(crate) seq_len: usize,
     pub(crate) tokenizer: Tokenizer,
@@ -90,7 +89,7 @@ impl RunInputs {
     pub(super) fn of_windows(
         data: &TrainingData,
         train: &TrainConfig,
-        model: CheckedModel,
+        model: DecoderConfig,
         window: usize,
         seq_len: usize,
         task: Arc<dyn WindowTask>,

@@ -45,7 +45,6 @@ pub(crate) use grpo::{PromptSet, ReferenceModel, RewardTask, RewardValidation, R
 pub(crate) use host_batch::HostBatch;
 pub(crate) use inputs::{DataContext, RunInputs};
 pub(crate) use model::config::adapted;
-pub use model::config::{AnyConfig, CheckedModel};
 pub use open::resolve_model;
 pub(crate) use preference::{PairSet, PreferenceScores, REFERENCE_FILE, References};
 pub use preference::{PreferenceBatch, PreferenceLoss, PreferenceSequence};

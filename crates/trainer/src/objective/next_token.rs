@@ -9,9 +9,7 @@ use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
 use crate::objective::open::{Tokenization, TooLong, resolve_model};
 use crate::objective::validation::Validation;
-use crate::objective::{
-    CheckedModel, ConversationSource, HostBatch, Objective, TrainSource, WindowTask,
-};
+use crate::objective::{ConversationSource, HostBatch, Objective, TrainSource, WindowTask};
 
 /// To predict each next token of a window.
 pub(crate) struct NextToken;
@@ -56,7 +54,6 @@ fn windows(config: &mut RunConfig, context: &dyn DataContext) -> Result<RunInput
         model.check_documents()?;
     }
     let validation = Validation::of_decoder(&data, &model, seq_len)?;
-    let model = CheckedModel::Decoder(Box::new(model));
     let task = Arc::new(NextToken);
     let inputs = RunInputs::of_windows(&data, train, model, seq_len, seq_len, task)?;
     Ok(RunInputs {

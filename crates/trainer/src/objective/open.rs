@@ -4,11 +4,11 @@
 use emberlm_data::{ChatTemplateSpec, Dataset, Packing, PreferenceEncoder, Tokenizer};
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{ConfigError, DecoderConfig, EncoderDecoderConfig, ModelConfig};
+use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
 
+use super::TrainSource;
 use super::inputs::{DataContext, RunInputs};
 use super::validation::Validation;
-use super::{CheckedModel, TrainSource};
 use crate::config::{DataConfig, RunConfig, RunModel, TrainConfig};
 use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
@@ -84,7 +84,7 @@ impl Tokenization {
         source: TrainSource,
     ) -> RunInputs {
         RunInputs {
-            model: CheckedModel::Decoder(Box::new(self.model)),
+            model: self.model,
             seq_len: self.seq_len,
             tokenizer: self.tokenizer,
             chat_template: self.template.map(|_| self.encoder.template()),
@@ -129,14 +129,14 @@ pub(super) fn resolve_encoder_decoder(
     settings: &mut EncoderDecoderSettings,
     needed: usize,
     tokenizer: &Tokenizer,
-) -> Result<EncoderDecoderConfig, TrainError> {
+) -> Result<DecoderConfig, TrainError> {
     if settings.vocab_size == 0 {
         let padding = tokenizer.special_id("<pad>").or(tokenizer.end_of_text());
         settings.padding_token = padding.unwrap_or(0);
         settings.start_token = settings.padding_token;
     }
     settings.vocab_size = vocabulary(settings.vocab_size, needed, tokenizer)?;
-    Ok(EncoderDecoderConfig::try_from(settings.clone())?)
+    Ok(DecoderConfig::try_from(settings.clone())?)
 }
 
 /// The number of token ids of a model: `set`, or `needed` if that is 0.

@@ -7,7 +7,7 @@ use crate::objective::open::{
     check_for_other_models, encoder_decoder_of, resolve_encoder_decoder, truncation_note,
 };
 use crate::objective::validation::Validation;
-use crate::objective::{CheckedModel, Objective, RecordSource, TrainSource};
+use crate::objective::{Objective, RecordSource, TrainSource};
 
 impl Objective for Seq2SeqConfig {
     fn open(
@@ -20,7 +20,7 @@ impl Objective for Seq2SeqConfig {
         let source = RecordSource::of_pairs(data, self)?;
         let tokenizer = context.tokenizer(data)?;
         let model = resolve_encoder_decoder(settings, tokenizer.vocab_size(), &tokenizer)?;
-        let padding = model.settings().padding_token;
+        let padding = model.padding_token();
         let seq_len = train.source_tokens();
         let records = source.pairs(self, &tokenizer, seq_len, train.seed, padding)?;
         let identities = vec![records.identity()];
@@ -28,7 +28,7 @@ impl Objective for Seq2SeqConfig {
         let (count, held_out) = (records.train.len(), records.validation.len());
         let notes = truncation_note(records.truncated, count, held_out, seq_len);
         Ok(RunInputs {
-            model: CheckedModel::EncoderDecoder(model),
+            model,
             seq_len,
             tokenizer,
             chat_template: None,

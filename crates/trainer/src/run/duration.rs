@@ -46,9 +46,7 @@ pub(super) fn predict<B: TrainingBackend>(
     world_size: usize,
     device: &Device<B>,
 ) -> Option<f64> {
-    let (Some(decoder), Some(config)) = (model.decoder(), inputs.model.decoder()) else {
-        return None;
-    };
+    let (decoder, config) = (model.decoder()?, &inputs.model);
     // The lengths of completions differ.
     if !matches!(inputs.source, TrainSource::Windows { .. }) {
         return None;

@@ -1,10 +1,14 @@
 //! The warning of a run whose model cannot be exported.
 
 use emberlm_model::hugging_face::check_exportable;
-use emberlm_model::{DecoderConfig, Family, ModelConfig};
+use emberlm_model::{DecoderConfig, Family, ModelConfig, ModelKind};
 
-/// The warning that `emberlm export` will not support a model, with a family that supports it; `None` if it can be exported.
+/// The warning that `emberlm export` will not support a model, with a family that supports it; `None` if it can be
+/// exported, as encoders and encoder–decoders can.
 pub fn export_warning(model: &DecoderConfig) -> Option<String> {
+    if model.kind() != ModelKind::Decoder {
+        return None;
+    }
     let error = check_exportable(model).err()?;
     let expressing = |family: &Family| is_expressible(model, *family);
     let advice = match Family::ALL.into_iter().find(expressing) {

@@ -14,8 +14,10 @@ use crate::config::run_config;
 use crate::config::{RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::model::TrainingModel;
+use crate::objective::model::config::initial;
 use crate::optimizer::Optimizer;
 use crate::peers::Rank;
+use crate::run::model::{load, resume};
 use crate::run::{RunInputs, RunStart, RunWeights};
 use crate::step::ema::Average;
 use crate::step::frozen::freeze;
@@ -47,12 +49,12 @@ impl<B: TrainingBackend> InitialState<B> {
         let mut state = State::default();
         let seed = config.train.seed;
         let model = match (checkpoint, weights) {
-            (Some(checkpoint), _) => inputs.model.resume::<B>(checkpoint, device)?,
+            (Some(checkpoint), _) => resume::<B>(&inputs.model, checkpoint, device)?,
             (None, Some(weights)) => {
                 let adapter = config.train.adapter.as_ref();
                 weights.load(&inputs.model, seed, adapter, device)?
             }
-            (None, None) => inputs.model.config().init::<B>(seed, device),
+            (None, None) => initial::<B>(&inputs.model, seed, device),
         };
         let model = freeze(model, &config.train.frozen)?;
         let mut optimizer = Optimizer::new(&config.train, model.parameters()).sharded(rank);
@@ -86,7 +88,7 @@ impl<B: TrainingBackend> InitialState<B> {
         }
         let averaged = match checkpoint {
             Some(checkpoint) if checkpoint.holds_average() => {
-                Some(inputs.model.load::<B::InnerBackend>(checkpoint, device)?)
+                Some(load::<B::InnerBackend>(&inputs.model, checkpoint, device)?)
             }
             _ => None,
         };

@@ -5,7 +5,7 @@ use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 
-use super::{CheckedModel, RunStart};
+use super::RunStart;
 use crate::checkpoint::State;
 use crate::config::{DataConfig, RunConfig, TrainConfig};
 use crate::data::TrainingData;
@@ -17,6 +17,7 @@ pub use crate::objective::resolve_model;
 pub(crate) use crate::objective::{DataContext, RunInputs};
 use crate::peers::Rank;
 use crate::run::resume;
+use emberlm_model::DecoderConfig;
 
 mod epoch;
 
@@ -33,12 +34,12 @@ pub fn sized(
     start: &RunStart,
     tokenizer: Option<Tokenizer>,
     chat_template: Option<ChatTemplateSpec>,
-) -> Result<(CheckedModel, TrainConfig), TrainError> {
+) -> Result<(DecoderConfig, TrainConfig), TrainError> {
     let mut config = config.clone();
     if config.model.as_decoder().is_some() && !config.reads_records() {
         let data = TrainingData::open(&config.data)?;
         let model = resolve_model(&mut config, data.first())?;
-        return Ok((CheckedModel::Decoder(Box::new(model)), config.train));
+        return Ok((model, config.train));
     }
     let circumstances = Circumstances {
         start,

@@ -16,6 +16,7 @@ use emberlm_checkpoint::{AdapterDescription, BaseModel, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::hugging_face::{encoder, encoder_decoder};
+use emberlm_model::{ModelKind, count};
 use serde_json::json;
 
 use crate::checkpoint::shards::ShardWriter;
@@ -61,7 +62,6 @@ mod start;
 mod strategy;
 mod summary;
 
-pub use crate::objective::{AnyConfig, CheckedModel};
 pub use crate::run::driver::RunResult;
 pub use fork::Fork;
 use inputs::Circumstances;
@@ -296,11 +296,9 @@ fn rank_zero<B: TrainingBackend>(
 ) -> Result<RankZero<B>, TrainError> {
     let text = run_config::to_toml(config)?;
     let step = initial.state.step;
-    let source = match (start.checkpoint(), &inputs.model) {
+    let source = match (start.checkpoint(), inputs.model.kind()) {
         (None, _) => options.source,
-        (Some(checkpoint), CheckedModel::Decoder(_)) => {
-            SourceFiles::of_checkpoint(&checkpoint.path)?
-        }
+        (Some(checkpoint), ModelKind::Decoder) => SourceFiles::of_checkpoint(&checkpoint.path)?,
         (Some(checkpoint), _) => SourceFiles::of_hugging_face(&checkpoint.path)?,
     };
     let resumed = start
@@ -339,7 +337,7 @@ fn rank_zero<B: TrainingBackend>(
     };
     let metrics = inputs.validation.metrics();
     let hooks = HookList::new(options.hooks, metrics, options.interrupter)?;
-    let flops = inputs.model.config().flops_per_token();
+    let flops = count::flops_per_token(&inputs.model).training;
     let (steps, say) = (config.train.steps, options.say);
     Ok(RankZero {
         display: Box::new(PlainLines::new(steps, say, hooks.metrics())),
@@ -372,8 +370,9 @@ fn about_model(
 ) -> Result<AboutModel, TrainError> {
     let preferred = source.model_type();
     let preferred = preferred.as_deref();
-    let model_type = match &inputs.model {
-        CheckedModel::Decoder(model) => {
+    let model = &inputs.model;
+    let model_type = match model.kind() {
+        ModelKind::Decoder => {
             let settings = config.train.adapter.clone();
             let adapter = match (settings, base) {
                 (Some(settings), Some(base)) => Some(AdapterDescription { settings, base }),
@@ -389,13 +388,13 @@ fn about_model(
                 adapter,
             })));
         }
-        CheckedModel::Encoder(model) => encoder::model_type_of(model, preferred)?,
-        CheckedModel::EncoderDecoder(model) => encoder_decoder::model_type_of(model, preferred)?,
+        ModelKind::Encoder => encoder::model_type_of(model, preferred)?,
+        ModelKind::EncoderDecoder => encoder_decoder::model_type_of(model, preferred)?,
     };
     let mut fields = source.config_fields(Some(model_type)).unwrap_or_default();
     // The exporter writes `dtype` instead.
     fields.retain(|name, _| name != "torch_dtype");
-    if matches!(inputs.model, CheckedModel::EncoderDecoder(_)) {
+    if model.kind() == ModelKind::EncoderDecoder {
         let end = json!(inputs.tokenizer.end_of_text());
         fields.entry("eos_token_id").or_insert(end);
     }
@@ -421,7 +420,7 @@ fn first_notes<B: TrainingBackend>(
             "warning: the run was computed on {before} and continues on {backend}; results differ by rounding"
         ));
     }
-    notes.extend(inputs.model.decoder().and_then(export_warning));
+    notes.extend(export_warning(&inputs.model));
     notes.extend(devices.warnings(config.train.precision.products));
     notes
 }

@@ -6,12 +6,15 @@ use emberlm_checkpoint::checkpoint::TRAINING;
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
-use emberlm_model::{AdapterError, Decoder, DecoderConfig, LoraConfig, WeightsError, weights};
+use emberlm_model::{
+    AdapterError, Decoder, DecoderConfig, LoraConfig, ModelKind, WeightsError, weights,
+};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
+use crate::objective::adapted;
 use crate::objective::model::TrainingModel;
-use crate::objective::{CheckedModel, adapted};
+use crate::objective::model::config::table_of;
 
 /// The weights that a run begins with.
 pub enum RunWeights<B: BurnBackend> {
@@ -37,13 +40,13 @@ impl<B: TrainingBackend> RunWeights<B> {
     /// The weights cannot be read, or are those of another model.
     pub(crate) fn load(
         self,
-        model: &CheckedModel,
+        config: &DecoderConfig,
         seed: u64,
         adapter: Option<&LoraConfig>,
         device: &Device<B>,
     ) -> Result<TrainingModel<B>, TrainError> {
-        Ok(match (self, model) {
-            (Self::Decoder(weights), CheckedModel::Decoder(config)) => {
+        Ok(match (self, config.kind()) {
+            (Self::Decoder(weights), ModelKind::Decoder) => {
                 if weights.has_adapter() {
                     return Err(AdapterError::Adapted.into());
                 }
@@ -56,65 +59,63 @@ impl<B: TrainingBackend> RunWeights<B> {
                     }
                 }
             }
-            (Self::Encoder(directory), CheckedModel::Encoder(config)) => {
+            (Self::Encoder(directory), ModelKind::Encoder) => {
                 directory.encoder_as::<B>(config, seed, device)?.into()
             }
-            (Self::EncoderDecoder(directory), CheckedModel::EncoderDecoder(config)) => {
+            (Self::EncoderDecoder(directory), ModelKind::EncoderDecoder) => {
                 directory.model_as::<B>(config, device)?.into()
             }
-            (_, model) => {
-                let table = model.table();
+            (_, kind) => {
+                let table = table_of(kind);
                 return Err(TrainError::OtherModel { table });
             }
         })
     }
 }
 
-impl CheckedModel {
-    /// Loads the weights in a checkpoint that training resumes from.
-    ///
-    /// # Errors
-    /// The checkpoint is damaged or of another model.
-    pub(crate) fn resume<B: Backend>(
-        &self,
-        checkpoint: &Checkpoint,
-        device: &Device<B>,
-    ) -> Result<TrainingModel<B>, TrainError> {
-        if !checkpoint.holds_average() {
-            return self.load(checkpoint, device);
+/// Loads the weights in a checkpoint that training resumes from.
+///
+/// # Errors
+/// The checkpoint is damaged or of another model.
+pub(crate) fn resume<B: Backend>(
+    config: &DecoderConfig,
+    checkpoint: &Checkpoint,
+    device: &Device<B>,
+) -> Result<TrainingModel<B>, TrainError> {
+    if !checkpoint.holds_average() {
+        return load(config, checkpoint, device);
+    }
+    let file = checkpoint.path.join(TRAINING);
+    Ok(match config.kind() {
+        ModelKind::Decoder => {
+            with_dropout(checkpoint.training_decoder::<B>(device)?, config)?.into()
         }
-        let file = checkpoint.path.join(TRAINING);
-        Ok(match self {
-            Self::Decoder(config) => {
-                with_dropout(checkpoint.training_decoder::<B>(device)?, config)?.into()
-            }
-            Self::Encoder(config) => own(config.blank::<B>(device), &file)?.into(),
-            Self::EncoderDecoder(config) => own(config.blank::<B>(device), &file)?.into(),
-        })
-    }
+        ModelKind::Encoder => own(config.blank_encoder::<B>(device), &file)?.into(),
+        ModelKind::EncoderDecoder => own(config.blank_encoder_decoder::<B>(device), &file)?.into(),
+    })
+}
 
-    /// Loads the weights in a checkpoint that the model is used with.
-    ///
-    /// # Errors
-    /// The checkpoint is damaged or of another model.
-    pub(crate) fn load<B: Backend>(
-        &self,
-        checkpoint: &Checkpoint,
-        device: &Device<B>,
-    ) -> Result<TrainingModel<B>, TrainError> {
-        let path = &checkpoint.path;
-        Ok(match self {
-            Self::Decoder(config) => with_dropout(checkpoint.decoder::<B>(device)?, config)?.into(),
-            Self::Encoder(config) => {
-                let directory = HuggingFaceEncoder::open(path)?;
-                directory.encoder_as::<B>(config, 0, device)?.into()
-            }
-            Self::EncoderDecoder(config) => {
-                let directory = HuggingFaceEncoderDecoder::open(path)?;
-                directory.model_as::<B>(config, device)?.into()
-            }
-        })
-    }
+/// Loads the weights in a checkpoint that the model is used with.
+///
+/// # Errors
+/// The checkpoint is damaged or of another model.
+pub(crate) fn load<B: Backend>(
+    config: &DecoderConfig,
+    checkpoint: &Checkpoint,
+    device: &Device<B>,
+) -> Result<TrainingModel<B>, TrainError> {
+    let path = &checkpoint.path;
+    Ok(match config.kind() {
+        ModelKind::Decoder => with_dropout(checkpoint.decoder::<B>(device)?, config)?.into(),
+        ModelKind::Encoder => {
+            let directory = HuggingFaceEncoder::open(path)?;
+            directory.encoder_as::<B>(config, 0, device)?.into()
+        }
+        ModelKind::EncoderDecoder => {
+            let directory = HuggingFaceEncoderDecoder::open(path)?;
+            directory.model_as::<B>(config, device)?.into()
+        }
+    })
 }
 
 /// The decoder of a checkpoint with the dropout of `config`, which a fork may change.

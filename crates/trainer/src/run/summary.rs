@@ -21,7 +21,7 @@ pub(super) fn line<B: TrainingBackend>(
     devices: &RankDevices,
     device: &Device<B>,
 ) -> String {
-    let all = grouped(inputs.model.config().parameters());
+    let all = grouped(inputs.model.parameters() as u64);
     let parameters = match train.adapter {
         Some(_) => {
             let parameters = initial.model.parameters();

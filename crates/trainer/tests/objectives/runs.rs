@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use burn::backend::Autodiff;
 use burn_flex::Flex;
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind, kind_of};
 use emberlm_data::{PrepareOptions, prepare};
 use emberlm_generate::{GenerateOptions, TargetGenerator};
 use emberlm_model::config::FeedForward;
@@ -215,7 +215,7 @@ fn masked_tokens_are_learnt_and_resumed_exactly() {
     let mut config = config(encoder(), objective, dataset(folder.path()));
     config.train.recompute = true;
     let run_folder = check_resume(config.clone(), folder.path());
-    assert_eq!(ModelKind::of(&run_folder), ModelKind::Encoder);
+    assert_eq!(kind_of(&run_folder), ModelKind::Encoder);
     let model = EncoderModel::open(&run_folder).unwrap();
     // Bytes, the end of text, and a mask.
     assert_eq!(model.config().vocab_size(), 258);
@@ -272,14 +272,7 @@ fn labels_are_learnt_and_resumed_exactly() {
     assert!(begun.lines().next().unwrap().contains("\"f1_macro\""));
 
     let model = EncoderModel::open(&long).unwrap();
-    let labels = model
-        .config()
-        .settings()
-        .head
-        .as_ref()
-        .unwrap()
-        .labels()
-        .unwrap();
+    let labels = model.config().encoder_head().unwrap().labels().unwrap();
     assert_eq!(labels, ["a", "b", "c"]);
     let embedder = model.embedder::<Flex>(&Default::default()).unwrap();
     let texts =
@@ -292,7 +285,7 @@ fn labels_are_learnt_and_resumed_exactly() {
     // Fine-tuning keeps the labels of a classifier that has those of the records, and replaces others.
     let directory = |run: &Path| {
         let model = EncoderModel::open(run).unwrap();
-        let settings = model.config().settings().clone();
+        let settings = EncoderSettings::of(model.config()).unwrap();
         let weights = RunWeights::Encoder(Box::new(model.into_hugging_face()));
         (settings, weights)
     };
@@ -318,14 +311,7 @@ fn labels_are_learnt_and_resumed_exactly() {
     // A header in the middle is a record with its own label.
     start(&config, &two, Some(weights)).unwrap();
     let model = EncoderModel::open(&two).unwrap();
-    let labels = model
-        .config()
-        .settings()
-        .head
-        .as_ref()
-        .unwrap()
-        .labels()
-        .unwrap();
+    let labels = model.config().encoder_head().unwrap().labels().unwrap();
     assert_eq!(labels, ["10", "9", "label"]);
 }
 
@@ -345,7 +331,7 @@ fn pairs_of_texts_are_learnt_and_resumed_exactly() {
     run(&config, &long).unwrap();
     let losses: Vec<f64> = evaluations(&long).iter().map(loss_of).collect();
     assert!(losses[1] < 0.2, "{losses:?}");
-    assert_eq!(ModelKind::of(&long), ModelKind::EncoderDecoder);
+    assert_eq!(kind_of(&long), ModelKind::EncoderDecoder);
     let model = EncoderDecoderModel::open(&long).unwrap();
     assert_eq!(model.stop_tokens(), [256]);
     let loaded = model.load::<Flex>(&Default::default()).unwrap();
@@ -375,7 +361,7 @@ fn removed_spans_are_learnt_and_resumed_exactly() {
     let model = EncoderDecoderModel::open(&run_folder).unwrap();
     // Bytes, the end of text, and sentinels.
     assert_eq!(model.config().vocab_size(), 357);
-    assert_eq!(model.config().settings().start_token, 256);
+    assert_eq!(model.config().start_token().unwrap(), 256);
 
     config.train.steps = 300;
     config.train.evaluation.interval = 150;

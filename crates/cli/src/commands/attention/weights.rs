@@ -3,7 +3,7 @@
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use clap::ValueEnum;
-use emberlm_checkpoint::{EncoderDecoderModel, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, ModelKind, kind_of};
 use emberlm_generate::{GenerateOptions, SamplerConfig, TargetGenerator};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::EncoderDecoder;
@@ -55,7 +55,7 @@ impl Subject {
     /// # Errors
     /// The model cannot be opened, does not have the requested attention, or cannot process the text.
     pub fn open(args: &AttentionArgs) -> Result<Self, CliError> {
-        let kind = ModelKind::of(&args.model);
+        let kind = kind_of(&args.model);
         let of = match (kind, args.of) {
             (ModelKind::EncoderDecoder, of) => of.unwrap_or(AttentionOf::Cross),
             (ModelKind::Encoder, None | Some(AttentionOf::Encoder)) => AttentionOf::Encoder,
@@ -124,21 +124,12 @@ impl Subject {
 
     /// The number of layers and of heads.
     pub fn sizes(&self) -> (usize, usize) {
-        match &self.model {
-            OpenedModel::Decoder(model) => (model.config().n_layers(), model.config().heads()),
-            OpenedModel::Encoder(model) => {
-                let settings = model.config().settings();
-                (settings.n_layers, settings.heads)
-            }
-            OpenedModel::EncoderDecoder(model) => {
-                let settings = model.config().settings();
-                let layers = match self.of {
-                    AttentionOf::Encoder => settings.encoder_layers,
-                    AttentionOf::Decoder | AttentionOf::Cross => settings.decoder_layers,
-                };
-                (layers, settings.heads)
-            }
-        }
+        let config = self.model.config();
+        let layers = match self.of {
+            AttentionOf::Encoder if config.encoder_layers() > 0 => config.encoder_layers(),
+            AttentionOf::Encoder | AttentionOf::Decoder | AttentionOf::Cross => config.n_layers(),
+        };
+        (layers, config.heads())
     }
 }
 
@@ -226,7 +217,7 @@ impl Weights<'_> {
                 generator.collect::<Result<_, _>>()?
             }
         };
-        let start = model.config().settings().start_token;
+        let start = model.config().start_token().unwrap_or(0);
         Ok(std::iter::once(start).chain(target).collect())
     }
 

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use emberlm_model::encoder::{EncoderHeadConfig, PooledActivation};
-use emberlm_trainer::run::CheckedModel;
 use emberlm_trainer::{DataConfig, ObjectiveConfig, RunConfig, RunModel, RunStart, run};
 
 use crate::commands::fit_step;
 use crate::commands::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::commands::train::start::RecordTexts;
 use crate::error::CliError;
+use emberlm_model::DecoderConfig;
 
 /// True unless the data determines the vocabulary size.
 pub fn has_vocabulary(model: &RunModel) -> bool {
@@ -28,7 +28,7 @@ pub fn resolve(
     config: &mut RunConfig,
     data: Option<&Path>,
     texts: RecordTexts,
-) -> Result<CheckedModel, CliError> {
+) -> Result<DecoderConfig, CliError> {
     let Some(data) = data else {
         assume(config);
         return fit_step::checked(config.model.clone());
@@ -44,11 +44,7 @@ pub fn resolve(
         texts.chat_template,
     )?;
     config.train = train;
-    config.model = match &model {
-        CheckedModel::Decoder(model) => model.raw().into(),
-        CheckedModel::Encoder(model) => model.settings().clone().into(),
-        CheckedModel::EncoderDecoder(model) => model.settings().clone().into(),
-    };
+    config.model = RunModel::of(&model);
     Ok(model)
 }
 

@@ -84,7 +84,7 @@ pub fn run(
     let work = InferenceWork::generation(weights, beams, capacity, length.clamp(1, context))
         .with_cache(args.cache.cache);
     let guard = args.memory.guard(backend);
-    guard.check_inference("searching", &[(model.config().into(), work)], &[])?;
+    guard.check_inference("searching", &[(model.config(), work)], &[])?;
     let found = backend.run(Search {
         model,
         prompt: &prompt.ids,

@@ -52,7 +52,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     };
     let work = InferenceWork::targets(targets, tokens, source.len());
     let guard = args.memory.guard(backend);
-    guard.check_inference("generating", &[(model.config().into(), work)], &[])?;
+    guard.check_inference("generating", &[(model.config(), work)], &[])?;
     backend.run(Target {
         args: &args,
         model: &model,

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, ModelKind};
+use emberlm_model::config::Position;
 use emberlm_model::count::{self, ComponentParameters};
-use emberlm_model::encoder::EncoderHeadConfig;
+use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
@@ -60,9 +62,8 @@ pub fn run(path: &Path, kind: ModelKind, json: bool) -> Result<(), CliError> {
 
 fn encoder(model: &EncoderModel) -> Result<StackInfo, CliError> {
     let config = model.config();
-    let settings = config.settings();
     let texts = format!("texts of at most {} tokens", model.longest_text());
-    let head = match &settings.head {
+    let head = match config.encoder_head() {
         None => "none".to_owned(),
         Some(EncoderHeadConfig::Pooler) => "pooler".to_owned(),
         Some(EncoderHeadConfig::MaskedLm { .. }) => "masked language model".to_owned(),
@@ -73,70 +74,78 @@ fn encoder(model: &EncoderModel) -> Result<StackInfo, CliError> {
             format!("classifier of tokens, {} labels", labels.len())
         }
     };
-    let window = settings.window.as_ref().map(|window| {
-        let n_layers = settings.n_layers;
+    let window = config.window().map(|window| {
+        let n_layers = config.n_layers();
         let local = n_layers - window.full_layers.layers(n_layers).len();
         let note = format!("tokens on each side, in {local} of {n_layers} blocks");
-        ("window", window.distance.to_string(), note)
+        ("window", window.tokens.to_string(), note)
     });
     let size = |name, size: usize| (name, size.to_string(), String::new());
+    let positions = config.seq_len() + config.first_position();
     let mut sizes = vec![
         (
             "vocab_size",
-            settings.vocab_size.to_string(),
+            config.vocab_size().to_string(),
             tokenizer_note(model.tokenizer()),
         ),
-        ("positions", settings.positions.to_string(), texts),
-        size("segments", settings.segments),
-        size("d_model", settings.d_model),
-        size("n_layers", settings.n_layers),
-        size("heads", settings.heads),
+        ("positions", positions.to_string(), texts),
+        size("segments", config.embeddings().segments),
+        size("d_model", config.d_model()),
+        size("n_layers", config.n_layers()),
+        size("heads", config.heads()),
         ("head", head, String::new()),
     ];
     sizes.extend(window);
     Ok(StackInfo {
         sizes,
-        tied: matches!(settings.head, Some(EncoderHeadConfig::MaskedLm { .. })),
+        tied: matches!(
+            config.encoder_head(),
+            Some(EncoderHeadConfig::MaskedLm { .. })
+        ),
         ..StackInfo::new(
             model.hugging_face().path(),
             model.about(),
-            count::encoder_table(config),
+            count::table(config),
             model.tokenizer(),
-            serde_json::to_value(settings).map_err(|error| CliError::new(error.to_string()))?,
+            serde_json::to_value(EncoderSettings::of(config))
+                .map_err(|error| CliError::new(error.to_string()))?,
         )
     })
 }
 
 fn encoder_decoder(model: &EncoderDecoderModel) -> Result<StackInfo, CliError> {
     let config = model.config();
-    let settings = config.settings();
-    let positions = settings.relative_positions;
-    let distances = format!(
-        "relative; distances from {} on are alike",
-        positions.max_distance
-    );
+    let (buckets, distances) = match *config.position() {
+        Position::Relative(positions) => {
+            let from = positions.max_distance;
+            let note = format!("relative; distances from {from} on are alike");
+            (positions.buckets, note)
+        }
+        _ => (0, String::new()),
+    };
     let size = |name, size: usize| (name, size.to_string(), String::new());
     Ok(StackInfo {
         sizes: vec![
             (
                 "vocab_size",
-                settings.vocab_size.to_string(),
+                config.vocab_size().to_string(),
                 tokenizer_note(model.tokenizer()),
             ),
-            ("position buckets", positions.buckets.to_string(), distances),
-            size("d_model", settings.d_model),
-            size("encoder layers", settings.encoder_layers),
-            size("decoder layers", settings.decoder_layers),
-            size("heads", settings.heads),
-            size("head_dim", settings.head_dim),
+            ("position buckets", buckets.to_string(), distances),
+            size("d_model", config.d_model()),
+            size("encoder layers", config.encoder_layers()),
+            size("decoder layers", config.n_layers()),
+            size("heads", config.heads()),
+            size("head_dim", config.head_dim()),
         ],
-        tied: settings.head.tied,
+        tied: config.head().tied,
         ..StackInfo::new(
             model.hugging_face().path(),
             model.about(),
-            count::encoder_decoder_table(config),
+            count::table(config),
             model.tokenizer(),
-            serde_json::to_value(settings).map_err(|error| CliError::new(error.to_string()))?,
+            serde_json::to_value(EncoderDecoderSettings::of(config))
+                .map_err(|error| CliError::new(error.to_string()))?,
         )
     })
 }

@@ -8,72 +8,43 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::hugging_face::{ExportOptions, encoder, encoder_decoder};
-use emberlm_model::{Activation, EncoderConfig, EncoderDecoderConfig};
+use emberlm_model::{Activation, DecoderConfig, ModelKind};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
-use emberlm_trainer::run::AnyConfig;
 use serde_json::{Map, json};
 
 use super::NewArgs;
 use crate::backend::Job;
 use crate::error::CliError;
 
-/// A model that is no decoder.
-#[derive(Debug)]
-pub enum StackModel {
-    Encoder(EncoderConfig),
-    EncoderDecoder(EncoderDecoderConfig),
-}
-
-impl StackModel {
-    /// The model of the preset that `args` names; `None` if it is a decoder's.
-    ///
-    /// # Errors
-    /// An option does not apply to these presets, or the vocabulary is not given or too large.
-    pub fn of(args: &NewArgs, tokenizer: Option<&Tokenizer>) -> Result<Option<Self>, CliError> {
-        let Some(kind) = Kind::of(&args.preset) else {
-            return Ok(None);
-        };
-        if !args.set.is_empty() {
-            let message = format!(
-                "--set is for decoders, and the preset `{}` is none",
-                args.preset
-            );
-            return Err(CliError::usage(message).hint("leave --set out"));
-        }
-        let sizes = args
-            .vocab_size
-            .or_else(|| tokenizer.map(Tokenizer::vocab_size));
-        let vocab_size = sizes.ok_or_else(|| super::no_vocabulary(&args.preset))?;
-        Ok(Some(match kind {
-            Kind::BertNano => {
-                let settings = EncoderSettings {
-                    head: Some(EncoderHeadConfig::masked_lm(Activation::Gelu)),
-                    ..EncoderSettings::nano(vocab_size)
-                };
-                Self::Encoder(EncoderConfig::try_from(settings)?)
-            }
-            Kind::T5Nano => {
-                let settings = EncoderDecoderSettings::nano(vocab_size);
-                Self::EncoderDecoder(EncoderDecoderConfig::try_from(settings)?)
-            }
-        }))
+/// The model of the preset that `args` names; `None` if it is a decoder's.
+///
+/// # Errors
+/// An option does not apply to these presets, or the vocabulary is not given or too large.
+pub fn of(
+    args: &NewArgs,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Option<DecoderConfig>, CliError> {
+    let Some(kind) = Kind::of(&args.preset) else {
+        return Ok(None);
+    };
+    if !args.set.is_empty() {
+        let message = format!(
+            "--set is for decoders, and the preset `{}` is none",
+            args.preset
+        );
+        return Err(CliError::usage(message).hint("leave --set out"));
     }
-
-    /// The model's configuration.
-    pub fn config(&self) -> AnyConfig<'_> {
-        match self {
-            Self::Encoder(config) => config.into(),
-            Self::EncoderDecoder(config) => config.into(),
-        }
-    }
-
-    /// Number of parameters.
-    pub fn parameters(&self) -> u128 {
-        match self {
-            Self::Encoder(config) => config.parameters(),
-            Self::EncoderDecoder(config) => config.parameters(),
-        }
-    }
+    let sizes = args
+        .vocab_size
+        .or_else(|| tokenizer.map(Tokenizer::vocab_size));
+    let vocab_size = sizes.ok_or_else(|| super::no_vocabulary(&args.preset))?;
+    Ok(Some(match kind {
+        Kind::BertNano => DecoderConfig::try_from(EncoderSettings {
+            head: Some(EncoderHeadConfig::masked_lm(Activation::Gelu)),
+            ..EncoderSettings::nano(vocab_size)
+        })?,
+        Kind::T5Nano => DecoderConfig::try_from(EncoderDecoderSettings::nano(vocab_size))?,
+    }))
 }
 
 /// A preset of a model that is no decoder.
@@ -97,7 +68,7 @@ impl Kind {
 
 /// Writes a model with initial weights into a folder.
 pub struct NewStacks<'a> {
-    pub model: &'a StackModel,
+    pub config: &'a DecoderConfig,
     pub tokenizer: Option<&'a Tokenizer>,
     pub seed: u64,
     pub folder: &'a Path,
@@ -115,15 +86,13 @@ impl Job for NewStacks<'_> {
             fields,
             ..ExportOptions::default()
         };
-        match self.model {
-            StackModel::Encoder(config) => {
-                let model = config.init::<B::InnerBackend>(self.seed, &device);
-                encoder::export(&model, "bert", self.folder, &options)?;
-            }
-            StackModel::EncoderDecoder(config) => {
-                let model = config.init::<B::InnerBackend>(self.seed, &device);
-                encoder_decoder::export(&model, "t5", self.folder, &options)?;
-            }
+        let (config, seed) = (self.config, self.seed);
+        if config.kind() == ModelKind::Encoder {
+            let model = config.init_encoder::<B::InnerBackend>(seed, &device);
+            encoder::export(&model, "bert", self.folder, &options)?;
+        } else {
+            let model = config.init_encoder_decoder::<B::InnerBackend>(seed, &device);
+            encoder_decoder::export(&model, "t5", self.folder, &options)?;
         }
         if let Some(tokenizer) = self.tokenizer {
             let file = self.folder.join(TOKENIZER_FILE);

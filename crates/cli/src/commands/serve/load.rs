@@ -2,7 +2,9 @@
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind};
+use emberlm_checkpoint::{
+    EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind, kind_of,
+};
 use emberlm_kernels::Backend;
 use emberlm_model::WeightFormat;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
@@ -136,7 +138,7 @@ pub enum Opened {
 /// Opens a model to serve, and waits for the first checkpoint of a run that is followed.
 fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
     let path = &spec.path;
-    let kind = ModelKind::of(path);
+    let kind = kind_of(path);
     cache_arg::check_kind(spec.options.cache, kind, path)?;
     if kind != ModelKind::Decoder {
         let shown = path.display();

@@ -36,9 +36,9 @@ pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Work<'a
     };
     let works = planned.iter().map(|&(spec, plan)| {
         let config = match plan {
-            Plan::Decoder(plan) => plan.model().config().into(),
-            Plan::Encoder(plan) => plan.model().config().into(),
-            Plan::EncoderDecoder(plan) => plan.model().config().into(),
+            Plan::Decoder(plan) => plan.model().config(),
+            Plan::Encoder(plan) => plan.model().config(),
+            Plan::EncoderDecoder(plan) => plan.model().config(),
         };
         (config, work(spec, plan))
     });

@@ -1,6 +1,6 @@
 //! Output at the end of a run.
 
-use emberlm_checkpoint::ModelKind;
+use emberlm_checkpoint::{ModelKind, kind_of};
 use emberlm_trainer::events;
 use emberlm_trainer::{Divergence, ObjectiveConfig, RunResult};
 
@@ -38,7 +38,7 @@ pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), Cli
     text += &format!("Run              {}\n", result.run.display());
     if result.checkpoint.is_some() {
         let program = program();
-        text += &match ModelKind::of(&result.run) {
+        text += &match kind_of(&result.run) {
             ModelKind::Decoder if result.chats => {
                 format!("To chat          {program} chat {run}\n")
             }

@@ -104,18 +104,16 @@ impl OpenedModel {
                 config
             }
             Self::Encoder(model) => {
-                let settings = model.config().settings();
-                let default = match settings.head {
+                let default = match model.config().encoder_head() {
                     Some(EncoderHeadConfig::Sequence { .. }) => ObjectiveKind::Classify,
                     _ => ObjectiveKind::Mlm,
                 };
                 let objective = objective.unwrap_or(default).into();
-                presets::fine_tuning_encoder(settings, from, objective, records)
+                presets::fine_tuning_other(model.config(), from, objective, records)
             }
             Self::EncoderDecoder(model) => {
-                let settings = model.config().settings();
                 let objective = objective.unwrap_or(ObjectiveKind::Seq2seq).into();
-                presets::fine_tuning_encoder_decoder(settings, from, objective, records)
+                presets::fine_tuning_other(model.config(), from, objective, records)
             }
         }
     }

@@ -11,7 +11,8 @@ use crate::error::HuggingFaceError;
 use crate::exchange::encoder::{EXCHANGES, EncoderExchange, write_labels};
 use crate::hugging_face::export::{expressible, write_config};
 use crate::hugging_face::{ExportOptions, Exported, write_parameters};
-use crate::transformer::encoder::{Encoder, EncoderConfig, EncoderHeadConfig};
+use crate::transformer::checked::DecoderConfig;
+use crate::transformer::encoder::{Encoder, EncoderHeadConfig, EncoderSettings};
 use crate::weights::published;
 
 /// Writes an encoder's `config.json` and weights into an existing directory, as the type `model_type` of
@@ -43,7 +44,7 @@ pub fn export<B: Backend>(
     let source = |path: &str| source(exchange, encoder.config(), path);
     let mut tensors = published(encoder, options.element, source);
     if matches!(
-        encoder.config().settings().head,
+        encoder.config().encoder_head(),
         None | Some(EncoderHeadConfig::Pooler)
     ) {
         // The bare model's names have no prefix.
@@ -57,10 +58,20 @@ pub fn export<B: Backend>(
 /// Builds an encoder's `config.json` and verifies it by reading it back.
 fn described(
     exchange: &EncoderExchange,
-    written: &EncoderConfig,
+    written: &DecoderConfig,
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
-    let settings = written.settings();
+    let not_expressible = |field, value| HuggingFaceError::NotExpressible {
+        model_type: exchange.model_type,
+        field,
+        value,
+    };
+    let Some(settings) = EncoderSettings::of(written) else {
+        return Err(not_expressible(
+            "architecture".to_owned(),
+            format!("{:?}", written.kind()),
+        ));
+    };
     let head = settings.head.as_ref();
     let mut fields = options.fields.clone();
     fields.insert(
@@ -70,16 +81,13 @@ fn described(
     fields.insert("model_type".to_owned(), json!(exchange.model_type));
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
     fields.insert("tie_word_embeddings".to_owned(), json!(true));
-    fields.extend((exchange.write)(settings));
+    fields.extend((exchange.write)(&settings));
     write_labels(head, &mut fields);
     let has_pooler = head == Some(&EncoderHeadConfig::Pooler);
-    let again = config(exchange, &fields, has_pooler)?;
-    match first_difference(settings, again.settings(), &[]) {
-        Some((field, value)) => Err(HuggingFaceError::NotExpressible {
-            model_type: exchange.model_type,
-            field,
-            value,
-        }),
+    let again = EncoderSettings::of(&config(exchange, &fields, has_pooler)?);
+    let written = Some(&settings);
+    match first_difference(&written, &again.as_ref(), &[]) {
+        Some((field, value)) => Err(not_expressible(field, value)),
         None => Ok(fields),
     }
 }
@@ -89,7 +97,7 @@ fn described(
 /// # Errors
 /// No type can; the error is that of `preferred`, or of BERT.
 pub fn model_type_of(
-    config: &EncoderConfig,
+    config: &DecoderConfig,
     preferred: Option<&str>,
 ) -> Result<&'static str, HuggingFaceError> {
     let is_preferred = |exchange: &&EncoderExchange| Some(exchange.model_type) == preferred;

@@ -12,7 +12,8 @@ use crate::exchange::fields::Fields;
 use crate::exchange::t5::{self, EXCHANGES, Exchange};
 use crate::hugging_face::export::{expressible, write_config};
 use crate::hugging_face::{ExportOptions, Exported, write_parameters};
-use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
+use crate::transformer::checked::DecoderConfig;
+use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderSettings};
 use crate::weights::published;
 
 /// Writes an encoder–decoder's `config.json` and weights into an existing directory, as the type `model_type` of
@@ -44,23 +45,29 @@ pub fn export<B: Backend>(
 /// Builds a model's `config.json` and verifies it by reading it back.
 fn described(
     exchange: &Exchange,
-    config: &EncoderDecoderConfig,
+    config: &DecoderConfig,
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
-    let settings = config.settings();
+    let not_expressible = |field, value| HuggingFaceError::NotExpressible {
+        model_type: exchange.model_type,
+        field,
+        value,
+    };
+    let Some(settings) = EncoderDecoderSettings::of(config) else {
+        return Err(not_expressible(
+            "architecture".to_owned(),
+            format!("{:?}", config.kind()),
+        ));
+    };
     let mut fields = options.fields.clone();
     fields.insert("architectures".to_owned(), json!([exchange.architecture()]));
     fields.insert("model_type".to_owned(), json!(exchange.model_type));
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
-    fields.extend(exchange.write(settings));
+    fields.extend(exchange.write(&settings));
     let again = exchange.read(&Fields::new(&fields), settings.head.tied)?;
-    let again = EncoderDecoderConfig::try_from(again)?;
-    match first_difference(settings, again.settings(), &[]) {
-        Some((field, value)) => Err(HuggingFaceError::NotExpressible {
-            model_type: exchange.model_type,
-            field,
-            value,
-        }),
+    let again = EncoderDecoderSettings::of(&DecoderConfig::try_from(again)?);
+    match first_difference(&Some(&settings), &again.as_ref(), &[]) {
+        Some((field, value)) => Err(not_expressible(field, value)),
         None => Ok(fields),
     }
 }
@@ -70,7 +77,7 @@ fn described(
 /// # Errors
 /// No type can; the error is that of `preferred`, or of T5.
 pub fn model_type_of(
-    config: &EncoderDecoderConfig,
+    config: &DecoderConfig,
     preferred: Option<&str>,
 ) -> Result<&'static str, HuggingFaceError> {
     let preferred = preferred.and_then(exchange).unwrap_or(&KNOWN[0]);

@@ -93,7 +93,7 @@ impl DecoderConfig {
 }
 
 /// Returns an error for a scaling that breaks a rule.
-pub(crate) fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), ConfigError> {
+fn check_scaling(scaling: &RotaryScaling, dims: usize) -> Result<(), ConfigError> {
     match *scaling {
         RotaryScaling::None => Ok(()),
         RotaryScaling::Linear { factor } => positive("position.scaling.factor", factor),

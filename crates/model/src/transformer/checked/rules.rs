@@ -18,6 +18,7 @@ impl TryFrom<ModelConfig> for DecoderConfig {
         config.check_layer_positions()?;
         config.check_scales()?;
         config.check_components()?;
+        config.check_architecture()?;
         Ok(config)
     }
 }
@@ -192,6 +193,7 @@ impl DecoderConfig {
         }
         match self.filled.init {
             Init::Normal { std, .. } => positive("init.std", std),
+            Init::T5 { factor } => positive("init.factor", factor),
             Init::FanIn | Init::LeCun | Init::TruncatedXavier | Init::Small => Ok(()),
         }
     }

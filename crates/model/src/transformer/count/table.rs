@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::narrow;
+use crate::config::ModelKind;
 use crate::nn::feed_forward::FeedForwardConfig;
-use crate::nn::mixture::MixtureConfig;
+use crate::nn::stack::StackConfig;
 use crate::transformer::checked::DecoderConfig;
 
 /// Parameter count of one component.
@@ -44,7 +45,7 @@ pub enum Component {
     Positions,
     /// Segment vectors of an encoder.
     Segments,
-    /// Norm of an encoder's embeddings.
+    /// Norm of the embeddings.
     EmbeddingNorm,
     /// Biases of scores by distance, shared by a stack's blocks.
     RelativeBias,
@@ -72,7 +73,7 @@ pub enum Component {
     SharedExpert,
     /// Norms of the blocks, including those of queries and keys.
     BlockNorms,
-    /// Norm after the last block, and that of a decoder's embeddings, if any.
+    /// Norm after the last block.
     FinalNorm,
     /// Output projection with its bias, or the head of an encoder. A tied projection counts as embedding.
     Head,
@@ -91,7 +92,7 @@ pub(crate) struct ComponentCount {
 
 impl ComponentCount {
     /// A component outside the blocks.
-    pub(super) const fn once(component: Component, each: u128) -> Self {
+    const fn once(component: Component, each: u128) -> Self {
         Self {
             component,
             stack: None,
@@ -106,52 +107,98 @@ impl ComponentCount {
 }
 
 /// Counts parameters from the configurations that initialize the components, so counts and models cannot diverge.
-pub(super) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
-    let (embeddings, stack, head) = (config.embeddings(), config.stack(), config.lm_head());
-    let block = &stack.block;
-    let attention = &block.attention;
-    let [(with_experts, _), (dense, _)] = stack.kinds();
-    let [up, down] = both(&block.feed_forward);
-    let experts = block.experts.as_ref();
-    let of_all = |part: usize| {
-        let count = |mixture: &MixtureConfig| mixture.count as u128 * both(&mixture.expert)[part];
-        experts.map_or(0, count)
+pub(crate) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
+    let embeddings = config.embeddings();
+    let width = embeddings.d_model;
+    let positions = embeddings.positions.parameters(width);
+    let segments = embeddings.segments as u128 * width as u128;
+    let norm = embeddings.norm().map_or(0, |norm| norm.parameters());
+    let once = ComponentCount::once;
+    let mut counts = vec![
+        once(Component::TokenEmbedding, embeddings.tokens()),
+        once(Component::Positions, positions),
+        once(Component::Segments, segments),
+        once(Component::EmbeddingNorm, norm),
+    ];
+    if let Some(encoder) = config.source_stack() {
+        counts.extend(of_stack(&encoder, Some(StackRole::Encoder)));
+    }
+    let role = (config.kind() == ModelKind::EncoderDecoder).then_some(StackRole::Decoder);
+    counts.extend(of_stack(&config.stack(), role));
+    let head = match config.kind() {
+        ModelKind::Encoder => {
+            let head = config.encoder_head();
+            head.map_or(0, |head| head.parameters(config))
+        }
+        ModelKind::Decoder | ModelKind::EncoderDecoder => config.lm_head().parameters(),
     };
-    let router = experts.map_or(0, |mixture| mixture.router().parameters());
-    let shared = experts.and_then(MixtureConfig::shared);
-    let shared = shared.map_or(0, |(shared, gate)| {
-        both(&shared).iter().sum::<u128>() + gate.parameters()
-    });
-    let final_norms = [embeddings.norm(), stack.norm_final()]
-        .into_iter()
-        .flatten();
-    let final_norms = final_norms.map(|norm| norm.parameters()).sum();
+    counts.push(once(Component::Head, head));
+    counts
+}
+
+/// The components of a stack.
+fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount> {
+    let block = &stack.block;
+    let [(with_experts, _), (dense, _)] = stack.kinds();
     let some = |blocks: usize, component, each| ComponentCount {
         blocks: Some(blocks as u128),
         ..ComponentCount::once(component, each)
     };
     let layer = |component, each| some(stack.n_layers, component, each);
-    let global = ComponentCount::once;
-    let positions = embeddings.positions.parameters(embeddings.d_model);
-    vec![
-        global(Component::TokenEmbedding, embeddings.tokens()),
-        global(Component::Positions, positions),
-        layer(Component::AttentionQkv, attention.qkv().parameters()),
-        layer(Component::AttentionOut, attention.out().parameters()),
+    let heads = block.attention.heads;
+    let biases = stack
+        .relative
+        .map_or(0, |relative| relative.parameters(heads));
+    let mut counts = vec![
+        ComponentCount::once(Component::RelativeBias, biases),
+        layer(Component::AttentionQkv, block.attention.qkv().parameters()),
+        layer(Component::AttentionOut, block.attention.out().parameters()),
+    ];
+    if let Some(cross) = &block.cross_attention {
+        let [q, kv, out] = cross.linear_layers();
+        counts.extend([
+            layer(Component::CrossQueries, q.parameters()),
+            layer(Component::CrossKeysValues, kv.parameters()),
+            layer(Component::CrossOut, out.parameters()),
+        ]);
+    }
+    let [up, down] = both(&block.feed_forward);
+    counts.extend([
         some(dense, Component::FeedForwardUp, up),
         some(dense, Component::FeedForwardDown, down),
-        some(with_experts, Component::Router, router),
-        some(with_experts, Component::ExpertsUp, of_all(0)),
-        some(with_experts, Component::ExpertsDown, of_all(1)),
-        some(with_experts, Component::SharedExpert, shared),
-        layer(Component::BlockNorms, block.norm_parameters()),
-        global(Component::FinalNorm, final_norms),
-        global(Component::Head, head.parameters()),
-    ]
+    ]);
+    if let Some(mixture) = &block.experts {
+        let [up, down] = both(&mixture.expert).map(|each| mixture.count as u128 * each);
+        let shared = mixture.shared().map_or(0, |(shared, gate)| {
+            both(&shared).iter().sum::<u128>() + gate.parameters()
+        });
+        counts.extend([
+            some(
+                with_experts,
+                Component::Router,
+                mixture.router().parameters(),
+            ),
+            some(with_experts, Component::ExpertsUp, up),
+            some(with_experts, Component::ExpertsDown, down),
+            some(with_experts, Component::SharedExpert, shared),
+        ]);
+    }
+    // The first block may lack the norm of its attention.
+    let first = usize::from(!stack.first_norm).min(stack.n_layers);
+    let norms = [(first, stack.block(0)), (stack.n_layers - first, *block)];
+    for (blocks, block) in norms.into_iter().filter(|(blocks, _)| *blocks > 0) {
+        counts.push(some(blocks, Component::BlockNorms, block.norm_parameters()));
+    }
+    let norm = stack.norm_final().map_or(0, |norm| norm.parameters());
+    counts.push(ComponentCount::once(Component::FinalNorm, norm));
+    for count in &mut counts {
+        count.stack = role;
+    }
+    counts
 }
 
 /// Parameters of a feed-forward layer's projections to its hidden width, and of the projection back.
-pub(super) fn both(layer: &FeedForwardConfig) -> [u128; 2] {
+fn both(layer: &FeedForwardConfig) -> [u128; 2] {
     let (gate, up) = layer.widening();
     let gate = gate.map_or(0, |gate| gate.parameters());
     [gate + up.parameters(), layer.down().parameters()]
@@ -173,7 +220,7 @@ pub fn table(config: &DecoderConfig) -> Vec<ComponentParameters> {
 }
 
 /// The counts, clamped to `usize::MAX`.
-pub(super) fn rows(counts: &[ComponentCount]) -> Vec<ComponentParameters> {
+fn rows(counts: &[ComponentCount]) -> Vec<ComponentParameters> {
     let row = |count: &ComponentCount| ComponentParameters {
         component: count.component,
         stack: count.stack,
@@ -188,6 +235,8 @@ pub(super) fn rows(counts: &[ComponentCount]) -> Vec<ComponentParameters> {
 mod tests {
     use super::super::parameters;
     use super::*;
+    use crate::encoder::EncoderSettings;
+    use crate::encoder_decoder::EncoderDecoderSettings;
     use crate::{DecoderConfig, families};
 
     fn checked(name: &str) -> DecoderConfig {
@@ -226,5 +275,45 @@ mod tests {
         };
         assert_eq!(total(Component::FinalNorm), 2 * 768);
         assert_eq!(total(Component::Head), 0, "tied");
+    }
+
+    // BERT base, uncased, without its pooler: the published 109,482,240 less 590,592. By hand from the paper's sizes.
+    #[test]
+    fn bert_base_matches_the_published_count() {
+        let settings = EncoderSettings {
+            n_layers: 12,
+            ..EncoderSettings::new(768, 12)
+        };
+        let config = DecoderConfig::try_from(settings).expect("legal");
+        assert_eq!(config.parameters(), 109_482_240 - 590_592);
+        let table = table(&config);
+        let total = |component| {
+            let row = table.iter().find(|row| row.component == component);
+            row.expect("a row").total
+        };
+        assert_eq!(total(Component::Segments), 2 * 768);
+        assert_eq!(total(Component::EmbeddingNorm), 2 * 768);
+        assert_eq!(total(Component::FinalNorm), 0);
+        assert_eq!(total(Component::BlockNorms), 12 * 4 * 768);
+    }
+
+    // The published 60,506,624 of T5 small.
+    #[test]
+    fn t5_small_matches_the_published_count() {
+        let settings = EncoderDecoderSettings {
+            encoder_layers: 6,
+            decoder_layers: 6,
+            ..EncoderDecoderSettings::new(512, 8)
+        };
+        let config = DecoderConfig::try_from(settings).expect("legal");
+        assert_eq!(config.parameters(), 60_506_624);
+        let table = table(&config);
+        let sum: usize = table.iter().map(|row| row.total).sum();
+        assert_eq!(sum, 60_506_624);
+        let cross = table.iter().filter(|row| {
+            matches!(row.component, Component::CrossKeysValues) && row.stack.is_some()
+        });
+        let cross: Vec<_> = cross.map(|row| (row.stack, row.per_layer)).collect();
+        assert_eq!(cross, [(Some(StackRole::Decoder), Some(2 * 512 * 512))]);
     }
 }

@@ -1,24 +1,17 @@
-//! Configuration of an encoder: as written, and checked.
-
-mod rules;
+//! Configuration of an encoder as written.
 
 use documented::DocumentedFields;
-use emberlm_kernels::{Activation, Reach};
+use emberlm_kernels::Activation;
 use serde::{Deserialize, Serialize};
 
-use super::head_config::EncoderHeadConfig;
-use crate::config::limits::{LARGEST_SIZE, MOST_LAYERS, positive, within};
+use crate::config::base::common;
+use crate::config::limits::{LARGEST_SIZE, within};
 use crate::config::{
-    Biases, FeedForward, FullLayers, Init, LayerPositions, Norm, Position, Wiring,
+    Architecture, AttentionKind, Biases, DropoutSite, EncoderHeadConfig, Family, FeedForward,
+    FullLayers, Init, LayerPositions, ModelConfig, Norm, Position, Window, Wiring,
 };
-use crate::error::{ConfigError, InputError};
-use crate::nn::attention::{AttentionConfig, Mechanism, default_scale};
-use crate::nn::block::BlockConfig;
-use crate::nn::embeddings::EmbeddingsConfig;
-use crate::nn::feed_forward::FeedForwardConfig;
-use crate::nn::position::{AddedPositionsConfig, RotaryConfig};
-use crate::nn::stack::{LayerRotaryConfig, StackConfig};
-use crate::transformer::count::encoder_counts;
+use crate::error::ConfigError;
+use crate::transformer::checked::DecoderConfig;
 
 /// An encoder's configuration as written, not yet checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
@@ -88,11 +81,11 @@ fn is_learned(position: &Position) -> bool {
     *position == Position::Learned
 }
 
-pub(super) const fn yes() -> bool {
+const fn yes() -> bool {
     true
 }
 
-pub(super) const fn is_yes(flag: &bool) -> bool {
+const fn is_yes(flag: &bool) -> bool {
     *flag
 }
 
@@ -140,227 +133,105 @@ impl EncoderSettings {
     }
 }
 
-/// A checked configuration: every rule holds. [`EncoderConfig::try_from`] builds one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EncoderConfig {
-    settings: Box<EncoderSettings>,
-    head_dim: usize,
-}
+/// The names of [`EncoderSettings`] for fields of [`ModelConfig`].
+const NAMES: [(&str, &str); 3] = [
+    ("seq_len", "positions"),
+    ("attention.window.tokens", "window.distance"),
+    ("attention.window.full_layers", "window.full_layers"),
+];
 
-impl TryFrom<EncoderSettings> for EncoderConfig {
+impl TryFrom<EncoderSettings> for DecoderConfig {
     type Error = ConfigError;
 
-    fn try_from(mut settings: EncoderSettings) -> Result<Self, ConfigError> {
-        for (field, value) in [
-            ("vocab_size", settings.vocab_size),
-            ("positions", settings.positions),
-            ("d_model", settings.d_model),
-            ("heads", settings.heads),
-        ] {
-            within(field, value, 1..=LARGEST_SIZE)?;
+    fn try_from(settings: EncoderSettings) -> Result<Self, ConfigError> {
+        within("positions", settings.positions, 1..=LARGEST_SIZE)?;
+        let (first, positions) = (settings.first_position, settings.positions);
+        if first >= positions {
+            let rule = format!("must be less than positions = {positions}");
+            return Err(ConfigError::new("first_position", first, rule));
         }
-        within("n_layers", settings.n_layers, 1..=MOST_LAYERS)?;
-        if settings.segments > LARGEST_SIZE {
-            let rule = format!("must be at most {LARGEST_SIZE}");
-            return Err(ConfigError::new("segments", settings.segments, rule));
-        }
-        if settings.first_position >= settings.positions {
-            let rule = format!("must be less than positions = {}", settings.positions);
-            return Err(ConfigError::new(
-                "first_position",
-                settings.first_position,
-                rule,
-            ));
-        }
-        let (d_model, heads) = (settings.d_model, settings.heads);
-        if !d_model.is_multiple_of(heads) {
-            let rule = format!("must divide d_model = {d_model}");
-            return Err(ConfigError::new("heads", heads, rule));
-        }
-        let width = settings.feed_forward.width_for(d_model);
-        within("feed_forward.width", width, 1..=LARGEST_SIZE)?;
-        settings.feed_forward.width = Some(width);
-        settings.feed_forward.expansion = None;
-        let epsilon = settings.norm.epsilon();
-        positive("norm.epsilon", epsilon)?;
-        if let Init::Normal { std, .. } = settings.init {
-            positive("init.std", std)?;
-        }
-        for (field, probability) in [
-            ("dropout", settings.dropout),
-            ("attention_dropout", settings.attention_dropout),
-        ] {
-            if !(0.0..1.0).contains(&probability) {
-                return Err(ConfigError::new(field, probability, "must be in 0..1"));
-            }
-        }
-        if let Some(head) = &settings.head {
-            head.check()?;
-        }
-        let head_dim = d_model / heads;
-        rules::fill_positions(&mut settings, head_dim);
-        rules::check_positions(&settings, head_dim)?;
-        Ok(Self {
-            head_dim,
-            settings: Box::new(settings),
-        })
+        Self::try_from(ModelConfig::from(settings)).map_err(|error| error.renamed(&NAMES))
     }
 }
 
-impl EncoderConfig {
-    /// The configuration as written, with its defaults filled in.
-    pub fn settings(&self) -> &EncoderSettings {
-        &self.settings
-    }
-
-    /// Number of token ids.
-    pub fn vocab_size(&self) -> usize {
-        self.settings.vocab_size
-    }
-
-    /// The longest text, in tokens.
-    pub fn seq_len(&self) -> usize {
-        self.settings.positions - self.settings.first_position
-    }
-
-    /// Width of the hidden states.
-    pub fn d_model(&self) -> usize {
-        self.settings.d_model
-    }
-
-    /// Returns an error for tokens that the encoder cannot process.
-    ///
-    /// # Errors
-    /// There are none or too many, or one is outside of the vocabulary.
-    pub fn check_tokens(&self, ids: &[u32]) -> Result<(), InputError> {
-        let (vocab_size, seq_len) = (self.vocab_size(), self.seq_len());
-        if ids.is_empty() {
-            return Err(InputError::Empty);
-        }
-        if ids.len() > seq_len {
-            return Err(InputError::TooLong {
-                tokens: ids.len(),
-                seq_len,
-            });
-        }
-        match ids.iter().position(|&id| id as usize >= vocab_size) {
-            Some(position) => Err(InputError::UnknownToken {
-                id: ids[position],
-                position,
-                vocab_size,
-            }),
-            None => Ok(()),
-        }
-    }
-
-    /// The embeddings.
-    pub fn embeddings(&self) -> EmbeddingsConfig {
-        let settings = &self.settings;
-        EmbeddingsConfig {
-            positions: match settings.position {
-                Position::Learned => AddedPositionsConfig::Learned {
-                    seq_len: settings.positions,
-                },
-                _ => AddedPositionsConfig::None,
-            },
-            segments: settings.segments,
-            norm: Some(settings.norm),
+impl From<EncoderSettings> for ModelConfig {
+    fn from(settings: EncoderSettings) -> Self {
+        let window = settings.window.map(|window| Window {
+            tokens: window.distance,
+            global_tokens: 0,
+            full_layers: window.full_layers,
+        });
+        Self {
+            vocab_size: Some(settings.vocab_size),
+            seq_len: settings.positions - settings.first_position,
+            d_model: settings.d_model,
+            n_layers: settings.n_layers,
+            heads: settings.heads,
             dropout: settings.dropout,
-            ..EmbeddingsConfig::new(settings.vocab_size, settings.d_model)
-        }
-    }
-
-    /// The blocks. Post-norm blocks end with a norm, so no other follows the last.
-    pub fn stack(&self) -> StackConfig {
-        let settings = &self.settings;
-        let block = BlockConfig {
-            norm: settings.norm,
-            wiring: settings.wiring,
-            dropout: settings.dropout,
-            ..BlockConfig::new(self.attention(), self.feed_forward())
-        };
-        StackConfig {
-            full_layers: settings.window.as_ref().map_or_else(Vec::new, |window| {
-                window.full_layers.layers(settings.n_layers)
-            }),
-            rotary: self.rotary(),
-            layer_rotary: self.layer_rotary(),
-            first_norm: settings.first_norm,
-            final_norm: settings.wiring != Wiring::PostNorm,
-            ..StackConfig::new(settings.n_layers, block)
-        }
-    }
-
-    /// The rotation of queries and keys, if any.
-    fn rotary(&self) -> Option<RotaryConfig> {
-        match &self.settings.position {
-            Position::Rotary {
-                dims,
-                base,
-                layout,
-                scaling,
-            } => Some(RotaryConfig {
-                seq_len: self.settings.positions,
-                dims: dims.unwrap_or(self.head_dim),
-                base: *base,
-                layout: *layout,
-                scaling: scaling.clone(),
-            }),
-            _ => None,
-        }
-    }
-
-    /// The rotation of blocks with other positions, if any.
-    fn layer_rotary(&self) -> Option<LayerRotaryConfig> {
-        let positions = self.settings.layer_positions.as_ref()?;
-        let layers = self.settings.n_layers;
-        Some(LayerRotaryConfig::of(positions, layers, self.rotary()))
-    }
-
-    fn feed_forward(&self) -> FeedForwardConfig {
-        let settings = &self.settings;
-        let width = settings.feed_forward.width_for(settings.d_model);
-        FeedForwardConfig {
-            kind: settings.feed_forward.kind,
-            activation: settings.feed_forward.activation,
-            bias: settings.bias.feed_forward,
-            ..FeedForwardConfig::new(settings.d_model, width)
-        }
-    }
-
-    pub(crate) fn attention(&self) -> AttentionConfig {
-        let settings = &self.settings;
-        AttentionConfig {
-            qkv_bias: settings.bias.qkv,
-            out_bias: settings.bias.attention_out,
-            mechanism: Mechanism::Softmax {
-                reach: settings
-                    .window
-                    .as_ref()
-                    .map_or(Reach::Full, |window| Reach::Local {
-                        distance: window.distance,
-                    }),
-                scale: default_scale(self.head_dim),
+            dropout_sites: vec![DropoutSite::Embedding, DropoutSite::Residual],
+            norm_embedding: true,
+            bias: settings.bias,
+            attention: AttentionKind::Softmax {
+                window,
+                scale: None,
                 soft_cap: None,
-                dropout: settings.attention_dropout,
             },
-            ..AttentionConfig::new(settings.d_model, settings.heads)
+            norm: settings.norm,
+            position: settings.position,
+            layer_positions: settings.layer_positions,
+            feed_forward: settings.feed_forward,
+            wiring: settings.wiring,
+            init: settings.init,
+            architecture: Architecture::Encoder {
+                segments: settings.segments,
+                first_position: settings.first_position,
+                first_norm: settings.first_norm,
+                attention_dropout: settings.attention_dropout,
+                head: settings.head,
+            },
+            ..common(Family::Bert)
         }
     }
+}
 
-    /// Number of parameters; [`crate::transformer::count::encoder_table`] has those of each component.
-    pub fn parameters(&self) -> u128 {
-        let counts = encoder_counts(self);
-        counts.iter().map(|count| count.total()).sum()
-    }
-
-    pub(crate) fn head_parameters(&self) -> u128 {
-        let head = self.settings.head.as_ref();
-        head.map_or(0, |head| head.parameters(self))
-    }
-
-    /// The normalization.
-    pub(crate) fn norm(&self) -> Norm {
-        self.settings.norm
+impl EncoderSettings {
+    /// The settings of an encoder with its defaults filled in; `None` for another model.
+    pub fn of(config: &DecoderConfig) -> Option<Self> {
+        let raw = config.raw();
+        let Architecture::Encoder {
+            segments,
+            first_position,
+            first_norm,
+            attention_dropout,
+            head,
+        } = raw.architecture
+        else {
+            return None;
+        };
+        let window = config.window().map(|window| LocalWindow {
+            distance: window.tokens,
+            full_layers: window.full_layers.clone(),
+        });
+        Some(Self {
+            vocab_size: config.vocab_size(),
+            positions: raw.seq_len + first_position,
+            first_position,
+            position: raw.position,
+            layer_positions: raw.layer_positions,
+            window,
+            segments,
+            d_model: raw.d_model,
+            n_layers: raw.n_layers,
+            heads: raw.heads,
+            feed_forward: raw.feed_forward,
+            norm: raw.norm,
+            wiring: raw.wiring,
+            first_norm,
+            bias: raw.bias,
+            dropout: raw.dropout,
+            attention_dropout,
+            init: raw.init,
+            head,
+        })
     }
 }

@@ -6,14 +6,13 @@ use burn::tensor::{Bool, Int, Tensor};
 
 use emberlm_kernels::{Activation, Backend, HeadLossOptions, Precision, ops};
 
-use super::config::EncoderConfig;
-use super::head_config::{EncoderHeadConfig, PooledActivation};
-use super::pooling::Pooling;
+use crate::config::{EncoderHeadConfig, PooledActivation, Pooling};
 use crate::nn::dropout::dropout;
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
 use crate::nn::norm::{Norm, NormConfig};
 use crate::nn::token_table::TokenTable;
+use crate::transformer::checked::DecoderConfig;
 
 /// The head of an [`Encoder`](super::Encoder).
 #[derive(Module, Debug)]
@@ -76,7 +75,7 @@ pub struct TokenClassifier<B: BurnBackend> {
 impl<B: Backend> EncoderHead<B> {
     pub(super) fn init_from(
         head: &EncoderHeadConfig,
-        encoder: &EncoderConfig,
+        encoder: &DecoderConfig,
         from: &Initializer<'_, B>,
     ) -> Self {
         let d_model = encoder.d_model();
@@ -115,7 +114,7 @@ impl<B: Backend> EncoderHead<B> {
                 out: layer("out", labels.len()),
                 activation: *activation,
                 pooling: *pooling,
-                dropout: encoder.settings().dropout,
+                dropout: encoder.dropout(),
             }),
             EncoderHeadConfig::Token {
                 labels,

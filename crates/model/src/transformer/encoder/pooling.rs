@@ -2,24 +2,8 @@
 
 use burn::tensor::{Bool, Tensor};
 use emberlm_kernels::Backend;
-use serde::{Deserialize, Serialize};
 
-/// The pooling of a text's final hidden states.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pooling {
-    /// The mean of all states.
-    #[default]
-    Mean,
-    /// The sum of all states divided by the square root of their number.
-    MeanSqrtLength,
-    /// The maximum of each element.
-    Max,
-    /// The first token's state.
-    First,
-    /// The last token's state.
-    Last,
-}
+use crate::config::Pooling;
 
 impl Pooling {
     /// Maps `[texts, seq, d_model]`, without padding, to `[texts, d_model]`.

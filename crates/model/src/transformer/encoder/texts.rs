@@ -9,7 +9,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::{AttentionMask, Backend};
 
 use super::Encoder;
-use super::pooling::Pooling;
+use crate::config::Pooling;
 use crate::nn::packed::{RowSpan, Taps};
 use crate::nn::stack::StackSpan;
 
@@ -48,7 +48,7 @@ impl<B: Backend> Encoder<B> {
         order.sort_by_key(|&text| texts[text].ids.len());
         let groups = RowSpan::of_lengths(order.iter().map(|&text| texts[text].ids.len()));
         let rows: usize = texts.iter().map(|text| text.ids.len()).sum();
-        let first = self.config.settings().first_position;
+        let first = self.config.first_position();
         let (mut ids, mut positions) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let mut segments = Vec::new();
         let segmented = texts.iter().any(|text| !text.segments.is_empty());

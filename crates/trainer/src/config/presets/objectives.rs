@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use emberlm_model::DecoderConfig;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+use emberlm_model::{DecoderConfig, ModelKind};
 
 use super::cosine;
 use crate::config::{
@@ -69,24 +69,18 @@ pub(super) fn preset(name: &str) -> Option<RunConfig> {
     })
 }
 
-/// The default configuration for fine-tuning an encoder: BERT's settings for classification.
-pub fn fine_tuning_encoder(
-    settings: &EncoderSettings,
+/// The default configuration for fine-tuning an encoder with BERT's settings for classification, or an encoder–decoder.
+pub fn fine_tuning_other(
+    model: &DecoderConfig,
     from: &Path,
     objective: ObjectiveConfig,
     records: Option<usize>,
 ) -> RunConfig {
-    tuned(settings.clone().into(), from, objective, records, 5e-5)
-}
-
-/// The default configuration for fine-tuning an encoder–decoder.
-pub fn fine_tuning_encoder_decoder(
-    settings: &EncoderDecoderSettings,
-    from: &Path,
-    objective: ObjectiveConfig,
-    records: Option<usize>,
-) -> RunConfig {
-    tuned(settings.clone().into(), from, objective, records, 3e-4)
+    let learning_rate = match model.kind() {
+        ModelKind::EncoderDecoder => 3e-4,
+        ModelKind::Decoder | ModelKind::Encoder => 5e-5,
+    };
+    tuned(RunModel::of(model), from, objective, records, learning_rate)
 }
 
 /// The default configuration for fine-tuning a decoder on `records` preferences, or sampled completions: TRL's batch of 8 pairs

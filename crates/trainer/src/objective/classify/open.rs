@@ -1,6 +1,6 @@
 //! The data of runs that learn labels of texts.
 
-use emberlm_model::EncoderConfig;
+use emberlm_model::DecoderConfig;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivation, ProblemType};
 
 use crate::config::{ClassifyConfig, RunConfig};
@@ -8,7 +8,7 @@ use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
 use crate::objective::open::{check_for_other_models, encoder_of, truncation_note, vocabulary};
 use crate::objective::validation::Validation;
-use crate::objective::{CheckedModel, Labels, Objective, RecordSource, TrainSource};
+use crate::objective::{Labels, Objective, RecordSource, TrainSource};
 
 impl Objective for ClassifyConfig {
     fn open(
@@ -33,7 +33,7 @@ impl Objective for ClassifyConfig {
                 label: label.clone(),
             });
         }
-        let model = EncoderConfig::try_from(settings.clone())?;
+        let model = DecoderConfig::try_from(settings.clone())?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let padding = ["[PAD]", "<pad>"];
         let padding = padding
@@ -46,7 +46,7 @@ impl Objective for ClassifyConfig {
         let (count, held_out) = (records.train.len(), records.validation.len());
         let notes = truncation_note(records.truncated, count, held_out, seq_len);
         Ok(RunInputs {
-            model: CheckedModel::Encoder(model),
+            model,
             seq_len,
             tokenizer,
             chat_template: None,

@@ -10,7 +10,7 @@ use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
 use crate::objective::open::{check_for_completions, resolve, template_for};
 use crate::objective::validation::Validation;
-use crate::objective::{CheckedModel, Objective, TrainSource};
+use crate::objective::{Objective, TrainSource};
 
 impl Objective for GrpoConfig {
     fn open(
@@ -57,7 +57,7 @@ impl Objective for GrpoConfig {
             tokenizer: tokenizer.clone(),
         };
         Ok(RunInputs {
-            model: CheckedModel::Decoder(Box::new(model)),
+            model,
             seq_len,
             tokenizer,
             chat_template: template.map(|_| encoder.template()),

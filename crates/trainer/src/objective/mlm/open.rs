@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use emberlm_data::Batch;
 use emberlm_model::encoder::EncoderHeadConfig;
-use emberlm_model::{ConfigError, EncoderConfig};
+use emberlm_model::{ConfigError, DecoderConfig};
 
 use super::{MaskedLm, vocabulary as vocabulary_of};
 use crate::config::{MlmConfig, RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
 use crate::objective::open::{check_for_other_models, encoder_of, vocabulary};
-use crate::objective::{CheckedModel, HostBatch, Objective, WindowTask};
+use crate::objective::{HostBatch, Objective, WindowTask};
 
 impl WindowTask for MaskedLm {
     fn host_batch(&self, batch: Batch, first: u64) -> Option<HostBatch> {
@@ -46,11 +46,10 @@ impl Objective for MlmConfig {
                 None => EncoderHeadConfig::masked_lm(settings.feed_forward.activation),
             });
         }
-        let model = EncoderConfig::try_from(settings.clone())?;
+        let model = DecoderConfig::try_from(settings.clone())?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let task = MaskedLm::new(self, tokenizer, train.seed)?;
         let window = window(train, seq_len, task.frame_tokens())?;
-        let model = CheckedModel::Encoder(model);
         RunInputs::of_windows(&data, train, model, window, seq_len, Arc::new(task))
     }
 

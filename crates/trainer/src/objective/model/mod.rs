@@ -16,7 +16,7 @@ use emberlm_model::{
 use crate::objective::model::gradient_sums::GradientSums;
 use crate::objective::{CompletionBatch, CompletionScores};
 
-pub(super) mod config;
+pub(crate) mod config;
 pub(crate) mod gradient_sums;
 
 /// Input tokens and their targets.

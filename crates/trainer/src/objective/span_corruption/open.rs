@@ -9,7 +9,7 @@ use crate::config::{RunConfig, SpanCorruptionConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
 use crate::objective::open::{check_for_other_models, encoder_decoder_of, resolve_encoder_decoder};
-use crate::objective::{CheckedModel, HostBatch, Objective, WindowTask};
+use crate::objective::{HostBatch, Objective, WindowTask};
 
 impl WindowTask for SpanCorruption {
     fn host_batch(&self, batch: Batch, first: u64) -> Option<HostBatch> {
@@ -37,7 +37,6 @@ impl Objective for SpanCorruptionConfig {
         let task = SpanCorruption::new(self, tokenizer, vocab_size, seq_len, train.seed)?;
         let (window, target) = (task.window(), task.target());
         let task = Arc::new(task);
-        let model = CheckedModel::EncoderDecoder(model);
         let mut inputs = RunInputs::of_windows(&data, train, model, window, seq_len, task)?;
         inputs.notes.push(format!(
             "windows of {window} tokens become sources of {seq_len} and targets of {target}"
