@@ -15,7 +15,7 @@
 //! | [`Activation`], [`Normalization`], [`RotaryLayout`] | the variants of an operation |
 //! | [`AttentionOptions`], [`HeadLossOptions`] | the options of attention, and of the head fused with cross-entropy |
 //! | [`Precision`] | the rounding of matrix product operands |
-//! | [`BaseOps`] | the operations that the reference implementations are composed of, in addition to Burn's |
+//! | [`BaseOps`] | the operations that the reference implementations use in addition to Burn's |
 //! | [`AddressedVector`] | a vector whose memory an MPI library accesses by its address |
 //! | [`cpu`] | CPU kernels over slices |
 //!
