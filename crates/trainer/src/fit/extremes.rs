@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use emberlm_model::{DecoderConfig, count};
 use toml::{Table, Value};
 
-use crate::config::{RunModel, tables};
+use crate::config::{ObjectiveKind, RunModel, tables};
 use crate::fit::{plans, predict_rank};
 use crate::optimizer::schedule::learning_rate;
 use crate::peers::Rank;
@@ -28,48 +28,51 @@ const INTEGERS: [&str; 7] = [
 /// The most memory that a check may leave resident.
 const MOST_BYTES: u64 = 200 << 20;
 
-/// The configurations whose tables have all settings.
+/// The configurations whose tables have all settings: those of every objective on a small model, of large models, and of every
+/// kind of the other tables.
 fn bases() -> Vec<(String, RunConfig)> {
     let mut bases = Vec::new();
-    for (preset, kinds) in [
-        (
-            "char-nano",
-            &["next_token", "dpo", "orpo", "simpo", "kto", "grpo"][..],
-        ),
-        ("llama-2-7b", &["next_token"]),
-        ("mixtral-8x7b", &["next_token"]),
-        ("bert-nano", &["mlm", "classify"]),
-        ("t5-nano", &["span_corruption", "seq2seq"]),
-    ] {
+    let mut add = |preset: &str, name: &str, set: &[&str]| {
         let base = presets::run(preset).expect("a preset");
-        for kind in kinds {
-            let set = [format!("train.objective.kind={kind}")];
-            let mut config = run_config::layered(base.clone(), None, &set).expect("an objective");
-            if *kind == "grpo" {
-                let rewards =
-                    ["train.objective.rewards=[{kind='command', command=['true']}]".to_owned()];
-                config = run_config::layered(config, None, &rewards).expect("rewards");
-            }
-            bases.push((format!("{preset} {kind}"), config));
-        }
-    }
-    for set in [
-        &["train.optimizer.kind=muon"][..],
-        &["train.optimizer.kind=lion"],
-        &["train.schedule.kind=constant"],
-        &["train.schedule.kind=linear"],
-        &["train.schedule.kind=inverse_sqrt"],
-        &[
-            "train.schedule.kind=warmup_stable_decay",
-            "train.schedule.cooldown_steps=10",
-        ],
-        &["train.skip.kind=outliers"],
-        &["train.adapter.rank=4", "train.from=x"],
-    ] {
-        let base = presets::run("char-nano").expect("a preset");
         let settings: Vec<String> = set.iter().map(|set| (*set).to_owned()).collect();
         let config = run_config::layered(base, None, &settings).expect("settings");
-        bases.push((set.join(" "), config));
+        bases.push((format!("{preset} {name}"), config));
+    };
+    for kind in ObjectiveKind::ALL {
+        let preset = match kind.model_table() {
+            "encoder" => "bert-nano",
+            "encoder_decoder" => "t5-nano",
+            _ => "char-nano",
+        };
+        let kind_of_run = format!("train.objective.kind={}", kind.name());
+        let rewards = "train.objective.rewards=[{kind='command', command=['true']}]";
+        match kind {
+            ObjectiveKind::Grpo => add(preset, kind.name(), &[&kind_of_run, rewards]),
+            _ => add(preset, kind.name(), &[&kind_of_run]),
+        }
+    }
+    add("llama-2-7b", "next_token", &[]);
+    add("mixtral-8x7b", "next_token", &[]);
+    add(
+        "char-nano",
+        "adapter",
+        &["train.adapter.rank=4", "train.from=x"],
+    );
+    for table in tables() {
+        let ("train.optimizer" | "train.schedule" | "train.skip", Some(kind)) =
+            (table.path, table.kind)
+        else {
+            continue;
+        };
+        let kind_of_table = format!("{}.kind={kind}", table.path);
+        match kind {
+            "warmup_stable_decay" => add(
+                "char-nano",
+                kind,
+                &[&kind_of_table, "train.schedule.cooldown_steps=10"],
+            ),
+            _ => add("char-nano", kind, &[&kind_of_table]),
+        }
     }
     bases
 }

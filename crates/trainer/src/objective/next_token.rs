@@ -7,7 +7,7 @@ use emberlm_data::{Batch, Packing};
 use crate::config::{NextTokenConfig, RunConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{Tokenization, TooLong, resolve_model};
+use crate::objective::open::{EncodedRecords, Tokenization, resolve_model};
 use crate::objective::validation::Validation;
 use crate::objective::{ConversationSource, HostBatch, Objective, TrainSource, WindowTask};
 
@@ -83,22 +83,16 @@ fn conversations(
     // The last token of a sequence is only predicted.
     let most = this.seq_len + 1;
     let records = source.tokenized(&this.encoder, most, config.train.seed, this.padding)?;
-    let identities = vec![records.identity()];
-    context.check_resumed(&config.data, &this.tokenizer, &identities)?;
-    let counts = TooLong {
+    let encoded = EncodedRecords {
         name: "conversations",
-        kept: records.train.len() + records.validation.len(),
+        part: "an answer",
+        identity: records.identity(),
+        train: records.train.len(),
+        validation: records.validation.len(),
         truncated: records.truncated,
         left_out: records.left_out,
     };
-    let notes = counts.notes(this.seq_len, "an answer");
-    let size = records.train.len();
     let validation = Validation::Pairs(records.validation);
-    Ok(this.inputs(
-        identities,
-        notes,
-        size,
-        validation,
-        TrainSource::Records(records.train),
-    ))
+    let source = TrainSource::Records(records.train);
+    this.inputs(&config.data, context, encoded, validation, source)
 }

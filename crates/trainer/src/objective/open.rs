@@ -43,7 +43,7 @@ pub(super) fn resolve(
 
 /// The model of a run on records with completions, and the tokenization of the records.
 pub(super) struct Tokenization {
-    pub(super) tokenizer: Tokenizer,
+    tokenizer: Tokenizer,
     template: Option<ChatTemplateSpec>,
     pub(super) encoder: PreferenceEncoder,
     model: DecoderConfig,
@@ -74,16 +74,22 @@ impl Tokenization {
         })
     }
 
-    /// The inputs of the run. `size` is the number of records to train on.
+    /// The inputs of the run on these records.
+    ///
+    /// # Errors
+    /// The records differ from those of the checkpoint.
     pub(super) fn inputs(
         self,
-        identities: Vec<DataIdentity>,
-        notes: Vec<String>,
-        size: usize,
+        data: &DataConfig,
+        context: &dyn DataContext,
+        records: EncodedRecords,
         validation: Validation,
         source: TrainSource,
-    ) -> RunInputs {
-        RunInputs {
+    ) -> Result<RunInputs, TrainError> {
+        let notes = records.notes(self.seq_len);
+        let identities = vec![records.identity];
+        context.check_resumed(data, &self.tokenizer, &identities)?;
+        Ok(RunInputs {
             model: self.model,
             seq_len: self.seq_len,
             tokenizer: self.tokenizer,
@@ -91,10 +97,10 @@ impl Tokenization {
             identities,
             floor: None,
             notes,
-            size: size as u64,
+            size: records.train as u64,
             validation,
             source,
-        }
+        })
     }
 }
 
@@ -191,24 +197,29 @@ pub(super) fn template_for(
     }
 }
 
-/// The numbers of records that were too long.
-pub(super) struct TooLong {
+/// The records of both splits, and the numbers of those that were too long.
+pub(super) struct EncodedRecords {
     pub(super) name: &'static str,
-    pub(super) kept: usize,
+    /// The part of a record that has its training targets.
+    pub(super) part: &'static str,
+    pub(super) identity: DataIdentity,
+    pub(super) train: usize,
+    pub(super) validation: usize,
     pub(super) truncated: usize,
     pub(super) left_out: usize,
 }
 
-impl TooLong {
-    /// Notes on them. `part` is the part of a record that has its training targets.
-    pub(super) fn notes(&self, seq_len: usize, part: &str) -> Vec<String> {
+impl EncodedRecords {
+    /// Notes on records that were too long.
+    fn notes(&self, seq_len: usize) -> Vec<String> {
         let Self {
             name,
-            kept,
+            part,
             truncated,
             left_out,
+            ..
         } = self;
-        let count = kept + left_out;
+        let count = self.train + self.validation + left_out;
         let mut notes = Vec::new();
         if *truncated > 0 {
             notes.push(format!(

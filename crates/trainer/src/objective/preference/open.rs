@@ -4,7 +4,7 @@ use super::{PairSource, PreferenceLoss};
 use crate::config::RunConfig;
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{Tokenization, TooLong, check_for_completions};
+use crate::objective::open::{EncodedRecords, Tokenization, check_for_completions};
 use crate::objective::validation::Validation;
 use crate::objective::{Objective, TrainSource};
 
@@ -19,24 +19,18 @@ impl Objective for PreferenceLoss {
         let this = Tokenization::new(config, context, source.has_conversations())?;
         let seed = config.train.seed;
         let pairs = source.tokenized(&this.encoder, *self, this.seq_len, seed, this.padding)?;
-        let identities = vec![pairs.identity()];
-        context.check_resumed(&config.data, &this.tokenizer, &identities)?;
-        let counts = TooLong {
+        let records = EncodedRecords {
             name: "pairs",
-            kept: pairs.train.len() + pairs.validation.len(),
+            part: "a completion",
+            identity: pairs.identity(),
+            train: pairs.train.len(),
+            validation: pairs.validation.len(),
             truncated: pairs.truncated,
             left_out: pairs.left_out,
         };
-        let notes = counts.notes(this.seq_len, "a completion");
-        let size = pairs.train.len();
         let validation = Validation::Preferences(pairs.validation);
-        Ok(this.inputs(
-            identities,
-            notes,
-            size,
-            validation,
-            TrainSource::Pairs(pairs.train),
-        ))
+        let source = TrainSource::Pairs(pairs.train);
+        this.inputs(&config.data, context, records, validation, source)
     }
 
     fn records(&self, config: &RunConfig) -> Result<Option<usize>, TrainError> {
