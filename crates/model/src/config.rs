@@ -6,6 +6,7 @@ pub(crate) mod base;
 pub mod choices;
 mod derived;
 pub(crate) mod difference;
+mod family;
 mod heads;
 mod legacy;
 pub(crate) mod limits;
@@ -15,6 +16,7 @@ mod tiny;
 pub use architecture::{Architecture, ModelKind};
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
 pub use derived::DerivedSize;
+pub use family::Family;
 pub use heads::{EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer};
 pub use positions::{LayerPositions, RelativePositions, RotaryScaling};
 
@@ -91,7 +93,7 @@ pub struct ModelConfig {
     pub head: Head,
     /// Weight initialization: kind "normal" { std (default 0.02), scale_residual (default false) }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
     pub init: Init,
-    /// The stacks. Files of encoders and encoder–decoders have tables of their own.
+    /// The stacks. Files have other tables for encoders and encoder–decoders.
     #[serde(skip)]
     pub architecture: Architecture,
 }
@@ -110,74 +112,6 @@ impl<'de> Deserialize<'de> for ModelConfig {
         choices::complete(&mut fields);
         ModelConfig::deserialize(Value::Object(fields)).map_err(D::Error::custom)
     }
-}
-
-/// A published model family; [`crate::families`] describes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// PocketTransformer.
-    Pocket,
-    /// The decoder of "Attention Is All You Need".
-    Vanilla,
-    /// The vanilla decoder with pre-norm, learned positions and GELU.
-    Prenorm,
-    /// The model of Stanford CS336.
-    Cs336,
-    /// GPT-2.
-    Gpt2,
-    /// GPT-J.
-    Gptj,
-    /// GPT-NeoX and Pythia.
-    GptNeox,
-    /// LLaMA 1, 2 and 3.
-    Llama,
-    /// Mistral 7B.
-    Mistral,
-    /// Mixtral.
-    Mixtral,
-    /// Qwen2 and Qwen2.5.
-    Qwen2,
-    /// The Qwen1.5 and Qwen2 models with experts.
-    Qwen2Moe,
-    /// The dense Qwen3 models.
-    Qwen3,
-    /// The Qwen3 models with experts.
-    Qwen3Moe,
-    /// OLMoE.
-    Olmoe,
-    /// Gemma 2.
-    Gemma2,
-    /// OLMo 2.
-    Olmo2,
-    /// OLMo 3.
-    Olmo3,
-    /// SmolLM3.
-    Smollm3,
-    /// Phi-3 and Phi-4.
-    Phi3,
-    /// Granite 3 (dense).
-    Granite,
-    /// The text models of Gemma 3.
-    Gemma3Text,
-    /// StarCoder2.
-    Starcoder2,
-    /// Command R.
-    Cohere,
-    /// GLM-4.
-    Glm4,
-    /// BLOOM.
-    Bloom,
-    /// Falcon.
-    Falcon,
-    /// PaLM.
-    Palm,
-    /// Encoders; the model type of their directories tells which.
-    #[serde(skip)]
-    Bert,
-    /// Encoder–decoders; the model type of their directories tells which.
-    #[serde(skip)]
-    T5,
 }
 
 /// Normalization and its parameters.

@@ -137,7 +137,7 @@ impl Family {
             Self::Falcon => falcon::DEFINITION,
             Self::Palm => palm::DEFINITION,
             // The exchange of encoders and encoder–decoders has their names.
-            Self::Bert | Self::T5 => Definition {
+            Self::Encoder | Self::EncoderDecoder => Definition {
                 name: "",
                 presets: Vec::new,
                 names: &[],

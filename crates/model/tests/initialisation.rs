@@ -238,7 +238,7 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::Bloom => (normal, 41),
         Family::Falcon => (normal, 21),
         Family::Palm => (le_cun, 20),
-        Family::Bert | Family::T5 => unreachable!("no decoders"),
+        Family::Encoder | Family::EncoderDecoder => unreachable!("no decoders"),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::config::base::common;
 use crate::config::limits::{LARGEST_SIZE, within};
 use crate::config::{
     Architecture, AttentionKind, Biases, DropoutSite, EncoderHeadConfig, Family, FeedForward,
-    FullLayers, Init, LayerPositions, ModelConfig, Norm, Position, Window, Wiring,
+    FullLayers, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position, Window, Wiring,
 };
 use crate::error::ConfigError;
 use crate::transformer::checked::DecoderConfig;
@@ -189,7 +189,7 @@ impl From<EncoderSettings> for ModelConfig {
                 attention_dropout: settings.attention_dropout,
                 head: settings.head,
             },
-            ..common(Family::Bert)
+            ..common(Family::of_kind(ModelKind::Encoder))
         }
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::base::common;
 use crate::config::{
-    Architecture, AttentionKind, DropoutSite, Family, FeedForward, Head, Init, ModelConfig, Norm,
-    Position, RelativePositions,
+    Architecture, AttentionKind, DropoutSite, Family, FeedForward, Head, Init, ModelConfig,
+    ModelKind, Norm, Position, RelativePositions,
 };
 use crate::error::ConfigError;
 use crate::transformer::checked::DecoderConfig;
@@ -140,7 +140,7 @@ impl From<EncoderDecoderSettings> for ModelConfig {
                 start_token: settings.start_token,
                 padding_token: settings.padding_token,
             },
-            ..common(Family::T5)
+            ..common(Family::of_kind(ModelKind::EncoderDecoder))
         }
     }
 }
