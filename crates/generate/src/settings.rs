@@ -21,14 +21,16 @@ pub struct SamplingSetting {
     pub default: f64,
     /// True if `generation_config.json` has the field, with the meaning of `transformers`.
     pub is_of_models: bool,
-    /// Another name of the option.
-    pub alias: Option<&'static str>,
+    /// Other names of the option.
+    pub aliases: &'static [&'static str],
     /// The name of the option's value in the help.
     pub value_name: &'static str,
     /// The help of the option, without range and default.
     pub help: &'static str,
     /// The number in the playground.
     pub slider: Slider,
+    /// A line below the number in the playground; none if empty.
+    pub hint: &'static str,
     /// Returns the value of these settings.
     pub get: fn(&SamplingDefaults) -> Option<f64>,
     /// Changes the value of these settings.
@@ -52,16 +54,14 @@ pub struct Slider {
     pub most: f64,
     /// The step of the slider.
     pub step: f64,
-    /// A line below the slider; none if empty.
-    pub hint: &'static str,
     /// True to show the number only on demand.
     pub more: bool,
 }
 
-/// Declares the settings: documentation, name, type, field of [`ChooserConfig`], and the fields of [`SamplingSetting`] that do
+/// Declares the settings: documentation, name (and alias), type, field of [`ChooserConfig`], and the fields of [`SamplingSetting`] that do
 /// not follow from these.
 macro_rules! sampling_settings {
-    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $($applied:ident).+ { $($row:tt)* })+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident $(($alias:ident))?: $type:ty = $($applied:ident).+ { $($row:tt)* })+) => {
         /// The sampling settings that a model recommends. They apply where neither the user nor the request chooses a
         /// value. `None` if the model has no recommendation.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -75,6 +75,7 @@ macro_rules! sampling_settings {
         /// All settings.
         pub static SETTINGS: [SamplingSetting; [$(stringify!($name)),+].len()] = [$(SamplingSetting {
             name: stringify!($name),
+            aliases: &[$(stringify!($alias))?],
             description: concat!($($doc),+).trim_ascii(),
             get: |settings| settings.$name.map(f64::from),
             set: |settings, value| settings.$name = value.map(|value| value as $type),
@@ -87,116 +88,60 @@ macro_rules! sampling_settings {
 
 sampling_settings! {
     /// Divides the logits; 0 always takes the most probable token.
-    temperature: f64 = sampler.temperature {
-        range: sampler::TEMPERATURE,
-        default: 0.8,
-        is_of_models: true,
-        alias: Some("temp"),
-        value_name: "T",
+    temperature (temp): f64 = sampler.temperature {
+        range: sampler::TEMPERATURE, default: 0.8, is_of_models: true, value_name: "T",
         help: "Divides the logits: below 1, probable tokens become more probable; 0 always selects the most probable token",
-        slider: Slider {
-            label: "Temperature",
-            value: 0.8, least: 0.0, most: 2.0, step: 0.05,
-            hint: "0 always selects the most probable token",
-            more: false,
-        },
+        slider: Slider { label: "Temperature", value: 0.8, least: 0.0, most: 2.0, step: 0.05, more: false },
+        hint: "0 always selects the most probable token",
     }
 
     /// Draws only from this many of the most probable tokens; 0 for all.
     top_k: u32 = sampler.top_k {
-        range: NumberRange::COUNT,
-        default: 0.0,
-        is_of_models: true,
-        alias: None,
-        value_name: "K",
+        range: NumberRange::COUNT, default: 0.0, is_of_models: true, value_name: "K",
         help: "Sample from the K most probable tokens; 0 for all",
-        slider: Slider {
-            label: "Top-k",
-            value: 0.0, least: 0.0, most: 100.0, step: 1.0,
-            hint: "the k most probable tokens; 0 is off",
-            more: false,
-        },
+        slider: Slider { label: "Top-k", value: 0.0, least: 0.0, most: 100.0, step: 1.0, more: false },
+        hint: "the k most probable tokens; 0 is off",
     }
 
     /// Draws only from the most probable tokens that together have this probability.
     top_p: f64 = sampler.top_p {
-        range: sampler::TOP_P,
-        default: 1.0,
-        is_of_models: true,
-        alias: None,
-        value_name: "P",
+        range: sampler::TOP_P, default: 1.0, is_of_models: true, value_name: "P",
         help: "Sample from the most probable tokens that together have this probability",
-        slider: Slider {
-            label: "Top-p",
-            value: 0.95, least: 0.0, most: 1.0, step: 0.01,
-            hint: "the most probable tokens with total probability p; 1 is off",
-            more: false,
-        },
+        slider: Slider { label: "Top-p", value: 0.95, least: 0.0, most: 1.0, step: 0.01, more: false },
+        hint: "the most probable tokens with total probability p; 1 is off",
     }
 
     /// Draws only from tokens with at least this fraction of the most probable token's probability.
     min_p: f64 = sampler.min_p {
-        range: sampler::MIN_P,
-        default: 0.0,
-        is_of_models: true,
-        alias: None,
-        value_name: "P",
+        range: sampler::MIN_P, default: 0.0, is_of_models: true, value_name: "P",
         help: "Sample from tokens with at least P times the probability of the most probable one",
-        slider: Slider {
-            label: "Min-p",
-            value: 0.0, least: 0.0, most: 1.0, step: 0.01,
-            hint: "minimum fraction of the highest probability; 0 is off",
-            more: false,
-        },
+        slider: Slider { label: "Min-p", value: 0.0, least: 0.0, most: 1.0, step: 0.01, more: false },
+        hint: "minimum fraction of the highest probability; 0 is off",
     }
 
     /// Divides the positive logits of tokens in the prompt and the answer, and multiplies the negative ones.
     repetition_penalty: f64 = penalties.repetition {
-        range: penalties::REPETITION,
-        default: 1.0,
-        is_of_models: true,
-        alias: None,
-        value_name: "R",
+        range: penalties::REPETITION, default: 1.0, is_of_models: true, value_name: "R",
         help: "Above 1, tokens of the prompt and of the generated text become less probable: their logits are divided by it, \
             negative ones multiplied",
-        slider: Slider {
-            label: "Repetition penalty",
-            value: 1.0, least: 0.5, most: 2.0, step: 0.01,
-            hint: "",
-            more: true,
-        },
+        slider: Slider { label: "Repetition penalty", value: 1.0, least: 0.5, most: 2.0, step: 0.01, more: true },
+        hint: "",
     }
 
     /// Subtracted from the logits of tokens that were generated.
     presence_penalty: f64 = penalties.presence {
-        range: penalties::PRESENCE,
-        default: 0.0,
-        is_of_models: false,
-        alias: None,
-        value_name: "X",
+        range: penalties::PRESENCE, default: 0.0, is_of_models: false, value_name: "X",
         help: "Subtracted from the logits of generated tokens",
-        slider: Slider {
-            label: "Presence penalty",
-            value: 0.0, least: -2.0, most: 2.0, step: 0.05,
-            hint: "",
-            more: true,
-        },
+        slider: Slider { label: "Presence penalty", value: 0.0, least: -2.0, most: 2.0, step: 0.05, more: true },
+        hint: "",
     }
 
     /// Subtracted from the logits of tokens, once for each time that they were generated.
     frequency_penalty: f64 = penalties.frequency {
-        range: penalties::FREQUENCY,
-        default: 0.0,
-        is_of_models: false,
-        alias: None,
-        value_name: "X",
+        range: penalties::FREQUENCY, default: 0.0, is_of_models: false, value_name: "X",
         help: "Subtracted from the logits of tokens for each time they were generated",
-        slider: Slider {
-            label: "Frequency penalty",
-            value: 0.0, least: -2.0, most: 2.0, step: 0.05,
-            hint: "",
-            more: true,
-        },
+        slider: Slider { label: "Frequency penalty", value: 0.0, least: -2.0, most: 2.0, step: 0.05, more: true },
+        hint: "",
     }
 }
 

@@ -55,6 +55,7 @@ static SAMPLING: LazyLock<String> = LazyLock::new(|| {
     let field = |setting: &SamplingSetting| {
         let mut field = json!(setting.slider);
         field["name"] = setting.name.into();
+        field["hint"] = setting.hint.into();
         field
     };
     let fields: Value = SETTINGS.iter().map(field).collect();

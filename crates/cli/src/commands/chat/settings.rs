@@ -92,7 +92,7 @@ impl Settings {
 fn canonical_name(name: String) -> Result<String, String> {
     let alias = SETTINGS
         .iter()
-        .position(|setting| setting.alias == Some(&name));
+        .position(|setting| setting.aliases.contains(&&name[..]));
     if let Some(index) = alias {
         return Ok(NAMES[index].clone());
     }

@@ -44,7 +44,7 @@ fn option(setting: &'static SamplingSetting, name: &'static str) -> Arg {
     };
     let option = Arg::new(setting.name)
         .long(name)
-        .aliases(setting.alias)
+        .aliases(setting.aliases.iter().copied())
         .value_name(setting.value_name)
         .allow_negative_numbers(true)
         .help_heading("Sampling")
