@@ -1,12 +1,13 @@
 //! Every number of the configuration at the extremes of its type: it is refused with field, value and rule, or accepted
 //! without a panic and without a large allocation.
 
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use emberlm_model::{DecoderConfig, count};
 use toml::{Table, Value};
 
-use crate::config::{ObjectiveKind, RunModel, tables};
+use crate::config::{ObjectiveConfig, ObjectiveKind, RunModel, field_docs, tables};
 use crate::fit::{plans, predict_rank};
 use crate::optimizer::schedule::learning_rate;
 use crate::peers::Rank;
@@ -44,11 +45,11 @@ fn bases() -> Vec<(String, RunConfig)> {
             "encoder_decoder" => "t5-nano",
             _ => "char-nano",
         };
-        let kind_of_run = format!("train.objective.kind={}", kind.name());
+        let set = format!("train.objective.kind={}", kind.name());
         let rewards = "train.objective.rewards=[{kind='command', command=['true']}]";
-        match kind {
-            ObjectiveKind::Grpo => add(preset, kind.name(), &[&kind_of_run, rewards]),
-            _ => add(preset, kind.name(), &[&kind_of_run]),
+        match ObjectiveConfig::from(kind).samples() {
+            true => add(preset, kind.name(), &[&set, rewards]),
+            false => add(preset, kind.name(), &[&set]),
         }
     }
     add("llama-2-7b", "next_token", &[]);
@@ -64,15 +65,12 @@ fn bases() -> Vec<(String, RunConfig)> {
         else {
             continue;
         };
-        let kind_of_table = format!("{}.kind={kind}", table.path);
-        match kind {
-            "warmup_stable_decay" => add(
-                "char-nano",
-                kind,
-                &[&kind_of_table, "train.schedule.cooldown_steps=10"],
-            ),
-            _ => add("char-nano", kind, &[&kind_of_table]),
-        }
+        let set = format!("{}.kind={kind}", table.path);
+        let cooldown = ["train.schedule.cooldown_steps=10"];
+        let has_cooldown = field_docs(table.path, Some(kind), "cooldown_steps").is_some();
+        let more = cooldown.into_iter().filter(|_| has_cooldown);
+        let set: Vec<&str> = iter::once(set.as_str()).chain(more).collect();
+        add("char-nano", kind, &set);
     }
     bases
 }
