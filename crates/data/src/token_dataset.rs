@@ -53,7 +53,7 @@ impl Default for TokenDatasetOptions {
 /// [`DataError::TokenOutOfRange`] if an id is outside the vocabulary, [`DataError::Value`] if a document contains the
 /// end-of-text token. As [`crate::prepare`] for the output.
 pub fn write_token_dataset<T: AsRef<[u32]>>(
-    out: &Path,
+    out: impl AsRef<Path>,
     tokenizer: &Tokenizer,
     train: impl IntoIterator<Item = T>,
     val: impl IntoIterator<Item = T>,
@@ -66,7 +66,7 @@ pub fn write_token_dataset<T: AsRef<[u32]>>(
             rule: "must be at least 1",
         });
     }
-    let staging = Staging::begin(out, options.force, Unfinished::Discard)?;
+    let staging = Staging::begin(out.as_ref(), options.force, Unfinished::Discard)?;
     let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: options.shard_tokens,
