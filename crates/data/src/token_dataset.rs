@@ -153,7 +153,7 @@ mod tests {
         let tokenizer = Tokenizer::of_ids(3, Some(2)).unwrap();
         let (train, val) = ([vec![0, 2]], [vec![1]]);
         let options = TokenDatasetOptions::default();
-        let error = write_token_dataset(&folder.path().join("d"), &tokenizer, train, val, &options);
+        let error = write_token_dataset(folder.path().join("d"), &tokenizer, train, val, &options);
         let message = error.unwrap_err().to_string();
         assert!(
             message.contains("must not contain the end-of-text token"),

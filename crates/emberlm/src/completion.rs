@@ -4,23 +4,8 @@ use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::Backend;
 use emberlm_tokenizer::chat::ChatMessage;
 
+use crate::completion_settings::{CompletionInput, CompletionSettings};
 use crate::{Error, TextGeneration, TextModel};
-
-/// Temperature where neither the program nor the model sets one.
-pub const TEMPERATURE: f64 = 0.8;
-/// Maximum number of tokens of a continuation where neither the program nor the model sets one.
-pub const CONTINUATION_TOKENS: usize = 200;
-/// Maximum number of tokens of an answer where neither the program nor the model sets one.
-pub const ANSWER_TOKENS: usize = 512;
-
-/// The input of a completion.
-#[derive(Clone, Debug)]
-pub(crate) enum CompletionInput {
-    /// A text to continue, or the source of an encoder–decoder.
-    Text(String),
-    /// A conversation to answer.
-    Messages(Vec<ChatMessage>),
-}
 
 /// A text that a model is about to generate: [`TextModel::generate`] or [`TextModel::chat`]. Settings that the program does
 /// not choose are those of the model's `generation_config.json`, and else those of the commands `emberlm generate` and
@@ -32,16 +17,21 @@ pub struct Completion<'a, B: Backend> {
     settings: CompletionSettings,
 }
 
-/// The settings of a completion.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CompletionSettings {
-    pub sampling: SamplingDefaults,
-    pub seed: u64,
-    pub stops: Vec<String>,
+impl<B: Backend> TextModel<B> {
+    /// Continues `text`, or generates the target of this source with an encoder–decoder. An empty text begins a document.
+    pub fn generate(&mut self, text: impl Into<String>) -> Completion<'_, B> {
+        Completion::new(self, CompletionInput::Text(text.into()))
+    }
+
+    /// Answers a conversation, in the format of the model's chat template. The names of special tokens in the messages are
+    /// plain text, so that a message cannot end itself or begin another one.
+    pub fn chat(&mut self, messages: &[ChatMessage]) -> Completion<'_, B> {
+        Completion::new(self, CompletionInput::Messages(messages.to_vec()))
+    }
 }
 
 impl<'a, B: Backend> Completion<'a, B> {
-    pub(crate) fn new(model: &'a mut TextModel<B>, input: CompletionInput) -> Self {
+    fn new(model: &'a mut TextModel<B>, input: CompletionInput) -> Self {
         Self {
             model,
             input,

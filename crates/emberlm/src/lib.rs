@@ -88,6 +88,7 @@
 //! The workspace's `examples` folder has complete programs.
 
 mod completion;
+mod completion_settings;
 mod error;
 mod open_options;
 pub mod prelude;
@@ -116,11 +117,12 @@ pub use emberlm_tokenizer as tokenizer;
 #[doc(inline)]
 pub use emberlm_trainer as train;
 
-pub use completion::{ANSWER_TOKENS, CONTINUATION_TOKENS, Completion, TEMPERATURE};
+pub use completion::Completion;
+pub use completion_settings::{ANSWER_TOKENS, CONTINUATION_TOKENS, TEMPERATURE};
 pub use error::Error;
-pub use open_options::{OpenOptions, open};
+pub use open_options::OpenOptions;
 pub use text_generation::{TextEnd, TextGeneration};
-pub use text_model::TextModel;
+pub use text_model::{TextModel, open};
 
 pub use emberlm_checkpoint::{Checkpoint, Model, ModelError, ModelKind};
 pub use emberlm_data::{Dataset, Packing, Split, TrainBatches};

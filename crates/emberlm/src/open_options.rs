@@ -1,21 +1,8 @@
 //! Options for opening a model.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use burn::tensor::Device;
-use emberlm_kernels::Backend;
 use emberlm_model::WeightFormat;
-
-use crate::{Error, TextModel};
-
-/// Opens the model at `path` on the default device: a run, a checkpoint, a Hugging Face directory or a GGUF file, of a
-/// decoder, an encoder or an encoder–decoder.
-///
-/// # Errors
-/// There is no model, a file is damaged or cannot be read, or the model has no tokenizer.
-pub fn open<B: Backend>(path: impl AsRef<Path>) -> Result<TextModel<B>, Error> {
-    OpenOptions::new().open(path)
-}
 
 /// Options for opening a model.
 ///
@@ -73,25 +60,5 @@ impl OpenOptions {
     pub fn weights(mut self, format: WeightFormat) -> Self {
         self.weights = Some(format);
         self
-    }
-
-    /// Opens the model at `path` on the default device.
-    ///
-    /// # Errors
-    /// Those of [`open`](crate::open()). An encoder or encoder–decoder does not support an adapter or packed weights.
-    pub fn open<B: Backend>(self, path: impl AsRef<Path>) -> Result<TextModel<B>, Error> {
-        self.open_on(path, &Device::<B>::default())
-    }
-
-    /// Opens the model at `path` on a device.
-    ///
-    /// # Errors
-    /// Those of [`OpenOptions::open`].
-    pub fn open_on<B: Backend>(
-        self,
-        path: impl AsRef<Path>,
-        device: &Device<B>,
-    ) -> Result<TextModel<B>, Error> {
-        TextModel::new(path.as_ref(), self, device)
     }
 }

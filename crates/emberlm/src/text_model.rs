@@ -15,9 +15,8 @@ use emberlm_model::WeightFormat;
 use emberlm_tokenizer::chat::{ChatEncoder, ChatMessage, Stops};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 
-use crate::completion::{
-    ANSWER_TOKENS, CONTINUATION_TOKENS, Completion, CompletionInput, CompletionSettings,
-    TEMPERATURE,
+use crate::completion_settings::{
+    ANSWER_TOKENS, CONTINUATION_TOKENS, CompletionInput, CompletionSettings, TEMPERATURE,
 };
 use crate::{Error, OpenOptions, TextGeneration};
 
@@ -59,6 +58,37 @@ struct Generative<B: Backend> {
 enum ModelFiles {
     Decoder(Box<Model>),
     EncoderDecoder(Box<EncoderDecoderModel>),
+}
+
+/// Opens the model at `path` on the default device: a run, a checkpoint, a Hugging Face directory or a GGUF file, of a
+/// decoder, an encoder or an encoder–decoder.
+///
+/// # Errors
+/// There is no model, a file is damaged or cannot be read, or the model has no tokenizer.
+pub fn open<B: Backend>(path: impl AsRef<Path>) -> Result<TextModel<B>, Error> {
+    OpenOptions::new().open(path)
+}
+
+impl OpenOptions {
+    /// Opens the model at `path` on the default device.
+    ///
+    /// # Errors
+    /// Those of [`open`](crate::open()). An encoder or encoder–decoder does not support an adapter or packed weights.
+    pub fn open<B: Backend>(self, path: impl AsRef<Path>) -> Result<TextModel<B>, Error> {
+        self.open_on(path, &Device::<B>::default())
+    }
+
+    /// Opens the model at `path` on a device.
+    ///
+    /// # Errors
+    /// Those of [`OpenOptions::open`].
+    pub fn open_on<B: Backend>(
+        self,
+        path: impl AsRef<Path>,
+        device: &Device<B>,
+    ) -> Result<TextModel<B>, Error> {
+        TextModel::new(path.as_ref(), self, device)
+    }
 }
 
 impl<B: Backend> TextModel<B> {
@@ -167,17 +197,6 @@ impl<B: Backend> TextModel<B> {
     /// Warnings about newer checkpoints that are damaged, and about settings in the model's files that are ignored.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
-    }
-
-    /// Continues `text`, or generates the target of this source with an encoder–decoder. An empty text begins a document.
-    pub fn generate(&mut self, text: impl Into<String>) -> Completion<'_, B> {
-        Completion::new(self, CompletionInput::Text(text.into()))
-    }
-
-    /// Answers a conversation, in the format of the model's chat template. The names of special tokens in the messages are
-    /// plain text, so that a message cannot end itself or begin another one.
-    pub fn chat(&mut self, messages: &[ChatMessage]) -> Completion<'_, B> {
-        Completion::new(self, CompletionInput::Messages(messages.to_vec()))
     }
 
     /// Embeds texts as vectors. An encoder truncates texts that are too long.

@@ -1,4 +1,4 @@
-//! Stands in for the readers and decoders of the feature `file-formats`.
+//! Errors for files whose readers and decoders are in the feature `file-formats`.
 
 use std::io::{self, BufRead, Read};
 

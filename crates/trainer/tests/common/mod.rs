@@ -63,7 +63,7 @@ impl TestFolder {
 
     #[allow(dead_code)] // Not every test has need of it.
     pub fn dataset(&self) -> Dataset {
-        Dataset::open(&self.path("data")).unwrap()
+        Dataset::open(self.path("data")).unwrap()
     }
 
     /// A run's configuration: 24 steps of a model with one layer and an untied head.
