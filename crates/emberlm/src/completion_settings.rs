@@ -3,8 +3,6 @@
 use emberlm_generate::SamplingDefaults;
 use emberlm_tokenizer::chat::ChatMessage;
 
-/// Temperature where neither the program nor the model sets one.
-pub const TEMPERATURE: f64 = 0.8;
 /// Maximum number of tokens of a continuation where neither the program nor the model sets one.
 pub const CONTINUATION_TOKENS: usize = 200;
 /// Maximum number of tokens of an answer where neither the program nor the model sets one.

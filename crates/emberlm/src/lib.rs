@@ -118,7 +118,7 @@ pub use emberlm_tokenizer as tokenizer;
 pub use emberlm_trainer as train;
 
 pub use completion::Completion;
-pub use completion_settings::{ANSWER_TOKENS, CONTINUATION_TOKENS, TEMPERATURE};
+pub use completion_settings::{ANSWER_TOKENS, CONTINUATION_TOKENS};
 pub use error::Error;
 pub use open_options::OpenOptions;
 pub use text_generation::{TextEnd, TextGeneration};

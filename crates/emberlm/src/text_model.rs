@@ -8,7 +8,7 @@ use emberlm_checkpoint::{
     Embedder, EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind, unit_vector,
 };
 use emberlm_generate::{
-    Engine, EngineConfig, GenerateError, Overflow, Request, SamplingDefaults, embed,
+    Engine, EngineConfig, GenerateError, Overflow, Request, SETTINGS, SamplingDefaults, embed,
 };
 use emberlm_kernels::Backend;
 use emberlm_model::WeightFormat;
@@ -16,7 +16,7 @@ use emberlm_tokenizer::chat::{ChatEncoder, ChatMessage, Stops};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 
 use crate::completion_settings::{
-    ANSWER_TOKENS, CONTINUATION_TOKENS, CompletionInput, CompletionSettings, TEMPERATURE,
+    ANSWER_TOKENS, CONTINUATION_TOKENS, CompletionInput, CompletionSettings,
 };
 use crate::{Error, OpenOptions, TextGeneration};
 
@@ -249,7 +249,10 @@ impl<B: Backend> Generative<B> {
         let (prompt, mut stops) = self.prompt(input)?;
         let context = self.engine.config().capacity;
         let mut sampling = settings.sampling.or(self.recommended);
-        sampling.temperature.get_or_insert(TEMPERATURE);
+        for setting in &SETTINGS {
+            let value = (setting.get)(&sampling).unwrap_or(setting.default);
+            (setting.set)(&mut sampling, Some(value));
+        }
         let default = if is_chat {
             ANSWER_TOKENS
         } else {

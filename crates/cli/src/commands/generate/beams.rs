@@ -9,8 +9,8 @@ use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
-use super::{GenerateArgs, Prompt};
 use super::writer::Writer;
+use super::{GenerateArgs, Prompt};
 use crate::backend::{Job, Placement};
 use crate::console;
 use crate::error::CliError;

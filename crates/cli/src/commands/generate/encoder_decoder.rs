@@ -12,10 +12,10 @@ use emberlm_model::WeightFormat;
 use emberlm_tokenizer::StopStrings;
 use emberlm_trainer::fit::InferenceWork;
 
-use super::{GenerateArgs, beams};
 use super::sampling::Sampling;
 use super::speed::Stopwatch;
 use super::writer::Writer;
+use super::{GenerateArgs, beams};
 use crate::backend::Job;
 use crate::cache_arg;
 use crate::console;
