@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::{
-    Embedder, EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind, unit_vector,
+    Embedder, EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind, kind_of, unit_vector,
 };
 use emberlm_generate::{
     Engine, EngineConfig, GenerateError, Overflow, Request, SETTINGS, SamplingDefaults, embed,
@@ -98,7 +98,7 @@ impl<B: Backend> TextModel<B> {
         options: OpenOptions,
         device: &Device<B>,
     ) -> Result<Self, Error> {
-        match ModelKind::of(path) {
+        match kind_of(path) {
             ModelKind::Decoder => Self::of_decoder(path, options, device),
             kind => {
                 check_options(kind, &options)?;

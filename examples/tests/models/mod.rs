@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use emberlm::checkpoint::{Description, EncoderDecoderModel, write_untrained};
 use emberlm::data::{TokenDatasetOptions, write_token_dataset};
 use emberlm::generate::{TargetGenerator, generate};
-use emberlm::model::encoder::{EncoderConfig, EncoderSettings};
-use emberlm::model::encoder_decoder::{EncoderDecoderConfig, EncoderDecoderSettings};
+use emberlm::model::encoder::EncoderSettings;
+use emberlm::model::encoder_decoder::EncoderDecoderSettings;
 use emberlm::model::families;
 use emberlm::model::hugging_face::{ExportOptions, encoder, encoder_decoder};
 use emberlm::tokenizer::TOKENIZER_FILE;
@@ -50,8 +50,8 @@ fn write_encoder(folder: &Path) {
         n_layers: 1,
         ..EncoderSettings::new(32, 2)
     };
-    let config = EncoderConfig::try_from(settings).unwrap();
-    let model = config.init::<Backend>(4, &Default::default());
+    let config = DecoderConfig::try_from(settings).unwrap();
+    let model = config.init_encoder::<Backend>(4, &Default::default());
     encoder::export(&model, "bert", folder, &ExportOptions::default()).unwrap();
     write_byte_tokenizer(folder);
 }
@@ -62,8 +62,8 @@ fn write_encoder_decoder(folder: &Path) {
         vocab_size: 257,
         ..EncoderDecoderSettings::new(32, 2)
     };
-    let config = EncoderDecoderConfig::try_from(settings).unwrap();
-    let model = config.init::<Backend>(4, &Default::default());
+    let config = DecoderConfig::try_from(settings).unwrap();
+    let model = config.init_encoder_decoder::<Backend>(4, &Default::default());
     encoder_decoder::export(&model, "t5", folder, &ExportOptions::default()).unwrap();
     write_byte_tokenizer(folder);
 }
