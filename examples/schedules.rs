@@ -1,8 +1,6 @@
 //! Plots the learning rate at every step of a run for each schedule, as a PNG file:
 //! `cargo run --release -p emberlm-examples --bin schedules -- FILE`.
 
-#![recursion_limit = "256"]
-
 use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;

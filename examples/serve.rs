@@ -2,12 +2,10 @@
 //! `cargo run --release -p emberlm-examples --bin serve -- MODEL`. Stops at the end of its standard input (Ctrl-D).
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
-#![recursion_limit = "256"]
 
 use std::error::Error;
 use std::io::{Read, stdin};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use emberlm_examples::Backend;
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: serve MODEL")?;
     let device = Default::default();
-    let model = Model::open(Path::new(&path))?;
+    let model = Model::open(path)?;
     let decoder = model.decoder::<Backend>(&device)?;
     let options = ServeOptions {
         name: "example".to_owned(),

@@ -3,15 +3,12 @@
 //! `emberlm train --resume RUN`, sampled from and served like any other.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
-#![recursion_limit = "256"]
 
 use std::error::Error;
 use std::path::PathBuf;
 
-use emberlm::Tokenizer;
 use emberlm::burn::backend::Autodiff;
-use emberlm::data::{TokenDatasetOptions, write_token_dataset};
-use emberlm::train::{DataConfig, RunOptions, RunStart, presets, run_config, train};
+use emberlm::prelude::*;
 use emberlm_examples::Backend;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,27 +33,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         &TokenDatasetOptions::default(),
     )?;
 
-    // A preset, overridden by the same settings that `emberlm train --set` accepts.
-    let settings = [
-        format!("train.steps={steps}"),
-        "train.evaluation.interval=25".to_owned(),
-        "train.evaluation.sample_tokens=0".to_owned(),
-        "model.seq_len=64".to_owned(),
-    ];
-    let mut config = run_config::layered(presets::run("pocket-tales")?, None, &settings)?;
+    let mut config = presets::run("pocket-tales")?;
     config.data = DataConfig::of(dataset);
+    config.train.steps = steps;
+    config.train.evaluation.interval = 25;
+    config.train.evaluation.sample_tokens = 0;
+    config.model.decoder_mut()?.seq_len = 64;
 
-    let options = RunOptions {
-        say: |line| eprintln!("{line}"),
-        ..RunOptions::default()
-    };
-    let result = train::<Autodiff<Backend>>(
-        config,
-        RunStart::New(run),
-        None,
-        options,
-        Default::default(),
-    )?;
+    let result = Training::<Autodiff<Backend>>::new(config, run)
+        .say(|line| eprintln!("{line}"))
+        .run()?;
     println!("{}", result.run.display());
     Ok(())
 }

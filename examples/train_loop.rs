@@ -2,15 +2,14 @@
 //! `cargo run --release -p emberlm-examples --bin train-loop -- [STEPS]`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
-#![recursion_limit = "256"]
 
 use std::error::Error;
 
 use emberlm::burn::backend::Autodiff;
 use emberlm::burn::optim::{AdamWConfig, GradientsParams, Optimizer};
-use emberlm::burn::tensor::{ElementConversion, Int, Tensor, TensorData};
-use emberlm::data::{self, TalesConfig, write_tales_dataset};
-use emberlm::model::{self, families};
+use emberlm::burn::tensor::ElementConversion;
+use emberlm::data::{TalesConfig, write_tales_dataset};
+use emberlm::model::{families, id_tensor};
 use emberlm::{Dataset, DecoderConfig, Packing, Split, TrainBatches};
 use emberlm_examples::Backend;
 
@@ -49,17 +48,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for step in 0..steps {
         let batch = batches.batch(step * MICRO_BATCH as u64, MICRO_BATCH)?;
         let shape = [batch.batch, batch.seq];
-        let tensor = |ids: Vec<u32>| {
-            // Ignored targets are `IGNORED` on the device as on disk, but the two constants differ.
-            let id = |id| match id {
-                data::IGNORED => model::IGNORED,
-                id => id as i32,
-            };
-            let ids: Vec<i32> = ids.into_iter().map(id).collect();
-            Tensor::<Training, 2, Int>::from_data(TensorData::new(ids, shape), &device)
-        };
+        let tensor = |ids: &[u32]| id_tensor::<Training>(ids, shape, &device);
         let targets = batch.learnt() as f64;
-        let loss = decoder.loss_sum(tensor(batch.inputs), tensor(batch.targets)) / targets;
+        let loss = decoder.loss_sum(tensor(&batch.inputs), tensor(&batch.targets)) / targets;
         let value: f64 = loss.clone().into_scalar().elem();
         let gradients = GradientsParams::from_grads(loss.backward(), &decoder);
         decoder = optimizer.step(3e-3, decoder, gradients);

@@ -1,8 +1,6 @@
 //! The backend of the examples, selected by a Cargo feature. The default is `flex`; for another, pass
 //! `--no-default-features --features vulkan`, for example.
 
-#![recursion_limit = "256"]
-
 use cfg_if::cfg_if;
 
 cfg_if! {

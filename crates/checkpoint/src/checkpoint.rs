@@ -118,7 +118,8 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     ///
     /// # Errors
     /// A file is missing, unreadable, or does not match the manifest.
-    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
+        let path = path.as_ref();
         Self::open_verified(path, Verification::Inference)
     }
 

@@ -55,7 +55,7 @@ impl<B: Backend> Embedder<B> {
         self.in_passes(sequences, |states| {
             let vectors = rows(states.pooled(self.pooling)); // [texts, d_model]
             let vectors = vectors.map(|vector| match self.normalize {
-                true => normalized(vector),
+                true => unit_vector(vector),
                 false => vector,
             });
             vectors.collect()
@@ -142,7 +142,7 @@ fn passes(order: &[usize], len: impl Fn(usize) -> usize) -> Vec<&[usize]> {
 }
 
 /// The vector of length 1 in the same direction; a vector of zeros stays.
-fn normalized(vector: Vec<f32>) -> Vec<f32> {
+pub fn unit_vector(vector: Vec<f32>) -> Vec<f32> {
     let squares: f64 = vector.iter().map(|&x| f64::from(x).powi(2)).sum();
     let length = squares.sqrt().max(1e-12);
     vector

@@ -12,7 +12,7 @@ use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{DecoderConfig, EncoderDecoder};
-use emberlm_tokenizer::chat::ChatTemplate;
+use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer, config_warnings};
 use serde_json::{Map, Value};
 
@@ -23,6 +23,18 @@ use crate::model::token_ids;
 use crate::published_files::generation_config;
 
 /// An encoder–decoder whose configuration and tokenizer have been read.
+///
+/// ```no_run
+/// use burn::backend::Flex;
+/// use emberlm_checkpoint::EncoderDecoderModel;
+///
+/// # fn main() -> Result<(), emberlm_checkpoint::ModelError> {
+/// let model = EncoderDecoderModel::open("flan-t5-small")?;
+/// let source = model.encode("translate English to German: a house")?;
+/// let weights = model.load::<Flex>(&Default::default())?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct EncoderDecoderModel {
     source: HuggingFaceEncoderDecoder,
@@ -37,7 +49,11 @@ impl EncoderDecoderModel {
     /// # Errors
     /// `path` holds no encoder–decoder, a file is damaged or cannot be read, or the tokenizer has more ids than the
     /// model. A run with damaged checkpoints opens at the newest intact one; see [`EncoderDecoderModel::passed_over`].
-    pub fn open(path: &Path) -> Result<Self, ModelError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        Self::open_path(path.as_ref())
+    }
+
+    fn open_path(path: &Path) -> Result<Self, ModelError> {
         let (path, passed_over) = model_folder(path)?;
         let path = path.as_path();
         let source = HuggingFaceEncoderDecoder::open(path)?;
@@ -121,6 +137,27 @@ impl EncoderDecoderModel {
             Some(requested) => Some(requested.parse()?),
             None => ChatTemplate::beside_model(self.source.path())?,
         })
+    }
+
+    /// Builds the encoder of conversations with the template `requested`, and the tokens and strings that end an answer.
+    /// Returns `None` if there is no template ([`EncoderDecoderModel::chat_template`]).
+    ///
+    /// # Errors
+    /// The template cannot be read or compiled, or the directory has no tokenizer.
+    pub fn chat(
+        &self,
+        requested: Option<&str>,
+    ) -> Result<Option<(ChatEncoder, Stops)>, ModelError> {
+        let tokenizer = self.require_tokenizer()?;
+        let Some(template) = self.chat_template(requested)? else {
+            return Ok(None);
+        };
+        let encoder = ChatEncoder::new(template, tokenizer);
+        let mut stops = encoder.stops();
+        stops.tokens.extend(self.stop_tokens());
+        let vocab_size = self.config().vocab_size();
+        stops.tokens.retain(|&id| (id as usize) < vocab_size);
+        Ok(Some((encoder, stops)))
     }
 
     /// Describes the model in one line.

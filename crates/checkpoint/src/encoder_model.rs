@@ -30,6 +30,18 @@ use crate::model::missing;
 use crate::sentence_files::SentenceFiles;
 
 /// An encoder whose configuration and tokenizer have been read.
+///
+/// ```no_run
+/// use burn::backend::Flex;
+/// use emberlm_checkpoint::EncoderModel;
+///
+/// # fn main() -> Result<(), emberlm_checkpoint::ModelError> {
+/// let model = EncoderModel::open("all-MiniLM-L6-v2")?;
+/// let embedder = model.embedder::<Flex>(&Default::default())?;
+/// let vectors = embedder.embed(&["a text", "another"])?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct EncoderModel {
     source: HuggingFaceEncoder,
@@ -48,7 +60,11 @@ impl EncoderModel {
     /// # Errors
     /// `path` holds no encoder, a file is damaged or cannot be read, or `modules.json` lists a module that is not
     /// supported. A run with damaged checkpoints opens at the newest intact one; see [`EncoderModel::passed_over`].
-    pub fn open(path: &Path) -> Result<Self, ModelError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        Self::open_path(path.as_ref())
+    }
+
+    fn open_path(path: &Path) -> Result<Self, ModelError> {
         check_is_folder(path)?;
         let (path, passed_over) = model_folder(path)?;
         let path = path.as_path();

@@ -142,6 +142,9 @@ pub enum ModelError {
         /// Path that was passed to [`crate::Model::open`].
         path: PathBuf,
     },
+    /// An empty text cannot be continued: the tokenizer has neither an end-of-text token nor a line break.
+    #[error("without a prompt a line break begins the text, which this model's tokenizer lacks")]
+    NoBeginning,
     /// The requested context is longer than the model's.
     #[error("context = {context}: must be at most {limit}, the model's")]
     Context {

@@ -14,7 +14,8 @@ use crate::model;
 
 /// The kind of the model at `path`: a run, a checkpoint or a Hugging Face directory. It follows from the model type in
 /// `config.json`; a directory without a known type counts as a decoder, whose opener reports what is wrong.
-pub fn kind_of(path: &Path) -> ModelKind {
+pub fn kind_of(path: impl AsRef<Path>) -> ModelKind {
+    let path = path.as_ref();
     let newest = listed(path).ok().and_then(|mut listed| listed.pop());
     let folder = newest.map_or_else(|| path.to_owned(), |(_, folder)| folder);
     let text = read_text(&folder.join(CONFIG_FILE), DESCRIPTION_LIMIT);

@@ -15,6 +15,7 @@
 //! | [`SourceFiles`] | files that a fine-tuned model keeps from its original Hugging Face directory |
 //! | [`Progress`] | step at which a checkpoint was written; the trainer reads its complete state instead |
 //! | [`PartialCheckpoint`](write::PartialCheckpoint) | a checkpoint that is being written |
+//! | [`Model::sampling_defaults`] | the sampling settings that a model recommends |
 //! | [`Keep`] | retention policy for [`prune`] |
 //! | [`ModelError`], [`CheckpointError`] | errors of opening models, and of reading and writing checkpoints |
 //!
@@ -54,13 +55,14 @@ pub mod keep;
 mod kind;
 pub mod model;
 mod published_files;
+mod sampling;
 mod sentence_files;
 mod source_files;
 pub mod write;
 
 pub use checkpoint::{Checkpoint, FOLDER, Progress};
 pub use description::{AdapterDescription, BaseModel, Description};
-pub use embedder::Embedder;
+pub use embedder::{Embedder, unit_vector};
 pub use emberlm_model::ModelKind;
 pub use encoder_decoder_model::EncoderDecoderModel;
 pub use encoder_model::EncoderModel;

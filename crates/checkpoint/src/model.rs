@@ -62,7 +62,11 @@ impl Model {
     /// # Errors
     /// `path` does not contain a model, or a file of the model is damaged or cannot be read. A run with damaged
     /// checkpoints opens at the newest intact one; see [`Model::passed_over`].
-    pub fn open(path: &Path) -> Result<Self, ModelError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        Self::open_path(path.as_ref())
+    }
+
+    fn open_path(path: &Path) -> Result<Self, ModelError> {
         let is_directory = fs::metadata(path)
             .map_err(|error| missing(path, error))?
             .is_dir();
@@ -264,6 +268,25 @@ impl Model {
         match &self.source {
             Source::Checkpoint { checkpoint, .. } => generation_config(&checkpoint.path),
             Source::HuggingFace { files, .. } => files.generation_config(),
+        }
+    }
+
+    /// Encodes a text for the model to continue, after the special tokens of [`Tokenizer::encode_prompt`]. An empty text
+    /// is [`Model::beginning`], or a line break if the model has no such token.
+    ///
+    /// # Errors
+    /// The tokenizer cannot encode the text, or has no line break.
+    pub fn prompt(&self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, ModelError> {
+        if !text.is_empty() {
+            return Ok(tokenizer.encode_prompt(text)?);
+        }
+        if let Some(beginning) = self.beginning(tokenizer) {
+            return Ok(vec![beginning]);
+        }
+        let line_break = tokenizer.encode("\n").unwrap_or_default();
+        match line_break.is_empty() {
+            true => Err(ModelError::NoBeginning),
+            false => Ok(line_break),
         }
     }
 

@@ -95,12 +95,12 @@ pub(crate) fn remove(folder: &Path) -> Result<(), CheckpointError> {
 /// # Errors
 /// A file cannot be written.
 pub fn write_untrained<B: Backend>(
-    folder: &Path,
+    folder: impl AsRef<Path>,
     decoder: &Decoder<B>,
     description: &Description,
     tokenizer: Option<&Tokenizer>,
 ) -> Result<(), CheckpointError> {
-    write_model(folder, decoder, description, tokenizer, &[])
+    write_model(folder.as_ref(), decoder, description, tokenizer, &[])
 }
 
 /// Writes the model's files and then the manifest, which also lists the existing files `others`.

@@ -7,7 +7,6 @@ use emberlm_checkpoint::{CheckpointError, EncoderDecoderModel, EncoderModel, Mod
 use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::{Backend, PackedFormat, memory};
 use emberlm_model::{CacheFormat, Decoder, WeightFormat, gguf};
-use emberlm_serve::load;
 use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::HeldWeights;
 
@@ -97,7 +96,7 @@ fn warn_passed_over(damaged: &[CheckpointError]) {
 /// Reads the sampling settings that the model's `generation_config.json` recommends. Warns about unusable
 /// ones.
 pub fn sampling_defaults(model: &Model) -> SamplingDefaults {
-    let (defaults, ignored) = load::sampling_defaults(model);
+    let (defaults, ignored) = model.sampling_defaults();
     ignored.iter().for_each(|ignored| warn(ignored));
     defaults
 }

@@ -24,7 +24,8 @@ impl Dataset {
     /// # Errors
     /// [`DataError::NotADataset`] if `folder` has no manifest. Fails if the manifest cannot be read or is invalid, or
     /// if the tokenizer is neither built in nor stored in the directory.
-    pub fn open(folder: &Path) -> Result<Self, DataError> {
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, DataError> {
+        let folder = folder.as_ref();
         let manifest = Manifest::read(folder).map_err(|error| match error {
             DataError::Io { source, .. } if is_absent(&source) => DataError::NotADataset {
                 path: folder.to_owned(),

@@ -117,7 +117,7 @@ mod tests {
             ("run", NotADataset::Model),
             ("other", NotADataset::Folder),
         ] {
-            let error = Dataset::open(&folder.path().join(name)).err();
+            let error = Dataset::open(folder.path().join(name)).err();
             match error {
                 Some(DataError::NotADataset { found, .. }) => assert_eq!(found, expected, "{name}"),
                 error => panic!("{name}: {error:?}"),

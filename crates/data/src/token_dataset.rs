@@ -53,7 +53,7 @@ impl Default for TokenDatasetOptions {
 /// [`DataError::TokenOutOfRange`] if an id is outside the vocabulary, [`DataError::Value`] if a document contains the
 /// end-of-text token. As [`crate::prepare`] for the output.
 pub fn write_token_dataset<T: AsRef<[u32]>>(
-    out: &Path,
+    out: impl AsRef<Path>,
     tokenizer: &Tokenizer,
     train: impl IntoIterator<Item = T>,
     val: impl IntoIterator<Item = T>,
@@ -66,7 +66,7 @@ pub fn write_token_dataset<T: AsRef<[u32]>>(
             rule: "must be at least 1",
         });
     }
-    let staging = Staging::begin(out, options.force, Unfinished::Discard)?;
+    let staging = Staging::begin(out.as_ref(), options.force, Unfinished::Discard)?;
     let shards = ShardOptions {
         width: TokenWidth::for_vocab(tokenizer.vocab_size()),
         tokens: options.shard_tokens,
@@ -153,7 +153,7 @@ mod tests {
         let tokenizer = Tokenizer::of_ids(3, Some(2)).unwrap();
         let (train, val) = ([vec![0, 2]], [vec![1]]);
         let options = TokenDatasetOptions::default();
-        let error = write_token_dataset(&folder.path().join("d"), &tokenizer, train, val, &options);
+        let error = write_token_dataset(folder.path().join("d"), &tokenizer, train, val, &options);
         let message = error.unwrap_err().to_string();
         assert!(
             message.contains("must not contain the end-of-text token"),

@@ -1,10 +1,11 @@
 //! The emberlm library: trains, samples and serves language models on any Burn backend.
 //!
-//! This crate re-exports the crates of the workspace. The most common types are at its root, all others in the
-//! modules.
+//! [`open()`] opens a model of any kind as a [`TextModel`], which maps text to text. For everything below that, this crate
+//! re-exports the crates of the workspace. The most common types are at its root, all others in the modules.
 //!
 //! | module | contents | cargo feature |
 //! |---|---|---|
+//! | [`prelude`] | the names that most programs need | |
 //! | [`tokenizer`] | text to token ids and back, chat templates | |
 //! | [`data`] | datasets on disk, and batches of them | |
 //! | [`model`] | configurations, families, the decoder, Hugging Face directories | |
@@ -13,59 +14,89 @@
 //! | [`kernels`] | operations of language models as an extension trait of Burn's backends | |
 //! | `train` | the trainer: runs, optimizers, schedules, evaluation | `train` |
 //! | `serve` | the HTTP server | `serve` |
-//! | [`burn`] | the version of Burn that all crates use | |
+//! | [`burn`], [`backend`] | the version of Burn that all crates use, and its backends | |
 //!
 //! Backends are cargo features too: `flex` (the CPU, enabled by default), `ndarray`, `vulkan`, `wgpu`, `metal`,
 //! `cuda` and `rocm` enable the type of the same name in `burn::backend`.
 //!
-//! The following example writes a model, opens it again and continues a text:
+//! A model continues a text:
 //!
-//! ```
-//! use emberlm::burn::backend::Flex;
-//! use emberlm::checkpoint::{Description, write_untrained};
-//! use emberlm::generate::{GenerateOptions, generate};
-//! use emberlm::model::families;
-//! use emberlm::{DecoderConfig, Model, StopStrings, TextStream, Tokenizer, TokenizerKind};
-//! use std::ops::ControlFlow;
+//! ```no_run
+//! use emberlm::prelude::*;
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let tokenizer = Tokenizer::builtin(TokenizerKind::Byte)?;
-//! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
-//! (config.vocab_size, config.n_layers) = (Some(tokenizer.vocab_size()), 1);
-//! let config = DecoderConfig::try_from(config)?;
-//! let device = Default::default();
-//!
-//! // A model with random weights. `train::train` writes a trained one.
-//! let folder = tempfile::tempdir()?;
-//! let description = Description {
-//!     tokenizer: Some(tokenizer.spec()),
-//!     ..Description::of_model(&config)
-//! };
-//! write_untrained(folder.path(), &config.init::<Flex>(1, &device), &description, Some(&tokenizer))?;
-//!
-//! let model = Model::open(folder.path())?;
-//! let decoder = model.decoder::<Flex>(&device)?;
-//! let tokenizer = model.require_tokenizer()?;
-//! let prompt = tokenizer.encode("Once")?;
-//! let options = GenerateOptions { max_new_tokens: 4, ..GenerateOptions::default() };
-//! let mut stream = TextStream::after(&tokenizer, &prompt, StopStrings::default());
-//! let mut text = String::new();
-//! let generation = generate(&decoder, &prompt, &options, |id| {
-//!     text += &stream.push(id).visible;
-//!     ControlFlow::Continue(())
-//! })?;
-//! text += &stream.finish().visible;
-//! assert_eq!(generation.tokens.len(), 4);
+//! # fn main() -> Result<(), emberlm::Error> {
+//! let mut model = emberlm::open::<Flex>("my-model")?;
+//! let text = model.generate("Once upon a time").max_new_tokens(50).text()?;
+//! println!("{text}");
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The workspace's `examples` folder has programs that load a model and generate, train on custom tokens, train
-//! in a custom loop, and serve a model in process.
+//! A model answers a conversation, and the answer is printed while it is generated:
+//!
+//! ```no_run
+//! use emberlm::prelude::*;
+//!
+//! # fn main() -> Result<(), emberlm::Error> {
+//! let mut model = emberlm::open::<Flex>("my-model")?;
+//! let mut messages = vec![ChatMessage::user("Why is the sky blue?")];
+//! let answer = model.chat(&messages).stream(|part| print!("{part}"))?;
+//! messages.push(ChatMessage::assistant(answer));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The following example writes a model with random weights, and opens it for text and for token ids:
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use emberlm::checkpoint::{Description, write_untrained};
+//! use emberlm::generate::generate;
+//! use emberlm::model::families;
+//! use emberlm::prelude::*;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tokenizer = Tokenizer::char_from_alphabet("\nOnce".chars())?;
+//! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+//! (config.vocab_size, config.n_layers) = (Some(tokenizer.vocab_size()), 1);
+//! let config = DecoderConfig::try_from(config)?;
+//! let description = Description {
+//!     tokenizer: Some(tokenizer.spec()),
+//!     ..Description::of_model(&config)
+//! };
+//! let decoder = config.init::<Flex>(1, &Default::default());
+//! let folder = tempfile::tempdir()?;
+//! write_untrained(&folder, &decoder, &description, Some(&tokenizer))?;
+//!
+//! let mut model = emberlm::open::<Flex>(&folder)?;
+//! let completion = model.generate("Once").max_new_tokens(4).temperature(0.0);
+//! let text = completion.text()?;
+//!
+//! let prompt = tokenizer.encode("Once")?;
+//! let options = GenerateOptions {
+//!     max_new_tokens: 4,
+//!     chooser: emberlm::SamplerConfig::greedy().into(),
+//!     ..GenerateOptions::default()
+//! };
+//! let generation = generate(&decoder, &prompt, &options, |_id| ControlFlow::Continue(()))?;
+//! assert_eq!(tokenizer.decode(&generation.tokens)?, text);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The workspace's `examples` folder has complete programs.
 
-#![recursion_limit = "256"]
+mod completion;
+mod completion_settings;
+mod error;
+mod open_options;
+pub mod prelude;
+mod text_generation;
+mod text_model;
 
 pub use burn;
+pub use burn::backend;
 
 #[doc(inline)]
 pub use emberlm_checkpoint as checkpoint;
@@ -86,9 +117,19 @@ pub use emberlm_tokenizer as tokenizer;
 #[doc(inline)]
 pub use emberlm_trainer as train;
 
-pub use emberlm_checkpoint::{Checkpoint, Model, ModelError};
+pub use completion::Completion;
+pub use completion_settings::{ANSWER_TOKENS, CONTINUATION_TOKENS};
+pub use error::Error;
+pub use open_options::OpenOptions;
+pub use text_generation::{TextEnd, TextGeneration};
+pub use text_model::{TextModel, open};
+
+pub use emberlm_checkpoint::{Checkpoint, Model, ModelError, ModelKind};
 pub use emberlm_data::{Dataset, Packing, Split, TrainBatches};
-pub use emberlm_generate::{Engine, EngineConfig, GenerateOptions, Generator, SamplerConfig};
+pub use emberlm_generate::{
+    Engine, EngineConfig, GenerateOptions, Generator, SamplerConfig, SamplingDefaults,
+};
 pub use emberlm_kernels::{Backend, TrainingBackend};
 pub use emberlm_model::{Decoder, DecoderConfig, ModelConfig, Tokens};
+pub use emberlm_tokenizer::chat::ChatMessage;
 pub use emberlm_tokenizer::{StopStrings, TextDelta, TextStream, Tokenizer, TokenizerKind};

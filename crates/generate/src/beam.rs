@@ -20,6 +20,27 @@ use crate::plain::Finish;
 use crate::sampler::check_finite;
 
 /// The options of a beam search.
+///
+/// ```
+/// # use burn::backend::Flex;
+/// # use emberlm_model::{DecoderConfig, families};
+/// use emberlm_generate::{BeamOptions, DecoderBeams, beam_search};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+/// # (config.vocab_size, config.n_layers) = (Some(16), 1);
+/// # let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
+/// let options = BeamOptions {
+///     beams: 2,
+///     max_new_tokens: 3,
+///     ..BeamOptions::default()
+/// };
+/// let mut beams = DecoderBeams::new(&decoder, &[1, 2], options.max_new_tokens)?;
+/// let found = beam_search(&mut beams, &options)?;
+/// assert!(found[0].score >= found[1].score);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamOptions {
     /// The number of sequences that are continued at every step.

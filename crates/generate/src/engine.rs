@@ -63,6 +63,33 @@ use request::{Waiting, WaitingEmbedding};
 use slot::{Slot, State};
 
 /// Runs requests. The owner calls [`Engine::step`] until [`Engine::is_idle`].
+///
+/// ```
+/// # use burn::backend::Flex;
+/// # use emberlm_model::{DecoderConfig, families};
+/// use std::sync::Arc;
+///
+/// use emberlm_generate::{Engine, EngineConfig, EventKind, Request};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+/// # (config.vocab_size, config.n_layers) = (Some(16), 1);
+/// # let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
+/// let config = EngineConfig::for_model(decoder.config());
+/// let mut engine = Engine::new(Arc::new(decoder), config)?;
+/// for prompt in [vec![1, 2, 3], vec![4]] {
+///     engine.submit(Request {
+///         prompt,
+///         max_new_tokens: 5,
+///         ..Request::default()
+///     })?;
+/// }
+/// let mut tokens = 0;
+/// while engine.step(&mut |event| tokens += usize::from(matches!(event.kind, EventKind::Token(_)))) {}
+/// assert_eq!(tokens, 10);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Engine<B: Backend> {
     model: EngineModel<B>,

@@ -105,6 +105,28 @@ pub fn generate<B: Backend>(
 
 /// An iterator over generated tokens. The forward pass for a token runs when the token is requested. The
 /// iterator ends after an error.
+///
+/// ```
+/// # use burn::backend::Flex;
+/// # use emberlm_model::{DecoderConfig, families};
+/// use emberlm_generate::{Finish, GenerateOptions, Generator, SamplerConfig};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
+/// # (config.vocab_size, config.n_layers) = (Some(16), 1);
+/// # let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
+/// let options = GenerateOptions {
+///     max_new_tokens: 3,
+///     chooser: SamplerConfig::greedy().into(),
+///     ..GenerateOptions::default()
+/// };
+/// let mut generator = Generator::new(&decoder, &[1, 2], &options)?;
+/// let tokens: Vec<u32> = generator.by_ref().collect::<Result<_, _>>()?;
+/// assert_eq!(tokens.len(), 3);
+/// assert_eq!(generator.finish(), Some(Finish::Length));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Generator<'a, B: Backend> {
     decoder: &'a Decoder<B>,

@@ -76,6 +76,22 @@ struct Candidate {
 }
 
 /// Samples tokens with a random state.
+///
+/// ```
+/// use emberlm_generate::{Sampler, SamplerConfig};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = SamplerConfig {
+///     temperature: 0.7,
+///     top_k: 2,
+///     ..SamplerConfig::default()
+/// };
+/// let mut sampler = Sampler::new(config)?;
+/// // One of the two most probable tokens.
+/// assert!([1, 2].contains(&sampler.sample(&[0.0, 3.0, 2.5])?));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sampler {
     config: SamplerConfig,

@@ -20,7 +20,6 @@ pub use family::Family;
 pub use heads::{EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer};
 pub use positions::{LayerPositions, RelativePositions, RotaryScaling};
 
-use documented::DocumentedFields;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -28,7 +27,8 @@ use serde_json::{Map, Value};
 use emberlm_kernels::{Activation, RotaryLayout};
 
 /// Configuration of a decoder as written in a file, not yet checked. Keys of earlier versions are accepted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
     /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom", "falcon" or "palm".

@@ -71,7 +71,7 @@ pub use nn::low_rank::{Adapter, LowRank, LowRankConfig};
 pub use nn::packed_rows::PackedRows;
 pub use nn::router_loss::{ExpertLoad, RouterCoefficients};
 pub use nn::token_table::TokenTable;
-pub use nn::tokens::{IGNORED, Tokens};
+pub use nn::tokens::{IGNORED_ELEMENT, Tokens, id_tensor};
 pub use nn::{kv_cache, tokens};
 pub use transformer::calibration::{InputImportance, InputProducts};
 pub use transformer::checked::DecoderConfig;

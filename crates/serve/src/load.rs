@@ -9,11 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
 use emberlm_checkpoint::{Model, ModelError};
-use emberlm_generate::{
-    Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError, ignored_fields,
-};
+use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError};
 use emberlm_kernels::Backend;
 use emberlm_model::{CacheFormat, CacheFormatError, Decoder, count};
 use emberlm_tokenizer::Tokenizer;
@@ -23,7 +20,7 @@ use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
 use crate::on_demand::{OnDemand, Reload};
 use crate::worker::{Replacer, Worker};
 pub use encoder::EncoderPlan;
-pub use encoder_decoder::{EncoderDecoderPlan, encoder_decoder_defaults};
+pub use encoder_decoder::EncoderDecoderPlan;
 
 /// The memory for all slots' caches in bytes, if the number of slots is automatic.
 const CACHE_BYTES: usize = 1 << 30;
@@ -102,7 +99,7 @@ pub struct LoadPlan<'a> {
     tool_chat: Option<ChatFormat>,
     /// The context in tokens.
     context: usize,
-    /// The warnings of [`sampling_defaults`].
+    /// The warnings of [`Model::sampling_defaults`].
     ignored: Vec<String>,
 }
 
@@ -123,7 +120,7 @@ impl<'a> LoadPlan<'a> {
         let tool_chat = model.tool_chat(&tokenizer, template)?.map(format);
         options.sampling.check(model.config().vocab_size())?;
         options.cache.check(model.config())?;
-        let (recommended, ignored) = sampling_defaults(model);
+        let (recommended, ignored) = model.sampling_defaults();
         options.sampling = options.sampling.or(recommended);
         Ok(Self {
             context: model.context(options.context)?,
@@ -273,25 +270,6 @@ pub fn load<B: Backend>(
     sandbox: Option<GrammarSandbox>,
 ) -> Result<Loaded<B>, LoadError> {
     LoadPlan::new(model, options.clone())?.load(decoder, sandbox, None)
-}
-
-/// The sampling settings recommended by a model's `generation_config.json`, and a warning about each that is
-/// ignored: an invalid one, or one that is not supported.
-pub fn sampling_defaults(model: &Model) -> (SamplingDefaults, Vec<String>) {
-    let fields = match model.generation_config() {
-        Ok(fields) => fields,
-        Err(error) => {
-            let warning = format!("{error}; the file is ignored");
-            return (SamplingDefaults::default(), vec![warning]);
-        }
-    };
-    let config = model.config();
-    let (defaults, invalid) = SamplingDefaults::read(&fields, config.vocab_size());
-    let path = model.path().join(GENERATION_CONFIG_FILE);
-    let ignored = ignored_fields(&fields, Some(config.seq_len()));
-    let ignored = invalid.iter().map(SettingError::to_string).chain(ignored);
-    let warning = |reason| format!("{}: {reason}; it is ignored", path.display());
-    (defaults, ignored.map(warning).collect())
 }
 
 impl Card {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use emberlm_checkpoint::ModelKind;
+use emberlm_checkpoint::{ModelKind, unit_vector};
 use emberlm_generate::{
     Constraint, Grammar, GrammarSandbox, SamplingDefaults, SettingError, Vocabulary,
 };
@@ -231,7 +231,7 @@ impl ServedModel {
     pub(crate) fn embedding(&self, output: Vec<f32>) -> Vec<f32> {
         match &self.kind {
             ServedKind::Encoder(_) => output,
-            ServedKind::Decoder { .. } | ServedKind::EncoderDecoder(_) => unit(&output),
+            ServedKind::Decoder { .. } | ServedKind::EncoderDecoder(_) => unit_vector(output),
         }
     }
 
@@ -303,17 +303,6 @@ impl ServedModel {
         let formats = self.chat.iter().chain(&self.tool_chat);
         let of_answers = formats.flat_map(|chat| &chat.stops.tokens);
         self.stop_tokens.iter().chain(of_answers).copied().collect()
-    }
-}
-
-/// Scales a vector to unit length, like OpenAI's embeddings.
-fn unit(vector: &[f32]) -> Vec<f32> {
-    let squares: f64 = vector.iter().map(|&x| f64::from(x).powi(2)).sum();
-    let length = squares.sqrt();
-    let scaled = |&x: &f32| (f64::from(x) / length) as f32;
-    match length > 0.0 {
-        true => vector.iter().map(scaled).collect(),
-        false => vector.to_vec(),
     }
 }
 

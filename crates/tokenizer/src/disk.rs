@@ -33,8 +33,8 @@ impl Tokenizer {
     ///
     /// # Errors
     /// See [`Tokenizer::from_file_with`], called without a pattern and special tokens.
-    pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
-        Self::from_file_with(path, None, &[])
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, TokenizerError> {
+        Self::from_file_with(path.as_ref(), None, &[])
     }
 
     /// Like [`Tokenizer::from_file`], but `pattern` and `special` supply the information that a rank file

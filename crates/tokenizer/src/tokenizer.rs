@@ -9,6 +9,15 @@ use crate::file::FileVocab;
 use crate::{TokenizerError, TokenizerKind, byte};
 
 /// Converts text to token ids and back. Cheap to clone and to share between threads.
+///
+/// ```
+/// use emberlm_tokenizer::{Tokenizer, TokenizerKind};
+///
+/// let tokenizer = Tokenizer::builtin(TokenizerKind::Byte)?;
+/// assert_eq!(tokenizer.encode("hi")?, [104, 105]);
+/// assert_eq!(tokenizer.decode(&[104, 105])?, "hi");
+/// # Ok::<(), emberlm_tokenizer::TokenizerError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     inner: Arc<Inner>,

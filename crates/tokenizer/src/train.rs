@@ -45,6 +45,16 @@ impl BpeOptions {
 }
 
 /// Trains a byte-pair vocabulary: count the pieces of the texts first, then train on the counts.
+///
+/// ```
+/// use emberlm_tokenizer::{BpeOptions, BpeTraining};
+///
+/// let training = BpeTraining::new(BpeOptions::new(300))?;
+/// let tokenizer = training.train(training.count("the cat and the hat and the bat"))?;
+/// // The word that occurs three times is one token with its space.
+/// assert_eq!(tokenizer.encode(" the")?.len(), 1);
+/// # Ok::<(), emberlm_tokenizer::TokenizerError>(())
+/// ```
 #[derive(Debug)]
 pub struct BpeTraining {
     options: BpeOptions,

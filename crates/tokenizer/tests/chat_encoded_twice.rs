@@ -17,7 +17,7 @@ const SHOWS_ALL: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }
 /// Every built-in template, those of the fixtures, and [`SHOWS_ALL`].
 fn encoders() -> Vec<ChatEncoder> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/chat");
-    let tokenizer = Tokenizer::from_file(&fixtures.join("tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::from_file(fixtures.join("tokenizer.json")).unwrap();
     let files = fs::read_dir(fixtures.join("templates")).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.sort();

@@ -50,7 +50,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn open(name: &str) -> Tokenizer {
-    Tokenizer::from_file(&path(name)).unwrap()
+    Tokenizer::from_file(path(name)).unwrap()
 }
 
 /// Loads a fixture with an edit.

@@ -97,7 +97,7 @@ fn files_keep_their_ids() {
         ),
     ] {
         let golden: Json = serde_json::from_slice(&fs::read(fixture(golden)).unwrap()).unwrap();
-        let tokenizer = Tokenizer::from_file(&fixture(file)).unwrap();
+        let tokenizer = Tokenizer::from_file(fixture(file)).unwrap();
         let (found, metadata) = again(&tokenizer);
         assert_eq!(metadata.text("tokenizer.ggml.model").unwrap(), Some(model));
         for case in golden[list][name]["cases"].as_array().unwrap() {
@@ -148,7 +148,7 @@ fn tokenizers_of_other_kinds_are_refused() {
         ("unigram", "its model is Unigram, not byte pairs"),
         ("wordpiece", "its model is WordPiece, not byte pairs"),
     ] {
-        let tokenizer = Tokenizer::from_file(&fixture(&format!("files/{name}.json"))).unwrap();
+        let tokenizer = Tokenizer::from_file(fixture(&format!("files/{name}.json"))).unwrap();
         let error = refused(&tokenizer);
         assert_eq!(
             error,
@@ -166,7 +166,7 @@ fn tokenizers_of_other_kinds_are_refused() {
             "its byte pairs have no bytes to fall back on",
         ),
     ] {
-        let error = refused(&Tokenizer::from_file(&fixture(file)).unwrap());
+        let error = refused(&Tokenizer::from_file(fixture(file)).unwrap());
         assert!(error.ends_with(rule), "{error}");
     }
     let characters = Tokenizer::char_from_alphabet("abc ".chars()).unwrap();

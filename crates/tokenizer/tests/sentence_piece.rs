@@ -52,7 +52,7 @@ fn is_run(text: &str) -> bool {
 fn hard_texts_are_encoded_like_sentencepiece() {
     let mut wrong = Vec::new();
     for (name, expected) in golden() {
-        let tokenizer = Tokenizer::from_file(&path(&name)).unwrap();
+        let tokenizer = Tokenizer::from_file(path(&name)).unwrap();
         for case in &expected.cases {
             let mut ids = tokenizer.encode(&case.text).unwrap();
             let mut expected = case.ids.clone();
@@ -83,7 +83,7 @@ fn sizes_and_ends_of_text_match_the_models() {
 #[test]
 fn lossless_models_round_trip() {
     for name in ["bpe", "unigram_bytes"] {
-        let tokenizer = Tokenizer::from_file(&path(name)).unwrap();
+        let tokenizer = Tokenizer::from_file(path(name)).unwrap();
         for case in &golden()[name].cases {
             // A literal `▁` in the text is decoded as a space.
             let expected = case.text.replace('\u{2581}', " ");
@@ -95,7 +95,7 @@ fn lossless_models_round_trip() {
 #[test]
 fn names_of_control_pieces_are_plain_text() {
     for name in ["bpe", "unigram_bytes", "unigram"] {
-        let tokenizer = Tokenizer::from_file(&path(name)).unwrap();
+        let tokenizer = Tokenizer::from_file(path(name)).unwrap();
         let ids = tokenizer.encode("a </s> b <s>").unwrap();
         assert!(!ids.contains(&1) && !ids.contains(&2), "{name} {ids:?}");
     }

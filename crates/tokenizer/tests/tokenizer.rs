@@ -212,7 +212,7 @@ mod any_text_round_trips {
             env!("CARGO_MANIFEST_DIR"),
             "/tests/fixtures/sentence_piece/bpe.model"
         );
-        all.push(Tokenizer::from_file(sentence_piece.as_ref()).unwrap());
+        all.push(Tokenizer::from_file(sentence_piece).unwrap());
         all
     });
 

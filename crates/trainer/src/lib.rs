@@ -26,7 +26,7 @@
 //! |---|---|
 //! | [`RunConfig`], [`TrainConfig`], [`DataConfig`] | a run's configuration: the tables of `config.toml` |
 //! | [`presets`], [`run_config`] | named configurations, and overrides from TOML files and the command line |
-//! | [`train`] | starts or resumes a run |
+//! | [`Training`] | starts or resumes a run |
 //! | [`RunResult`] | the result of a run |
 //! | [`checkpoint::Checkpoint`] | a checkpoint with the state of its run |
 //! | [`evaluate()`], [`Evaluation`] | the loss over a split |
@@ -99,12 +99,12 @@ pub use peers::{
     SingleProcess, Transport,
 };
 pub use report::metrics::Metric;
-pub use report::{dashboard, events, metrics, tensorboard};
+pub use report::{Say, dashboard, events, metrics, tensorboard};
 pub use run::divergence::Divergence;
 pub use run::folder::RunFolder;
 pub use run::{
-    Fork, Renderer, RunOptions, RunResult, RunStart, RunWeights, ancestry, divergence, folder,
-    formats, resume, train, train_as_peer,
+    Fork, Renderer, RunOptions, RunResult, RunStart, RunWeights, Training, ancestry, divergence,
+    folder, formats, resume,
 };
 pub use step::engine::StepMetrics;
 pub use step::{clip, ema};

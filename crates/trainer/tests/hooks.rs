@@ -11,7 +11,7 @@ use emberlm_trainer::hooks::{
     StepResult,
 };
 use emberlm_trainer::metrics::{Aggregation, Metric, Phase};
-use emberlm_trainer::{Interrupter, RunConfig, RunResult, RunStart, TrainError};
+use emberlm_trainer::{Interrupter, RunConfig, RunResult, RunStart, TrainError, Training};
 
 type B = Autodiff<Flex>;
 
@@ -125,7 +125,9 @@ fn run(place: &TestFolder, hook: Noting) -> Result<RunResult, TrainError> {
     options.tensorboard = true;
     options.hooks = vec![Box::new(hook)];
     let start = RunStart::New(place.path("run"));
-    emberlm_trainer::train::<B>(config(place), start, None, options, Default::default())
+    Training::<B>::new(config(place), start)
+        .options(options)
+        .run()
 }
 
 #[test]

@@ -16,8 +16,8 @@ impl Model {
     ///
     /// # Errors
     /// There is no adapter, it cannot be read, or it was trained on other weights.
-    pub fn with_adapter(mut self, path: &Path) -> Result<Self, ModelError> {
-        let adapter = AdapterSource::open(path)?;
+    pub fn with_adapter(mut self, path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        let adapter = AdapterSource::open(path.as_ref())?;
         adapter.check(&self)?;
         if let Some(config) = adapter.model_config()? {
             self.config = config;
@@ -97,6 +97,6 @@ impl Model {
             path: path.to_owned(),
             base: adapter.base().unwrap_or_default().to_owned(),
         })?;
-        Self::open(&base)?.with_adapter(path)
+        Self::open(base)?.with_adapter(path)
     }
 }

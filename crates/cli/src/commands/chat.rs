@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use clap::Args;
+use emberlm::ANSWER_TOKENS;
 use emberlm_checkpoint::Model;
 use emberlm_generate::{Engine, EngineConfig};
 use emberlm_kernels::TrainingBackend;
@@ -98,9 +99,6 @@ pub struct ChatArgs {
     pub backend: BackendArg,
 }
 
-/// Default limit on the tokens of an answer, unless the user or the model sets it.
-const MAX_NEW_TOKENS: usize = 512;
-
 /// Runs the conversation until the input ends.
 ///
 /// # Errors
@@ -121,7 +119,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         .chooser(&model, Some(&tokenizer), &args.model, &stops.tokens)?;
     let defaults = model::sampling_defaults(&model);
     let tokens = args.max_new_tokens;
-    let sampling = Sampling::resolve(&args.choice, tokens, &defaults, MAX_NEW_TOKENS);
+    let sampling = Sampling::resolve(&args.choice, tokens, &defaults, ANSWER_TOKENS);
     let context = model.context(args.context)?;
     if args.chat_template.is_some() && !encoder.missing().is_empty() {
         let missing = encoder.missing();

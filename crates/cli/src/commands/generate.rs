@@ -15,6 +15,7 @@ pub use args::GenerateArgs;
 use std::path::Path;
 
 use burn::tensor::Device;
+use emberlm::CONTINUATION_TOKENS;
 use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_generate::{GenerateOptions, Generator, Speculator};
 use emberlm_kernels::TrainingBackend;
@@ -31,9 +32,6 @@ use crate::output::print;
 use sampling::Sampling;
 use speed::Stopwatch;
 use writer::Writer;
-
-/// Default limit on generated tokens, unless the user or the model sets it.
-const MAX_NEW_TOKENS: usize = 200;
 
 /// Generates tokens and prints them as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
@@ -57,7 +55,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let mut chooser = choice.chooser(&model, tokenizer.as_ref(), &args.model, &stop_tokens)?;
     chooser.top_logprobs = args.logprobs;
     let defaults = model::sampling_defaults(&model);
-    let sampling = Sampling::resolve(choice, args.max_new_tokens, &defaults, MAX_NEW_TOKENS);
+    let sampling = Sampling::resolve(choice, args.max_new_tokens, &defaults, CONTINUATION_TOKENS);
     if args.verbose {
         console::note(&sampling);
     }
@@ -147,24 +145,14 @@ fn prompt(
         return Ok(silent(tokens.clone()));
     }
     let tokenizer = needed(tokenizer, &args.model)?;
-    let given = args.prompt.as_deref().filter(|text| !text.is_empty());
-    let (text, ids) = match (given, model.beginning(tokenizer)) {
-        (Some(text), _) => (text, tokenizer.encode_prompt(text)?),
-        (None, Some(beginning)) => return Ok(silent(vec![beginning])),
-        (None, None) => {
-            let no_line_break = |_| {
-                let message = "without a prompt a line break begins the text, which this model's tokenizer lacks";
-                CliError::new(message).hint("pass a prompt: --prompt TEXT")
-            };
-            let ids = tokenizer.encode("\n").map_err(no_line_break)?;
-            if ids.is_empty() {
-                let message = "without a prompt a line break begins the text, which is nothing to this tokenizer";
-                return Err(CliError::new(message).hint("pass a prompt: --prompt TEXT"));
-            }
-            ("\n", ids)
-        }
+    let text = args.prompt.as_deref().unwrap_or_default();
+    let ids = model.prompt(tokenizer, text)?;
+    let echo = match text {
+        "" if model.beginning(tokenizer).is_some() => "",
+        "" => "\n",
+        text => text,
     };
-    let echo = text.to_owned();
+    let echo = echo.to_owned();
     Ok(Prompt { ids, echo })
 }
 

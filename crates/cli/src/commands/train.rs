@@ -22,6 +22,7 @@ mod stopping;
 mod target;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
@@ -126,7 +127,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         chat_template: texts.chat_template,
         renderer,
         tensorboard: args.tensorboard,
-        say: |line| console::note(line),
+        say: Arc::new(|line| console::note(line)),
         interrupter,
         hooks: hooks.chain([stop_report.hook()]).collect(),
     };
@@ -349,15 +350,14 @@ impl Job for Training<'_> {
             self.from.map(|model| model.weights::<B>(adapter, &device))
         };
         let peers = self.ranks.peers(self.config.train.exchange);
-        let result = emberlm_trainer::train_as_peer::<B>(
-            self.config,
-            self.start,
-            weights.transpose()?,
-            self.options,
-            device,
-            peers,
-        );
-        result.map_err(|error| {
+        let mut training = emberlm_trainer::Training::<B>::new(self.config, self.start)
+            .options(self.options)
+            .device(device)
+            .peers(peers);
+        if let Some(weights) = weights.transpose()? {
+            training = training.weights(weights);
+        }
+        training.run().map_err(|error| {
             self.ranks.leave_to_reporting_rank(&error);
             error.into()
         })

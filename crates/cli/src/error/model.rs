@@ -102,6 +102,7 @@ fn model(error: &ModelError) -> Vec<String> {
             let path = shell_path(path);
             format!("continue token ids: emberlm generate {path} --tokens 1,2,3")
         }
+        ModelError::NoBeginning => "pass a prompt: --prompt TEXT".to_owned(),
         ModelError::OtherTokenizer {
             model, of_model, ..
         } => {

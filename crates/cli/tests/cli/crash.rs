@@ -94,7 +94,7 @@ fn soak(settings: &str, kills: usize, seed: u64) {
             // Visible checkpoints are complete.
             for entry in fs::read_dir(&checkpoints).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with("step-") {
-                    Checkpoint::open(&entry.path()).unwrap();
+                    Checkpoint::open(entry.path()).unwrap();
                 }
             }
         }

@@ -87,7 +87,7 @@ fn read(sandbox: &Sandbox, name: &str) -> String {
 #[test]
 fn the_datasets_index_separates_conversations() {
     let sandbox = with_base();
-    let dataset = Dataset::open(&sandbox.path("talks")).unwrap();
+    let dataset = Dataset::open(sandbox.path("talks")).unwrap();
     let manifest = dataset.manifest();
     let documents = Split::ALL.map(|split| manifest.split(split).documents);
     assert!(documents.iter().sum::<u64>() == 60 && !documents.contains(&0));

@@ -279,7 +279,7 @@ fn a_vocabulary_from_a_file_equals_the_built_in_one() {
     // The same vocabulary from a file and built in counts as equal.
     sandbox.ok("prepare text.txt --out words --tokenizer gpt2");
     assert_eq!(
-        Dataset::open(&sandbox.path("words"))
+        Dataset::open(sandbox.path("words"))
             .unwrap()
             .tokenizer()
             .vocab_size(),

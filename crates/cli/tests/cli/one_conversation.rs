@@ -66,7 +66,7 @@ impl Case {
     /// with the template of the model at `source`.
     fn check(&self, sandbox: &Sandbox, path: &str, source: Option<&str>) {
         let name = format!("{}, {path}", self.name);
-        let model = Model::open(&sandbox.path(path)).unwrap();
+        let model = Model::open(sandbox.path(path)).unwrap();
         let tokenizer = model.require_tokenizer().unwrap();
         let encoder = model.chat(&tokenizer, None).unwrap().unwrap();
         let with_tools = model.tool_chat(&tokenizer, None).unwrap();
@@ -96,7 +96,7 @@ impl Case {
                 "prepare talks.jsonl --chat-template {source} --tokenizer {source} --val-fraction 0 --out {out}"
             );
             sandbox.succeeds(&line);
-            let dataset = Dataset::open(&sandbox.path(&out)).unwrap();
+            let dataset = Dataset::open(sandbox.path(&out)).unwrap();
             let expected: Vec<u32> = self
                 .conversations
                 .iter()
@@ -262,7 +262,7 @@ fn runs_have_the_ids_that_transformers_has_for_their_exports() {
         sandbox.succeeds(&format!(
             "prepare talks.jsonl {prepare} --val-fraction 0 --out talks"
         ));
-        let dataset = Dataset::open(&sandbox.path("talks")).unwrap();
+        let dataset = Dataset::open(sandbox.path("talks")).unwrap();
         let expected: Vec<u32> = case
             .conversations
             .iter()

@@ -28,7 +28,7 @@ fn a_tokenizer_is_selected_by_file_or_folder() {
     sandbox.ok("prepare text.txt --out file --tokenizer ./hub/tokenizer.json");
     sandbox.ok("prepare text.txt --out named --tokenizer byte");
     let manifest = |name| {
-        Dataset::open(&sandbox.path(name))
+        Dataset::open(sandbox.path(name))
             .unwrap()
             .manifest()
             .clone()
@@ -50,7 +50,7 @@ fn invalid_tokenizers_are_rejected_with_the_choices() {
 fn checkpoints_contain_the_tokenizer_file() {
     let sandbox = with_hub();
     sandbox.ok("prepare text.txt --out data --tokenizer hub");
-    let spec = Dataset::open(&sandbox.path("data"))
+    let spec = Dataset::open(sandbox.path("data"))
         .unwrap()
         .tokenizer()
         .spec();

@@ -19,7 +19,7 @@ fn a_char_dataset() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "to be or not to be\n".repeat(10));
     sandbox.check_messages("prepare");
-    let dataset = Dataset::open(&sandbox.path("data/be")).unwrap();
+    let dataset = Dataset::open(sandbox.path("data/be")).unwrap();
     dataset.verify().unwrap();
     assert_eq!(
         text(&dataset, Split::Train),
@@ -43,7 +43,7 @@ fn byte_and_byte_pair_datasets_of_a_folder() {
         ));
         summary.assert_has("2 documents");
         summary.assert_has(&format!("Next: emberlm train --data {kind} --preset "));
-        let dataset = Dataset::open(&sandbox.path(kind)).unwrap();
+        let dataset = Dataset::open(sandbox.path(kind)).unwrap();
         let all = text(&dataset, Split::Train) + &text(&dataset, Split::Val);
         assert_eq!(all.matches("One small step. ").count(), 20, "{kind}");
         assert_eq!(dataset.manifest().splits.val.documents, 1);
@@ -79,7 +79,7 @@ fn paths_may_contain_unicode_and_spaces() {
         ),
         "{summary}"
     );
-    let dataset = Dataset::open(&sandbox.path("düne set")).unwrap();
+    let dataset = Dataset::open(sandbox.path("düne set")).unwrap();
     assert_eq!(
         dataset.manifest().command,
         "emberlm prepare 'dätä/日本 語.txt' --out 'düne set' --tokenizer char"
@@ -93,7 +93,7 @@ fn force_replaces_a_dataset() {
     sandbox.write("b.txt", "second text");
     sandbox.ok("prepare a.txt --out d --tokenizer byte");
     sandbox.ok("prepare b.txt --out d --tokenizer byte --force");
-    let dataset = Dataset::open(&sandbox.path("d")).unwrap();
+    let dataset = Dataset::open(sandbox.path("d")).unwrap();
     assert!(text(&dataset, Split::Train).starts_with("second"));
     assert_eq!(sandbox.names(), ["a.txt", "b.txt", "d"]);
 }
@@ -109,7 +109,7 @@ fn standard_input_is_an_input() {
     stdin.write_all("from elsewhere".as_bytes()).unwrap();
     drop(stdin);
     assert!(child.wait_with_output().unwrap().status.success());
-    let dataset = Dataset::open(&sandbox.path("d")).unwrap();
+    let dataset = Dataset::open(sandbox.path("d")).unwrap();
     assert!(text(&dataset, Split::Train).starts_with("from el"));
     assert!(text(&dataset, Split::Val).starts_with("sewhere"));
     assert_eq!(sandbox.names(), ["d"]);
@@ -183,7 +183,7 @@ fn an_interrupted_prepare_can_be_continued() {
     let mut command = sandbox.command(words);
     let output = command.arg("--resume").stdin(file).output().unwrap();
     assert!(output.status.success());
-    let dataset = Dataset::open(&sandbox.path("d")).unwrap();
+    let dataset = Dataset::open(sandbox.path("d")).unwrap();
     assert!(text(&dataset, Split::Train).starts_with("some tex"));
     assert_eq!(
         dataset.manifest().command,

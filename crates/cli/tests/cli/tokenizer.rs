@@ -26,7 +26,7 @@ fn prepare_accepts_a_trained_tokenizer() {
     let sandbox = with_texts();
     sandbox.check_messages("tokenizer_train");
     assert_eq!(sandbox.names(), ["own", "texts"]);
-    let tokenizer = Tokenizer::from_file(&sandbox.path("own/tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::from_file(sandbox.path("own/tokenizer.json")).unwrap();
     assert_eq!(
         tokenizer.decode(&[0, 1]).unwrap(),
         "<|endoftext|><|im_start|>"
@@ -115,7 +115,7 @@ fn a_rank_file_is_converted_with_a_pattern() {
     sandbox.write("own.tiktoken", rank_file());
     sandbox.write("text.txt", "the then there\n".repeat(20));
     sandbox.check_messages("tokenizer_ranks");
-    let tokenizer = Tokenizer::from_file(&sandbox.path("own/tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::from_file(sandbox.path("own/tokenizer.json")).unwrap();
     assert_eq!(tokenizer.encode("the th").unwrap(), [257, 32, 256]);
     assert_eq!(
         (tokenizer.vocab_size(), tokenizer.end_of_text()),
@@ -133,7 +133,7 @@ fn sentencepiece_models_are_used_directly_or_converted() {
     sandbox.write("text.txt", "the License and the Work\n".repeat(40));
     sandbox.ok("prepare text.txt --out data --tokenizer llama.model");
     sandbox.check_messages("tokenizer_sentencepiece");
-    let tokenizer = Tokenizer::from_file(&sandbox.path("llama/tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::from_file(sandbox.path("llama/tokenizer.json")).unwrap();
     assert_eq!(
         (tokenizer.kind(), tokenizer.end_of_text()),
         (TokenizerKind::File, Some(2))

@@ -134,7 +134,7 @@ fn soak(accumulation: usize, kills: usize, seed: u64) {
             let checkpoints = fs::read_dir(folder.join("checkpoints"));
             for entry in checkpoints.into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with("step-") {
-                    Checkpoint::open(&entry.path()).unwrap();
+                    Checkpoint::open(entry.path()).unwrap();
                 }
             }
         }

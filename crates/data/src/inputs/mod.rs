@@ -19,19 +19,26 @@
 //! missing. Broken records are handled according to [`OnError`].
 
 mod csv;
+#[cfg(feature = "file-formats")]
+mod decoders;
 mod expand;
 mod format;
 mod json_field;
 mod jsonl;
 mod left_out;
+#[cfg(feature = "file-formats")]
 mod panics;
+#[cfg(feature = "file-formats")]
 mod parquet;
+#[cfg(feature = "file-formats")]
 mod parquet_rows;
 mod records;
 mod source;
 mod text;
 mod text_blocks;
 mod utf16;
+#[cfg(not(feature = "file-formats"))]
+mod without_formats;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,10 +49,14 @@ use serde_json::{Map, Value};
 
 use crate::{DataError, RecordFault};
 
+#[cfg(feature = "file-formats")]
+use decoders::decompressed;
 pub use expand::{STANDARD_INPUT, expand};
 pub use format::Format;
 pub use left_out::LeftOut;
 use records::{ReadRecords, Records};
+#[cfg(not(feature = "file-formats"))]
+use without_formats::{NOT_BUILT, decompressed};
 
 /// The maximum length of a record. A longer one usually means a file without line breaks, or an unclosed quote.
 const MAX_RECORD_BYTES: usize = 64 << 20;
@@ -183,10 +194,14 @@ impl Input {
             Format::Text => Box::new(text::Text::open(self, tokenizer)?),
             Format::Jsonl => records(self, options, jsonl::Jsonl::open(self, options)?),
             Format::Csv | Format::Tsv => records(self, options, csv::Csv::open(self, options)?),
+            #[cfg(feature = "file-formats")]
             Format::Parquet if options.raw_records => {
                 records(self, options, parquet_rows::ParquetRows::open(self)?)
             }
+            #[cfg(feature = "file-formats")]
             Format::Parquet => records(self, options, parquet::Parquet::open(self, options)?),
+            #[cfg(not(feature = "file-formats"))]
+            Format::Parquet => return Err(self.damaged("Parquet", NOT_BUILT)),
         })
     }
 

@@ -6,24 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bzip2::bufread::MultiBzDecoder;
 use emberlm_system::file_kind::{Compression, FileKind, HEAD_BYTES};
 use flate2::bufread::MultiGzDecoder;
-use lzma_rust2::XzReader;
 
 use super::utf16::Utf16Reader;
-use super::{Format, Input};
+use super::{Format, Input, decompressed};
 use crate::DataError;
 
 /// Bytes per read.
 const BUFFER_BYTES: usize = 128 << 10;
-
-/// The base-2 logarithm of the largest supported zstd window, as produced by `zstd --long=31`. Decompression needs as
-/// much memory as the window.
-const ZSTD_WINDOW_LOG: u32 = 31;
-
-/// The memory limit of xz in KiB: a dictionary as large as zstd's window, and the decoder.
-const XZ_MEMORY_KIB: u32 = (2 << 20) + (1 << 10);
 
 /// The byte order mark that some programs write at the beginning of UTF-8 files.
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
@@ -57,20 +48,9 @@ impl Source {
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(file),
             Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(file)),
-            Some(Compression::Bzip2) => Box::new(MultiBzDecoder::new(file)),
-            Some(Compression::Xz) => Box::new(XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB)),
-            Some(Compression::Zstd) => {
-                let decoder = zstd::Decoder::with_buffer(file);
-                let widened = decoder.and_then(|mut decoder| {
-                    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-                    Ok(decoder)
-                });
-                Box::new(widened.map_err(DataError::io("decompress", &input.name))?)
-            }
-            Some(Compression::Lzma | Compression::Lz4 | Compression::Compress) => {
-                let kind = compression.map_or(FileKind::Text, FileKind::Compressed);
-                return Err(input.other_kind(kind, None));
-            }
+            Some(compression) => decompressed(compression, file)
+                .map_err(DataError::io("decompress", &input.name))?
+                .ok_or_else(|| input.other_kind(FileKind::Compressed(compression), None))?,
         };
         Ok(Self {
             reader: BufReader::with_capacity(BUFFER_BYTES, reader),

@@ -13,6 +13,23 @@ use crate::{DEFAULT_SHARD_TOKENS, DataError, InputOptions};
 pub const DEFAULT_JOURNAL_BYTES: u64 = 64 << 20;
 
 /// The options of [`crate::prepare()`].
+///
+/// ```
+/// use emberlm_data::{Dataset, PrepareOptions, prepare};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let (input, out) = (folder.path().join("text.txt"), folder.path().join("data"));
+/// std::fs::write(&input, "a line\n".repeat(1000))?;
+/// let options = PrepareOptions {
+///     tokenizer: "byte".parse()?,
+///     ..PrepareOptions::default()
+/// };
+/// prepare(&[input], &out, &options, &|_progress| {})?;
+/// assert!(Dataset::open(out)?.tokenizer().encode("a line").is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrepareOptions {
     /// The tokenizer. [`TokenizerKind::Char`] takes its alphabet from all documents.

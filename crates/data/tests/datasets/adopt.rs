@@ -98,7 +98,7 @@ fn linked_dataset_leaves_the_token_folder_unchanged() {
     };
     let adopted = adopt(folder.path(), &linked).unwrap();
     assert_eq!(names(folder.path()), names(&fixture("llmc")));
-    let dataset = Dataset::open(&out.path().join("düne set")).unwrap();
+    let dataset = Dataset::open(out.path().join("düne set")).unwrap();
     dataset.verify().unwrap();
     assert_eq!(ids(&dataset, Split::Train), expected("llmc")["train"].ids);
     let link = adopted.folder.join("tiny_val_000000.bin");

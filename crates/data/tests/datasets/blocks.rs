@@ -121,7 +121,7 @@ fn adopted_files_are_verified_in_both_locations() {
     let mut linked = options(Byte);
     linked.out = Some(links.path().join("links"));
     adopt(llmc.path(), &linked).unwrap();
-    let dataset = Dataset::open(&links.path().join("links")).unwrap();
+    let dataset = Dataset::open(links.path().join("links")).unwrap();
     flip(llmc.path(), "tiny_val_000000.bin", 1030);
     let found = damage(&dataset, Split::Val, 0, 3).unwrap();
     assert_eq!((found.0.as_str(), found.1), ("tiny_val_000000.bin", 0));

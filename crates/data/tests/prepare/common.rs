@@ -50,7 +50,7 @@ impl Workspace {
     /// The dataset `out`.
     #[track_caller]
     pub fn dataset(&self) -> Dataset {
-        Dataset::open(&self.out()).unwrap()
+        Dataset::open(self.out()).unwrap()
     }
 
     /// Writes an input file and returns its path.

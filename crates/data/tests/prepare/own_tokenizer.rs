@@ -132,7 +132,7 @@ fn missing_tokenizer_file_error_names_the_file() {
     let input = [workspace.file("a.txt", "some text")];
     let choice = TokenizerChoice::File(given(&workspace, "llama", "{}"));
     workspace.manifest(&input, &options(choice, 0.0));
-    let error_message = || Dataset::open(&workspace.out()).err().unwrap().to_string();
+    let error_message = || Dataset::open(workspace.out()).err().unwrap().to_string();
     let file = workspace.out().join(TOKENIZER_FILE);
     let mut json = fs::read(&file).unwrap();
     json.push(b' ');

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use documented::DocumentedFields;
 use serde::{Deserialize, Serialize};
 
 use super::modules::AdaptableModule;
@@ -37,7 +36,19 @@ impl AdapterBias {
 }
 
 /// Settings of low-rank adapters. The defaults are those of PEFT.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+///
+/// ```
+/// use emberlm_model::LoraConfig;
+///
+/// let config = LoraConfig {
+///     rank: 16,
+///     targets: vec!["q_proj".to_owned(), "v_proj".to_owned()],
+///     ..LoraConfig::default()
+/// };
+/// assert!(config.check().is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(default, deny_unknown_fields)]
 pub struct LoraConfig {
     /// Rank of the updates.

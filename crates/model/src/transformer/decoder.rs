@@ -183,7 +183,7 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// The cross-entropy in nats, summed over all tokens whose target is not ignored, `[1]`. Targets below 0, such as
-    /// [`crate::IGNORED`], are ignored. `tokens` and `targets` are `[batch, seq]`.
+    /// [`crate::IGNORED_ELEMENT`], are ignored. `tokens` and `targets` are `[batch, seq]`.
     pub fn loss_sum(
         &self,
         tokens: impl Into<Tokens<B>>,

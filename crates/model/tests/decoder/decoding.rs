@@ -4,7 +4,7 @@
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 use emberlm_kernels::HeadLossOptions;
-use emberlm_model::{Decoder, IGNORED, KvCache};
+use emberlm_model::{Decoder, IGNORED_ELEMENT, KvCache};
 
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, spread};
 use crate::decoder::values::{BATCH, host, host_ids, tensor, tokens};
@@ -103,8 +103,8 @@ fn check_losses(options: HeadLossOptions) {
 pub fn targets() -> [Vec<i64>; 2] {
     let all = host_ids(8);
     let mut some = all.clone();
-    some[SEQ_LEN - 3..].fill(IGNORED.into());
-    some[2] = IGNORED.into();
+    some[SEQ_LEN - 3..].fill(IGNORED_ELEMENT.into());
+    some[2] = IGNORED_ELEMENT.into();
     [all, some]
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{Int, Tensor};
 use emberlm_kernels::{HeadLossOptions, TrainingBackend};
-use emberlm_model::{Decoder, IGNORED, Tokens, TrainingPass};
+use emberlm_model::{Decoder, IGNORED_ELEMENT, Tokens, TrainingPass};
 
 use crate::decoder::gradients::by_path;
 use crate::decoder::values::{host, tensor};
@@ -172,7 +172,7 @@ impl Packed {
             let (ids, mut targets): (_, Vec<i64>) = (ids(), ids());
             // Ignore the prompt of a longer document.
             if len > 3 {
-                targets[1] = i64::from(IGNORED);
+                targets[1] = i64::from(IGNORED_ELEMENT);
             }
             Document { ids, targets }
         };
@@ -202,7 +202,7 @@ impl Packed {
     }
 
     fn targets<B: TrainingBackend>(&self) -> Tensor<B, 2, Int> {
-        self.padded(IGNORED.into(), |document| &document.targets)
+        self.padded(IGNORED_ELEMENT.into(), |document| &document.targets)
     }
 
     fn padded<B: TrainingBackend>(

@@ -13,7 +13,7 @@ use emberlm_model::weights::{
     save_own,
 };
 use emberlm_model::{
-    Decoder, DecoderConfig, IGNORED, TokenTable, Tokens, TrainingPass, WeightFormat,
+    Decoder, DecoderConfig, IGNORED_ELEMENT, TokenTable, Tokens, TrainingPass, WeightFormat,
 };
 
 use crate::decoder::gradients::{by_path, one_at_a_time};
@@ -50,8 +50,8 @@ fn unsplit<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
 /// Targets, some of them ignored.
 fn targets<B: Backend>() -> Tensor<B, 2, Int> {
     let mut ids = host_ids(8);
-    ids[SEQ_LEN - 3..].fill(IGNORED.into());
-    ids[2] = IGNORED.into();
+    ids[SEQ_LEN - 3..].fill(IGNORED_ELEMENT.into());
+    ids[2] = IGNORED_ELEMENT.into();
     tensor(ids, SEQ_LEN)
 }
 

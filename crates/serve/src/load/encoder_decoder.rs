@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use emberlm_checkpoint::EncoderDecoderModel;
-use emberlm_checkpoint::model::GENERATION_CONFIG_FILE;
-use emberlm_generate::{
-    Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError, ignored_fields,
-};
+use emberlm_generate::{Engine, EngineConfig, GrammarSandbox};
 use emberlm_kernels::Backend;
 use emberlm_model::EncoderDecoder;
-use emberlm_tokenizer::chat::ChatEncoder;
 
 use super::{LoadError, ServeOptions, fitting_slots, modified};
 use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
@@ -22,7 +18,7 @@ pub struct EncoderDecoderPlan<'a> {
     model: &'a EncoderDecoderModel,
     options: ServeOptions,
     chat: Option<ChatFormat>,
-    /// The warnings of [`encoder_decoder_defaults`].
+    /// The warnings of [`EncoderDecoderModel::sampling_defaults`].
     ignored: Vec<String>,
 }
 
@@ -35,18 +31,10 @@ impl<'a> EncoderDecoderPlan<'a> {
         model: &'a EncoderDecoderModel,
         mut options: ServeOptions,
     ) -> Result<Self, LoadError> {
-        let tokenizer = model.require_tokenizer()?;
-        let template = model.chat_template(options.chat_template.as_deref())?;
-        let vocab_size = model.config().vocab_size();
-        let chat = template.map(|template| {
-            let encoder = ChatEncoder::new(template, tokenizer);
-            let mut stops = encoder.stops();
-            stops.tokens.extend(model.stop_tokens());
-            stops.tokens.retain(|&id| (id as usize) < vocab_size);
-            ChatFormat { encoder, stops }
-        });
-        options.sampling.check(vocab_size)?;
-        let (recommended, ignored) = encoder_decoder_defaults(model);
+        let chat = model.chat(options.chat_template.as_deref())?;
+        let chat = chat.map(|(encoder, stops)| ChatFormat { encoder, stops });
+        options.sampling.check(model.config().vocab_size())?;
+        let (recommended, ignored) = model.sampling_defaults();
         options.sampling = options.sampling.or(recommended);
         Ok(Self {
             model,
@@ -134,40 +122,5 @@ impl<'a> EncoderDecoderPlan<'a> {
             worker,
             tables: Tables::new(sandbox),
         })
-    }
-}
-
-/// The sampling settings recommended by an encoder–decoder's `generation_config.json`, and a warning about each invalid
-/// one, which is ignored. Unless the file has `do_sample`, the most probable token is chosen, as `transformers` does.
-pub fn encoder_decoder_defaults(model: &EncoderDecoderModel) -> (SamplingDefaults, Vec<String>) {
-    let greedy = |defaults| SamplingDefaults {
-        temperature: Some(0.0),
-        ..defaults
-    };
-    let fields = match model.generation_config() {
-        Ok(fields) => fields,
-        Err(error) => {
-            let warning = format!("{error}; the file is ignored");
-            return (greedy(SamplingDefaults::default()), vec![warning]);
-        }
-    };
-    let (defaults, invalid) = SamplingDefaults::read(&fields, model.config().vocab_size());
-    let path = model.hugging_face().path().join(GENERATION_CONFIG_FILE);
-    let mut ignored: Vec<String> = invalid.iter().map(SettingError::to_string).collect();
-    ignored.extend(ignored_fields(&fields, None));
-    let start = model.config().start_token().unwrap_or(0);
-    if let Some(other) = fields.get("decoder_start_token_id")
-        && !other.is_null()
-        && other.as_u64() != Some(u64::from(start))
-    {
-        let rule = format!("texts begin with the token {start} of config.json");
-        ignored.push(format!("decoder_start_token_id = {other}: {rule}"));
-    }
-    let warning = |reason| format!("{}: {reason}; it is ignored", path.display());
-    let warnings = ignored.into_iter().map(warning).collect();
-    let samples = fields.get("do_sample").is_some_and(|value| value == true);
-    match samples {
-        true => (defaults, warnings),
-        false => (greedy(defaults), warnings),
     }
 }

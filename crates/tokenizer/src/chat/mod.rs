@@ -9,6 +9,7 @@
 //! | `builtin`, `files` | the built-in templates ChatML and Llama 3; templates from files |
 //! | `generation`, `python` | extensions of minijinja: `{% generation %}`, Python's functions and methods |
 //! | `example` | [`ChatExample`]: parses a JSON record |
+//! | `message` | [`ChatMessage`]: a message, for programs |
 //! | `decode` | [`decode_record`]: decodes values of a record that are JSON in a text |
 //! | `marks` | characters that mark the origin of each part of a rendered text |
 //! | `turns` | finds the assistant's answers in a rendered text |
@@ -27,6 +28,7 @@ mod files;
 mod generation;
 mod jinja;
 mod marks;
+mod message;
 mod prompt;
 mod python;
 mod remote;
@@ -42,6 +44,7 @@ pub use error::ChatError;
 pub use example::{ChatExample, Conversation, Message};
 pub use files::{ADDITIONAL_TEMPLATES, TEMPLATE_FILE, TOOL_USE};
 pub use jinja::InProcess;
+pub use message::ChatMessage;
 pub use remote::{
     RemoteRenderer, RenderReply, RenderRequest, RenderService, SendRequest, SharedText,
 };

@@ -27,6 +27,15 @@ use super::{ChatError, generation};
 ///
 /// A template is parsed and run by the [`Renderer`] that the program has installed, otherwise in this process.
 /// Built-in templates always run in this process.
+///
+/// ```
+/// use emberlm_tokenizer::chat::{ChatMessage, ChatTemplate, Conversation};
+///
+/// let record = ChatMessage::record(&[ChatMessage::user("Hello")]);
+/// let text = ChatTemplate::chatml()?.render(&Conversation::from_json(&record)?, true)?;
+/// assert_eq!(text, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+/// # Ok::<(), emberlm_tokenizer::chat::ChatError>(())
+/// ```
 #[derive(Debug)]
 pub struct ChatTemplate {
     name: String,

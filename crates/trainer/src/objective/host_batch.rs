@@ -1,9 +1,9 @@
 //! A batch in the host's memory.
 
 use burn::tensor::backend::Backend;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Tensor, TensorData};
 use emberlm_data::{Batch, IGNORED};
-use emberlm_model::Tokens;
+use emberlm_model::{Tokens, id_tensor};
 
 use super::completions::CompletionBatch;
 use crate::objective::model::TokenBatch;
@@ -48,7 +48,7 @@ impl HostBatch {
     /// Copies the batch to a device.
     pub(crate) fn to_tensors<B: Backend>(&self, device: &Device<B>) -> TokenBatch<B> {
         let inputs = [self.batch, self.seq];
-        let integers = |ids: &[u32], shape| integers::<B>(ids, shape, device);
+        let integers = |ids: &[u32], shape| id_tensor::<B>(ids, shape, device);
         let padding = self.lengths.as_ref().map(|lengths| {
             let row = |&length: &usize| (0..self.seq).map(move |at| at < length);
             let is_text: Vec<bool> = lengths.iter().flat_map(row).collect();
@@ -74,13 +74,4 @@ impl HostBatch {
         }
         self.targets.iter().filter(|&&id| id != IGNORED).count()
     }
-}
-
-fn integers<B: Backend>(ids: &[u32], shape: [usize; 2], device: &Device<B>) -> Tensor<B, 2, Int> {
-    let number = |&id: &u32| match id {
-        IGNORED => emberlm_model::IGNORED,
-        id => id as i32,
-    };
-    let ids: Vec<i32> = ids.iter().map(number).collect();
-    Tensor::from_data(TensorData::new(ids, shape), device)
 }

@@ -3,7 +3,7 @@
 //! Each of `world_size` processes computes its own micro-batches of a step. Once its gradients are complete,
 //! the gradients, the loss and the number of targets are summed over all ranks. Every rank updates its shard of the
 //! parameters, for which it holds the optimizer's state (ZeRO-1), and the updated parameters are gathered. Rank 0
-//! also logs, samples and saves. [`crate::train_as_peer`] trains as one of the processes.
+//! also logs, samples and saves. [`crate::Training::peers`] trains as one of the processes.
 //!
 //! [`OrderedPeers`] implements the exchanges over any [`Transport`], with sums in rank order. [`DeviceMemoryPeers`] does so for
 //! an [`AddressTransport`], which accesses the memory of devices.

@@ -1,10 +1,12 @@
 //! Messages of a run other than its metrics, such as a failed checkpoint or a skipped step.
 
+use super::Say;
+
 /// The newest message of a run, and when to show it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Messages {
     /// Prints a message immediately, unless a dashboard owns the terminal.
-    at_once: Option<fn(&str)>,
+    at_once: Option<Say>,
     newest: String,
     /// The number of log lines that it was shown with.
     shown: usize,
@@ -19,7 +21,7 @@ const SHOWN: usize = 20;
 
 impl Messages {
     /// No messages yet. `at_once` prints each message immediately; `None` if a dashboard owns the terminal.
-    pub fn new(at_once: Option<fn(&str)>) -> Self {
+    pub fn new(at_once: Option<Say>) -> Self {
         Self {
             at_once,
             ..Self::default()
@@ -33,7 +35,7 @@ impl Messages {
         if !self.logged {
             self.first.push(self.newest.clone());
         }
-        if let Some(show) = self.at_once {
+        if let Some(show) = &self.at_once {
             show(&self.newest);
         }
     }

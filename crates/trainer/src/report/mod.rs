@@ -9,6 +9,8 @@
 //! | `messages`, `pace` | notes on a run, and its speed |
 //! | `spread` | mean and standard deviation |
 
+use std::sync::Arc;
+
 pub(crate) mod append;
 pub mod dashboard;
 pub mod events;
@@ -18,3 +20,6 @@ pub(crate) mod pace;
 pub(crate) mod plain;
 pub(crate) mod spread;
 pub mod tensorboard;
+
+/// Receives the lines of a run's output, one at a time.
+pub type Say = Arc<dyn Fn(&str) + Send + Sync>;

@@ -1,5 +1,6 @@
 //! Progress as plain text: one line per logged step and per evaluation.
 
+use super::Say;
 use crate::report::metrics::{Figures, Metric, Phase, ProgressDisplay, ShownMetrics};
 
 /// The metrics that have a place in a line.
@@ -14,7 +15,7 @@ const NAMED: [&str; 5] = [
 /// The display of a run without a terminal.
 pub(crate) struct PlainLines {
     steps: usize,
-    say: fn(&str),
+    say: Say,
     training: ShownMetrics,
     validation: ShownMetrics,
 }
@@ -22,7 +23,7 @@ pub(crate) struct PlainLines {
 impl PlainLines {
     /// Creates the display of a run of `steps` steps, which passes each line to `say`. `added` are the metrics that are not
     /// built in.
-    pub(crate) fn new(steps: usize, say: fn(&str), added: &[Metric]) -> Self {
+    pub(crate) fn new(steps: usize, say: Say, added: &[Metric]) -> Self {
         Self {
             steps,
             say,

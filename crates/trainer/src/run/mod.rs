@@ -26,7 +26,8 @@ use crate::config::run_config;
 use crate::error::TrainError;
 use crate::hooks::{Hook, HookList};
 use crate::optimizer::schedule::LearningRateSchedule;
-use crate::peers::{Peers, SingleProcess};
+use crate::peers::Peers;
+use crate::report::Say;
 use crate::report::dashboard::{Dashboard, DashboardRun};
 use crate::report::events::{self, now};
 use crate::report::messages::Messages;
@@ -61,6 +62,7 @@ mod rollouts;
 mod start;
 mod strategy;
 mod summary;
+mod training;
 
 pub use crate::run::driver::RunResult;
 pub use fork::Fork;
@@ -69,6 +71,7 @@ pub(crate) use inputs::RunInputs;
 pub use inputs::{EpochSize, epoch_size, resolve_model, sized};
 pub use model::RunWeights;
 pub use start::RunStart;
+pub use training::Training;
 
 /// The way a run shows its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +83,28 @@ pub enum Renderer {
 }
 
 /// Options of a run that are not part of its configuration.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use emberlm_trainer::RunOptions;
+///
+/// let lines = Arc::new(Mutex::new(Vec::new()));
+/// let kept = Arc::clone(&lines);
+/// let options = RunOptions {
+///     say: Arc::new(move |line| kept.lock().unwrap().push(line.to_owned())),
+///     ..RunOptions::default()
+/// };
+/// (options.say)("step 1");
+/// assert_eq!(*lines.lock().unwrap(), ["step 1"]);
+/// ```
 pub struct RunOptions {
     /// The progress output.
     pub renderer: Renderer,
     /// True to also write event files for TensorBoard.
     pub tensorboard: bool,
     /// Prints a note about the run to the progress output.
-    pub say: fn(&str),
+    pub say: Say,
     /// The files of the Hugging Face directory that the initial weights come from. Checkpoints keep them, and a resumed
     /// run takes them from its checkpoint.
     pub source: SourceFiles,
@@ -112,53 +130,14 @@ impl Default for RunOptions {
             base: None,
             tokenizer: None,
             chat_template: None,
-            say: |_| {},
+            say: Arc::new(|_| {}),
             interrupter: Interrupter::new(),
             hooks: Vec::new(),
         }
     }
 }
 
-/// Trains a model, from the beginning or from a checkpoint. A run without a checkpoint starts from `weights`, or from a
-/// new initialization.
-///
-/// # Errors
-/// Every failure of the run. An interruption is not an error.
-pub fn train<B: TrainingBackend>(
-    config: RunConfig,
-    start: RunStart,
-    weights: Option<RunWeights<B>>,
-    options: RunOptions,
-    device: Device<B>,
-) -> Result<RunResult, TrainError> {
-    train_as_peer(
-        config,
-        start,
-        weights,
-        options,
-        device,
-        Arc::new(SingleProcess),
-    )
-}
-
-/// [`train`] as one of several processes, which share the micro-batches of each step. Only rank 0 writes into the run's
-/// directory. A stop that one process requests ends all of them after the same step.
-///
-/// # Errors
-/// As [`train`], and if a peer cannot be reached, or has another configuration, other data or other weights.
-pub fn train_as_peer<B: TrainingBackend>(
-    config: RunConfig,
-    start: RunStart,
-    weights: Option<RunWeights<B>>,
-    options: RunOptions,
-    device: Device<B>,
-    peers: Arc<dyn Peers<B::InnerBackend>>,
-) -> Result<RunResult, TrainError> {
-    let engine = EngineOptions::of::<B>(&config.train, &device);
-    train_with(config, start, weights, options, device, engine, peers)
-}
-
-/// [`train_as_peer`] with the engine's options.
+/// [`Training::run`] with the engine's options.
 pub(crate) fn train_with<B: TrainingBackend>(
     mut config: RunConfig,
     start: RunStart,
@@ -189,8 +168,14 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let mut initial = InitialState::<B>::new(&start, weights, &config, &inputs, rank, &device)?;
     let is_fork = start.fork().is_some();
     let stop = StopSignal::new(options.interrupter.clone());
-    let references =
-        references::of_run(&inputs, &start, &initial, &config.train, &stop, options.say)?;
+    let references = references::of_run(
+        &inputs,
+        &start,
+        &initial,
+        &config.train,
+        &stop,
+        &*options.say,
+    )?;
     if let Some(references) = &references {
         inputs.apply(references);
     }
@@ -319,7 +304,7 @@ fn rank_zero<B: TrainingBackend>(
     // it.
     let (past, say) = match options.renderer {
         Renderer::Dashboard => (events::read(&run).unwrap_or_default().events, None),
-        Renderer::Plain => (Vec::new(), Some(options.say)),
+        Renderer::Plain => (Vec::new(), Some(Arc::clone(&options.say))),
     };
     let tensorboard = match options.tensorboard {
         true => Some(TensorBoard::create(&run, now())?),

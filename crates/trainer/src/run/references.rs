@@ -20,7 +20,7 @@ pub(super) fn of_run<B: TrainingBackend>(
     initial: &InitialState<B>,
     train: &TrainConfig,
     stop: &StopSignal,
-    say: fn(&str),
+    say: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<Option<References>, TrainError> {
     let pairs = inputs.preferences();
     let has_reference = match (pairs, inputs.rewards()) {

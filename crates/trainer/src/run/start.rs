@@ -21,6 +21,13 @@ pub enum RunStart {
     Forked(Fork),
 }
 
+impl<P: Into<PathBuf>> From<P> for RunStart {
+    /// A new run in this directory.
+    fn from(path: P) -> Self {
+        Self::New(path.into())
+    }
+}
+
 impl RunStart {
     /// The run's directory.
     pub fn path(&self) -> &Path {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use emberlm_checkpoint::SourceFiles;
 use emberlm_data::{Dataset, PrepareOptions, prepare};
@@ -13,7 +13,7 @@ use emberlm_trainer::config::{
 };
 use emberlm_trainer::{
     DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainConfig,
-    TrainError,
+    TrainError, Training,
 };
 
 /// A directory with a character-level dataset `data` of learnable text.
@@ -63,7 +63,7 @@ impl TestFolder {
 
     #[allow(dead_code)] // Not every test has need of it.
     pub fn dataset(&self) -> Dataset {
-        Dataset::open(&self.path("data")).unwrap()
+        Dataset::open(self.path("data")).unwrap()
     }
 
     /// A run's configuration: 24 steps of a model with one layer and an untied head.
@@ -109,7 +109,7 @@ pub fn options(interrupter: Interrupter) -> RunOptions {
         source: SourceFiles::default(),
         tokenizer: None,
         chat_template: None,
-        say: |_| {},
+        say: Arc::new(|_| {}),
         interrupter,
         hooks: Vec::new(),
     }
@@ -124,5 +124,5 @@ pub fn train<B: TrainingBackend>(
 ) -> Result<RunResult, TrainError> {
     let start = RunStart::New(place.path(out));
     let options = options(Interrupter::new());
-    emberlm_trainer::train::<B>(config, start, None, options, Default::default())
+    Training::<B>::new(config, start).options(options).run()
 }

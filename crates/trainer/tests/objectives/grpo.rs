@@ -221,7 +221,7 @@ fn trained_on_wrong_sums(folder: &Path) -> PathBuf {
 fn a_model_learns_sums_from_rewards() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    let base = Model::open(&trained_on_wrong_sums(folder.path())).unwrap();
+    let base = Model::open(trained_on_wrong_sums(folder.path())).unwrap();
     let sums = sums(folder.path());
     for seed in 1..=3 {
         let objective = GrpoConfig {

@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::{IGNORED, Tokens, TrainingPass};
+use emberlm_model::{IGNORED_ELEMENT, Tokens, TrainingPass};
 use emberlm_trainer::clip::{clip_factor, global_norm};
 use emberlm_trainer::config::{GrpoLoss, RewardScale};
 use emberlm_trainer::optimizer::Optimizer;
@@ -70,9 +70,9 @@ impl Fixture {
         for (row, completion) in self.completions.iter().enumerate() {
             ids.extend(self.prompts[row / self.group].iter().chain(completion));
             ids.resize((row + 1) * seq, 0);
-            targets.resize(row * seq + prompt - 1, IGNORED);
+            targets.resize(row * seq + prompt - 1, IGNORED_ELEMENT);
             targets.extend(completion);
-            targets.resize((row + 1) * seq, IGNORED);
+            targets.resize((row + 1) * seq, IGNORED_ELEMENT);
         }
         let tensor = |values: Vec<i32>| {
             let data = TensorData::new(values, [count, seq]);

@@ -10,7 +10,7 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::{DecoderConfig, IGNORED, Tokens, TrainingPass, families};
+use emberlm_model::{DecoderConfig, IGNORED_ELEMENT, Tokens, TrainingPass, families};
 use emberlm_trainer::clip::{clip_factor, global_norm};
 use emberlm_trainer::config::{
     DpoConfig, DpoLoss, KtoConfig, ObjectiveConfig, OrpoConfig, SimpoConfig,
@@ -51,9 +51,9 @@ fn batch<B: Backend>(
     for (row, (prompt, completion)) in rows.iter().enumerate() {
         ids.extend(prompt.iter().chain(*completion));
         ids.resize((row + 1) * seq, 0);
-        targets.resize(row * seq + prompt.len() - 1, IGNORED);
+        targets.resize(row * seq + prompt.len() - 1, IGNORED_ELEMENT);
         targets.extend(*completion);
-        targets.resize((row + 1) * seq, IGNORED);
+        targets.resize((row + 1) * seq, IGNORED_ELEMENT);
         let (start, tokens) = (prompt.len() - 1, completion.len());
         sequences.push(PreferenceSequence {
             completion: start..start + tokens,

@@ -19,7 +19,7 @@ use emberlm_trainer::config::{
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::{
     DataConfig, Interrupter, RunConfig, RunFolder, RunModel, RunResult, RunStart, RunWeights,
-    TrainConfig, TrainError, train,
+    TrainConfig, TrainError,
 };
 
 use crate::common::{alone, options};
@@ -137,7 +137,12 @@ pub(super) fn start(
 ) -> Result<RunResult, TrainError> {
     let start = RunStart::New(out.to_owned());
     let options = options(Interrupter::new());
-    train::<Training>(config.clone(), start, weights, options, Default::default())
+    let mut training =
+        emberlm_trainer::Training::<Training>::new(config.clone(), start).options(options);
+    if let Some(weights) = weights {
+        training = training.weights(weights);
+    }
+    training.run()
 }
 
 /// The files of a run that do not depend on the machine.
@@ -177,7 +182,10 @@ pub(super) fn check_resume(mut config: RunConfig, folder: &Path) -> PathBuf {
     let written = fs::read_to_string(whole.join("config.toml")).unwrap();
     let again = emberlm_trainer::run_config::from_toml(&written).unwrap();
     let options = options(Interrupter::new());
-    train::<Training>(again, start, None, options, Default::default()).unwrap();
+    emberlm_trainer::Training::<Training>::new(again, start)
+        .options(options)
+        .run()
+        .unwrap();
     assert_eq!(
         fs::read_to_string(whole.join("config.toml")).unwrap(),
         written
@@ -427,6 +435,9 @@ fn a_run_does_not_resume_on_other_records() {
     let checkpoint = Checkpoint::newest_to_resume(&out, |_| {}).unwrap();
     let start = RunStart::Resumed(RunFolder::open(&out).unwrap(), checkpoint.map(Box::new));
     let options = options(Interrupter::new());
-    let error = train::<Training>(again, start, None, options, Default::default()).unwrap_err();
+    let error = emberlm_trainer::Training::<Training>::new(again, start)
+        .options(options)
+        .run()
+        .unwrap_err();
     assert!(error.to_string().contains("has other tokens"), "{error}");
 }

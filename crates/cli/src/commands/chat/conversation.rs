@@ -1,28 +1,14 @@
 //! The conversation, truncated to fit the context.
 
-use emberlm_tokenizer::chat::ChatEncoder;
-use serde::Serialize;
+use emberlm_tokenizer::chat::{ChatEncoder, ChatMessage};
 
 use crate::error::CliError;
 
-/// A message, as chat templates and datasets represent it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Message {
-    role: &'static str,
-    content: String,
-}
-
-/// A conversation, as chat templates and datasets represent it.
-#[derive(Serialize)]
-struct Record<'a> {
-    messages: Vec<&'a Message>,
-}
-
 #[derive(Debug, Default)]
 pub struct Conversation {
-    system: Option<Message>,
+    system: Option<ChatMessage>,
     /// All messages except the system message.
-    messages: Vec<Message>,
+    messages: Vec<ChatMessage>,
     /// Number of oldest messages left out because they do not fit the context.
     left_out: usize,
     /// True once leaving out messages was reported.
@@ -42,10 +28,7 @@ impl Conversation {
     pub fn new(system: Option<String>) -> Self {
         let system = system.filter(|text| !text.is_empty());
         Self {
-            system: system.map(|content| Message {
-                role: "system",
-                content,
-            }),
+            system: system.map(ChatMessage::system),
             ..Self::default()
         }
     }
@@ -74,18 +57,12 @@ impl Conversation {
 
     /// Appends a user message.
     pub fn ask(&mut self, content: String) {
-        self.messages.push(Message {
-            role: "user",
-            content,
-        });
+        self.messages.push(ChatMessage::user(content));
     }
 
     /// Appends an assistant message. Surrounding whitespace is left to the template.
     pub fn answer(&mut self, text: &str) {
-        self.messages.push(Message {
-            role: "assistant",
-            content: text.trim().to_owned(),
-        });
+        self.messages.push(ChatMessage::assistant(text.trim()));
     }
 
     /// Removes the last question and its answer. Returns the question, if any.
@@ -97,17 +74,13 @@ impl Conversation {
     }
 
     /// Serializes the conversation as one line of JSON, in the format of `emberlm prepare --chat-template`.
-    pub fn json(&self) -> Result<String, CliError> {
+    pub fn json(&self) -> String {
         self.json_from(0)
     }
 
-    fn json_from(&self, first: usize) -> Result<String, CliError> {
+    fn json_from(&self, first: usize) -> String {
         let rest = self.messages.get(first..).unwrap_or_default();
-        let record = Record {
-            messages: self.system.iter().chain(rest).collect(),
-        };
-        serde_json::to_string(&record)
-            .map_err(|error| CliError::new(format!("cannot write the conversation: {error}")))
+        ChatMessage::record(self.system.iter().chain(rest))
     }
 
     /// Encodes the prompt of the next answer, which must leave `room` tokens of `context` free. Leaves out
@@ -120,7 +93,7 @@ impl Conversation {
         room: usize,
     ) -> Result<Prompt, CliError> {
         let encode = |this: &Self| -> Result<Vec<u32>, CliError> {
-            Ok(encoder.prompt(&this.json_from(this.left_out)?)?)
+            Ok(encoder.prompt(&this.json_from(this.left_out))?)
         };
         let before = self.left_out;
         let mut ids = encode(self)?;
@@ -162,7 +135,7 @@ impl Conversation {
     pub fn tokens(&self, encoder: &ChatEncoder) -> Result<usize, CliError> {
         match self.is_empty() {
             true => Ok(0),
-            false => Ok(encoder.prompt(&self.json_from(self.left_out)?)?.len()),
+            false => Ok(encoder.prompt(&self.json_from(self.left_out))?.len()),
         }
     }
 
@@ -220,10 +193,7 @@ mod tests {
             ]
         );
         assert_eq!(conversation.tokens(&encoder).unwrap(), 16);
-        assert!(
-            conversation.json().unwrap().contains("aaaa"),
-            "a file has all of it"
-        );
+        assert!(conversation.json().contains("aaaa"), "a file has all of it");
         // Removing messages may make room for older ones again.
         assert_eq!(conversation.undo().as_deref(), Some("eeee"));
         assert_eq!(conversation.undo().as_deref(), Some("dddd"));
@@ -258,7 +228,7 @@ mod tests {
         conversation.ask("a".to_owned());
         conversation.answer(" b\n");
         assert_eq!(
-            conversation.json().unwrap(),
+            conversation.json(),
             r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#
         );
         assert_eq!(conversation.undo().as_deref(), Some("a"));

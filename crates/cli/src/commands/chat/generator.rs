@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use emberlm_generate::{ChooserConfig, Engine, EventKind, Finish, Overflow, Request};
+use emberlm::{TextEnd, TextGeneration};
+use emberlm_generate::{ChooserConfig, Engine, Request};
 use emberlm_kernels::Backend;
-use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
+use emberlm_tokenizer::{StopStrings, Tokenizer};
 
 use crate::commands::generate::speed::{Speed, Stopwatch};
 use crate::error::CliError;
@@ -59,57 +60,45 @@ impl<B: Backend> AnswerGenerator<'_, B> {
         interrupted: &AtomicBool,
         show: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Answer, CliError> {
-        let (len, before) = (prompt.len(), self.engine.counts().reused_tokens);
+        let len = prompt.len();
         let mut watch = Stopwatch::start();
-        let mut stream = TextStream::after(self.tokenizer, &prompt, self.strings.clone());
-        let mut text = String::new();
-        let id = self.engine.submit(Request {
-            samples: 1,
+        let before = prompt.clone();
+        let request = Request {
             max_new_tokens: max_new_tokens.min(self.context().saturating_sub(len)),
             stop_tokens: self.stop_tokens.clone(),
             chooser,
-            overflow: Overflow::Refuse,
-            adapter: None,
             prompt,
-        })?;
-        let mut made = 0;
-        let mut events = Vec::new();
-        let end = 'answer: loop {
-            if interrupted.load(Ordering::Relaxed) {
-                break End::Interrupted;
-            }
-            self.engine.step(&mut |event| events.push(event.kind));
-            for event in events.drain(..) {
-                match event {
-                    EventKind::Token(chosen) => {
-                        made += 1;
-                        watch.token();
-                        let delta = stream.push(chosen.id);
-                        text += &delta.visible;
-                        if !show(&delta.visible) {
-                            break 'answer End::Interrupted;
-                        }
-                        if delta.stopped {
-                            break 'answer End::Stop;
-                        }
-                    }
-                    EventKind::Finished(ended) => {
-                        break 'answer match ended.finish {
-                            Finish::Length => End::Length,
-                            _ => End::Stop,
-                        };
-                    }
-                    EventKind::Failed(error) => return Err(error.into()),
-                    // This engine receives no embedding requests.
-                    EventKind::Started | EventKind::Embedded(_) => {}
-                }
-            }
+            ..Request::default()
         };
-        self.engine.cancel(id);
-        let rest = stream.finish();
-        text += &rest.visible;
-        show(&rest.visible);
-        let reused = self.engine.counts().reused_tokens - before;
+        let strings = self.strings.clone();
+        let engine = &mut self.engine;
+        let mut generation =
+            TextGeneration::start(engine, self.tokenizer, &before, strings, request)?;
+        let mut text = String::new();
+        let mut add = |part: String| {
+            let goes_on = show(&part);
+            text += &part;
+            goes_on
+        };
+        while !interrupted.load(Ordering::Relaxed) {
+            let made = generation.tokens();
+            let Some(part) = generation.step()? else {
+                break;
+            };
+            if generation.tokens() > made {
+                watch.token();
+            }
+            if !add(part) {
+                break;
+            }
+        }
+        let end = match generation.end() {
+            Some(TextEnd::Stop) => End::Stop,
+            Some(TextEnd::Length) => End::Length,
+            None => End::Interrupted,
+        };
+        let (made, reused) = (generation.tokens(), generation.reused());
+        add(generation.finish());
         let computed = len - usize::try_from(reused).unwrap_or(0).min(len);
         Ok(Answer {
             text,

@@ -291,7 +291,7 @@ impl<'a, B: Backend> Session<'a, B> {
         if self.conversation.is_empty() {
             return Err(CliError::new("there is nothing to save"));
         }
-        let text = self.conversation.json()? + "\n";
+        let text = self.conversation.json() + "\n";
         write_whole(&path, text.as_bytes()).map_err(CliError::io("write", &path))?;
         self.saved.push(path);
         Ok(())

@@ -1,6 +1,7 @@
 //! `emberlm generate --beams`: the most probable text that a beam search finds.
 
 use burn::tensor::Device;
+use emberlm::CONTINUATION_TOKENS;
 use emberlm_checkpoint::Model;
 use emberlm_generate::{Beam, BeamOptions, Chosen, DecoderBeams, beam_search};
 use emberlm_kernels::TrainingBackend;
@@ -8,9 +9,8 @@ use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
-use super::GenerateArgs;
 use super::writer::Writer;
-use super::{MAX_NEW_TOKENS, Prompt};
+use super::{GenerateArgs, Prompt};
 use crate::backend::{Job, Placement};
 use crate::console;
 use crate::error::CliError;
@@ -30,7 +30,7 @@ pub fn options(
         max_new_tokens: args
             .max_new_tokens
             .or(recommended)
-            .unwrap_or(MAX_NEW_TOKENS),
+            .unwrap_or(CONTINUATION_TOKENS),
         stop_tokens,
     }
 }

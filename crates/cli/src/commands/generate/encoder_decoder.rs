@@ -1,6 +1,7 @@
 //! `emberlm generate` with an encoder–decoder: the prompt is the source, and the target is shown.
 
 use burn::tensor::Device;
+use emberlm::CONTINUATION_TOKENS;
 use emberlm_checkpoint::{EncoderDecoderModel, ModelKind};
 use emberlm_generate::{
     BeamOptions, ChooserConfig, GenerateOptions, SamplingDefaults, TargetBeams, TargetGenerator,
@@ -8,15 +9,13 @@ use emberlm_generate::{
 };
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
-use emberlm_serve::load::encoder_decoder_defaults;
 use emberlm_tokenizer::StopStrings;
 use emberlm_trainer::fit::InferenceWork;
 
-use super::GenerateArgs;
 use super::sampling::Sampling;
 use super::speed::Stopwatch;
 use super::writer::Writer;
-use super::{MAX_NEW_TOKENS, beams};
+use super::{GenerateArgs, beams};
 use crate::backend::Job;
 use crate::cache_arg;
 use crate::console;
@@ -35,7 +34,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     if !args.stop.is_empty() {
         super::choice::with_text(model.tokenizer(), &args.model)?;
     }
-    let (defaults, ignored) = encoder_decoder_defaults(&model);
+    let (defaults, ignored) = model.sampling_defaults();
     ignored.iter().for_each(|ignored| warn(ignored));
     let stop_tokens = model.stop_tokens();
     let method = match args.beams {
@@ -67,7 +66,12 @@ fn choice(
     defaults: &SamplingDefaults,
     stop_tokens: Vec<u32>,
 ) -> GenerateOptions {
-    let sampling = Sampling::resolve(&args.choice, args.max_new_tokens, defaults, MAX_NEW_TOKENS);
+    let sampling = Sampling::resolve(
+        &args.choice,
+        args.max_new_tokens,
+        defaults,
+        CONTINUATION_TOKENS,
+    );
     if args.verbose {
         console::note(&sampling);
     }

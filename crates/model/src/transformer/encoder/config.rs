@@ -1,6 +1,5 @@
 //! Configuration of an encoder as written.
 
-use documented::DocumentedFields;
 use emberlm_kernels::Activation;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +13,8 @@ use crate::error::ConfigError;
 use crate::transformer::checked::DecoderConfig;
 
 /// An encoder's configuration as written, not yet checked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, DocumentedFields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(deny_unknown_fields)]
 pub struct EncoderSettings {
     /// Number of token ids; in a run's configuration, 0 for as many as the tokenizer and the objective need.

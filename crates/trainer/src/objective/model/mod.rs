@@ -37,7 +37,7 @@ pub struct TokenBatch<B: BurnBackend> {
     pub segments: Option<Tensor<B, 2, Int>>,
     /// False at padding tokens of the inputs, `[batch, seq]`; by default there are none.
     pub padding: Option<Tensor<B, 2, Bool>>,
-    /// The targets; [`emberlm_model::IGNORED`] where there is no loss.
+    /// The targets; [`emberlm_model::IGNORED_ELEMENT`] where there is no loss.
     pub targets: Tensor<B, 2, Int>,
     /// The number of targets with a loss, or of pairs or sampled completions.
     pub learnt: usize,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor};
 use emberlm_kernels::{Backend, HeadLossOptions};
-use emberlm_model::{Decoder, IGNORED};
+use emberlm_model::{Decoder, IGNORED_ELEMENT};
 
 use super::loss::{LogProbability, PreferenceLoss};
 use super::scores::PreferenceScores;
@@ -62,7 +62,7 @@ impl PreferenceBatch {
                 let range = 0..sequence.length;
                 let next = at(ids, row, 1..sequence.length + 1);
                 let is_completion = at(targets, row, range.clone()).greater_equal_elem(0);
-                let prompt = next.mask_fill(is_completion, IGNORED);
+                let prompt = next.mask_fill(is_completion, IGNORED_ELEMENT);
                 cross_entropy(decoder, &hidden, row, range, prompt)
             }));
         }
