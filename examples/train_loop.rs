@@ -10,7 +10,7 @@ use emberlm::burn::optim::{AdamWConfig, GradientsParams, Optimizer};
 use emberlm::burn::tensor::ElementConversion;
 use emberlm::data::{TalesConfig, write_tales_dataset};
 use emberlm::model::{families, id_tensor};
-use emberlm::{Dataset, DecoderConfig, Packing, Split, TrainBatches};
+use emberlm::{Dataset, Packing, Split, TrainBatches, TransformerConfig};
 use emberlm_examples::Backend;
 
 type Training = Autodiff<Backend>;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .config;
     config.vocab_size = Some(dataset.tokenizer().vocab_size());
     config.seq_len = 64;
-    let config = DecoderConfig::try_from(config)?;
+    let config = TransformerConfig::try_from(config)?;
     let mut decoder = config.init::<Training>(1, &device);
     let mut optimizer = AdamWConfig::new().with_weight_decay(0.1).init();
 

@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig};
-use emberlm_model::{DecoderConfig, ModelConfig, WeightFormat, families};
+use emberlm_model::{ModelConfig, TransformerConfig, WeightFormat, families};
 use emberlm_serve::api::{Service, router};
 use emberlm_serve::model::{ChatFormat, Tables};
 use emberlm_serve::{Card, Limits, SamplingDefaults, ServedKind, ServedModel, Worker};
@@ -72,7 +72,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         heads: 1,
         ..families::preset("char-nano").unwrap().config
     };
-    let config = DecoderConfig::try_from(config).unwrap();
+    let config = TransformerConfig::try_from(config).unwrap();
     let decoder = config.init::<Flex>(1, &Default::default());
     let engine = EngineConfig {
         slots: 4,

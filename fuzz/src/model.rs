@@ -6,7 +6,7 @@ use std::path::Path;
 use burn_flex::Flex;
 use emberlm_model::hugging_face::{HuggingFaceModel, read_config};
 use emberlm_model::weights::named_tensors;
-use emberlm_model::{DecoderConfig, ModelConfig, count};
+use emberlm_model::{ModelConfig, TransformerConfig, count};
 use emberlm_tokenizer::GgufTokenizer;
 
 /// The configuration of the fuzzed weights: a LLaMA with one block.
@@ -23,14 +23,14 @@ pub fn config(bytes: &[u8]) -> bool {
     let published = serde_json::from_slice(bytes).ok();
     let published = published.and_then(|fields| read_config(&fields).ok());
     let own = serde_json::from_slice::<ModelConfig>(bytes).ok();
-    let own = own.and_then(|raw| DecoderConfig::try_from(raw).ok());
+    let own = own.and_then(|raw| TransformerConfig::try_from(raw).ok());
     for config in published.iter().chain(&own) {
         let parameters = count::parameters(config);
         assert!(parameters.total >= parameters.embedding);
         assert!(count::flops_per_token(config).training >= parameters.embedding);
         assert!(count::memory(config).weights >= parameters.total);
         // A valid configuration round-trips.
-        let again = DecoderConfig::try_from(config.raw());
+        let again = TransformerConfig::try_from(config.raw());
         assert_eq!(again.as_ref(), Ok(config));
     }
     published.is_some() || own.is_some()

@@ -14,7 +14,7 @@ use emberlm_generate::{
     SamplerConfig,
 };
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
-use emberlm_model::{Decoder, DecoderConfig, WeightFormat, count};
+use emberlm_model::{Decoder, TransformerConfig, WeightFormat, count};
 use emberlm_system::measure::median;
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
@@ -61,7 +61,7 @@ pub struct GenerateArgs {
 }
 
 /// Bytes of the model that are read per token.
-fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
+fn bytes_per_token(model: &TransformerConfig, weights: WeightFormat) -> usize {
     let parameters = count::parameters(model);
     // A row of the embedding is negligible, but a tied embedding is also the head.
     let rows = match model.head().tied {
@@ -81,7 +81,7 @@ fn bytes_per_token(model: &DecoderConfig, weights: WeightFormat) -> usize {
 }
 
 /// Input and output sizes of each linear layer; the head is last.
-fn map_sizes(model: &DecoderConfig) -> Vec<[usize; 2]> {
+fn map_sizes(model: &TransformerConfig) -> Vec<[usize; 2]> {
     let kinds = model.stack().kinds().into_iter();
     let mut all: Vec<[usize; 2]> = kinds
         .flat_map(|(blocks, block)| {
@@ -106,7 +106,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     model.vocab_size.get_or_insert(65);
     // Makes room for all tokens, so that a full cache does not move during the measurement.
     model.seq_len = model.seq_len.max(args.prompt + args.tokens + 1);
-    let model = DecoderConfig::try_from(model)?;
+    let model = TransformerConfig::try_from(model)?;
     let draft = args.draft.config(&model)?;
     let parameters = count::parameters(&model);
     let read = bytes_per_token(&model, args.weights);
@@ -157,13 +157,13 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
 }
 
 struct Bench {
-    model: DecoderConfig,
+    model: TransformerConfig,
     weights: WeightFormat,
     prompt: usize,
     tokens: usize,
     rounds: usize,
     sequences: Vec<usize>,
-    draft: Option<DecoderConfig>,
+    draft: Option<TransformerConfig>,
     ahead: Vec<usize>,
 }
 
@@ -315,7 +315,7 @@ mod tests {
             let config = presets::run(preset).unwrap();
             let mut model = config.model.decoder().unwrap().clone();
             model.vocab_size = Some(65);
-            let model = DecoderConfig::try_from(model).unwrap();
+            let model = TransformerConfig::try_from(model).unwrap();
             let parameters = count::parameters(&model);
             let elements: usize = map_sizes(&model).iter().map(|[a, b]| a * b).sum();
             let head = 65 * model.d_model();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::{Precision, TrainingBackend};
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_trainer::bench::{Measured, WARM_UP, measure_among};
 use emberlm_trainer::config::PrecisionConfig;
 use emberlm_trainer::peak::matrix_product;
@@ -81,7 +81,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     let mut model = config.model.decoder()?.clone();
     // The characters of Tiny Shakespeare, as in the PyTorch twin.
     model.vocab_size.get_or_insert(65);
-    let model = DecoderConfig::try_from(model)?;
+    let model = TransformerConfig::try_from(model)?;
     let seq_len = train.sequence_tokens(model.seq_len())?;
     let (measured, peak) = backend.run(Bench {
         ranks,
@@ -117,7 +117,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
 
 struct Bench<'a> {
     ranks: &'a Ranks,
-    model: DecoderConfig,
+    model: TransformerConfig,
     train: TrainConfig,
     steps: usize,
     link: Option<f64>,

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_model::weights::SafetensorsStore;
-use emberlm_model::{AdapterError, Decoder, DecoderConfig, WeightsError, weights};
+use emberlm_model::{AdapterError, Decoder, TransformerConfig, WeightsError, weights};
 use emberlm_system::read;
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use schemars::JsonSchema;
@@ -265,7 +265,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         else {
             return Ok(base);
         };
-        let config = DecoderConfig::try_from(description.model.clone())?;
+        let config = TransformerConfig::try_from(description.model.clone())?;
         self.add_adapter(adapter, base.reconfigured(&config)?)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use emberlm_data::{ChatTemplateSpec, Packing};
-use emberlm_model::{DecoderConfig, LoraConfig, ModelConfig};
+use emberlm_model::{LoraConfig, ModelConfig, TransformerConfig};
 use emberlm_tokenizer::TokenizerSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Description {
 
 impl Description {
     /// Describes a model without tokenizer and chat template.
-    pub fn of_model(model: &DecoderConfig) -> Self {
+    pub fn of_model(model: &TransformerConfig) -> Self {
         Self {
             model: model.raw().clone(),
             tokenizer: None,

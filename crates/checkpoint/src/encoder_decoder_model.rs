@@ -11,7 +11,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
-use emberlm_model::{DecoderConfig, EncoderDecoder};
+use emberlm_model::{EncoderDecoder, TransformerConfig};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer, config_warnings};
 use serde_json::{Map, Value};
@@ -79,7 +79,7 @@ impl EncoderDecoderModel {
     }
 
     /// The model's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         self.source.config()
     }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_gguf::is_gguf;
 use emberlm_kernels::Backend;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::Pooling;
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
@@ -102,7 +102,7 @@ impl EncoderModel {
     }
 
     /// The encoder's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         self.source.config()
     }
 

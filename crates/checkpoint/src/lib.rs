@@ -22,12 +22,12 @@
 //! ```
 //! use burn::backend::Flex;
 //! use emberlm_checkpoint::{Description, Model, write_untrained};
-//! use emberlm_model::{DecoderConfig, families};
+//! use emberlm_model::{TransformerConfig, families};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 //! (config.vocab_size, config.n_layers) = (Some(16), 1);
-//! let config = DecoderConfig::try_from(config)?;
+//! let config = TransformerConfig::try_from(config)?;
 //! let device = Default::default();
 //!
 //! let folder = tempfile::tempdir()?;

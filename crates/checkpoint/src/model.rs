@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{Dataset, MANIFEST_FILE};
 use emberlm_gguf::is_gguf;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
 use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
@@ -38,7 +38,7 @@ const DEFAULT_CONTEXT_LIMIT: usize = 8192;
 pub struct Model {
     opened: PathBuf,
     source: Source,
-    config: DecoderConfig,
+    config: TransformerConfig,
     /// An adapter to add to the weights.
     adapter: Option<AdapterSource>,
     passed_over: Vec<CheckpointError>,
@@ -112,7 +112,7 @@ impl Model {
         };
         Ok(Self {
             opened: opened.to_owned(),
-            config: DecoderConfig::try_from(description.model.clone())?,
+            config: TransformerConfig::try_from(description.model.clone())?,
             source: Source::Checkpoint {
                 checkpoint: Box::new(checkpoint),
                 description: Box::new(description),
@@ -165,7 +165,7 @@ impl Model {
     }
 
     /// The model's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
 

@@ -2,7 +2,7 @@
 //! model does not fit, without a message.
 
 use clap::Args;
-use emberlm_model::{CacheFormat, DecoderConfig, ModelKind, WeightFormat};
+use emberlm_model::{CacheFormat, ModelKind, TransformerConfig, WeightFormat};
 use emberlm_trainer::fit::{
     HeldWeights, InferencePrediction, InferenceWork, Prediction, predict_inference,
 };
@@ -21,7 +21,7 @@ pub struct MemoryArg {
 }
 
 /// A model and the work planned for it.
-pub type Work<'a> = (&'a DecoderConfig, InferenceWork);
+pub type Work<'a> = (&'a TransformerConfig, InferenceWork);
 
 /// A change to the planned work that needs less memory.
 pub type Change<'a> = &'a dyn Fn(InferenceWork) -> InferenceWork;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind, kind_of};
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_tokenizer::Tokenizer;
 
 use crate::adapter_arg::AdapterArg;
@@ -43,7 +43,7 @@ impl OpenedModel {
     }
 
     /// The model's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         match self {
             Self::Decoder(model) => model.config(),
             Self::Encoder(model) => model.config(),

@@ -60,7 +60,7 @@
 //! let tokenizer = Tokenizer::char_from_alphabet("\nOnce".chars())?;
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 //! (config.vocab_size, config.n_layers) = (Some(tokenizer.vocab_size()), 1);
-//! let config = DecoderConfig::try_from(config)?;
+//! let config = TransformerConfig::try_from(config)?;
 //! let description = Description {
 //!     tokenizer: Some(tokenizer.spec()),
 //!     ..Description::of_model(&config)
@@ -130,6 +130,6 @@ pub use emberlm_generate::{
     Engine, EngineConfig, GenerateOptions, Generator, SamplerConfig, SamplingDefaults,
 };
 pub use emberlm_kernels::{Backend, TrainingBackend};
-pub use emberlm_model::{Decoder, DecoderConfig, ModelConfig, Tokens};
+pub use emberlm_model::{Decoder, ModelConfig, Tokens, TransformerConfig};
 pub use emberlm_tokenizer::chat::ChatMessage;
 pub use emberlm_tokenizer::{StopStrings, TextDelta, TextStream, Tokenizer, TokenizerKind};

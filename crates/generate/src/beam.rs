@@ -23,13 +23,13 @@ use crate::sampler::check_finite;
 ///
 /// ```
 /// # use burn::backend::Flex;
-/// # use emberlm_model::{DecoderConfig, families};
+/// # use emberlm_model::{TransformerConfig, families};
 /// use emberlm_generate::{BeamOptions, DecoderBeams, beam_search};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 /// # (config.vocab_size, config.n_layers) = (Some(16), 1);
-/// # let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
+/// # let decoder = TransformerConfig::try_from(config)?.init::<Flex>(1, &Default::default());
 /// let options = BeamOptions {
 ///     beams: 2,
 ///     max_new_tokens: 3,

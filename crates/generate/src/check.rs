@@ -1,11 +1,11 @@
 //! Validation of prompts and stop tokens.
 
-use emberlm_model::{DecoderConfig, InputError};
+use emberlm_model::{InputError, TransformerConfig};
 
 use crate::error::SettingError;
 
 pub(crate) fn check_stop_tokens(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     stop_tokens: &[u32],
 ) -> Result<(), SettingError> {
     check_stop_ids(config.vocab_size(), stop_tokens)
@@ -23,8 +23,8 @@ pub(crate) fn check_stop_ids(vocab_size: usize, stop_tokens: &[u32]) -> Result<(
     }
 }
 
-/// As [`DecoderConfig::check_tokens`], but without a limit on the length.
-pub(crate) fn check_prompt(config: &DecoderConfig, prompt: &[u32]) -> Result<(), InputError> {
+/// As [`TransformerConfig::check_tokens`], but without a limit on the length.
+pub(crate) fn check_prompt(config: &TransformerConfig, prompt: &[u32]) -> Result<(), InputError> {
     check_ids(config.vocab_size(), prompt)
 }
 

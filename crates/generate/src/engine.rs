@@ -66,7 +66,7 @@ use slot::{Slot, State};
 ///
 /// ```
 /// # use burn::backend::Flex;
-/// # use emberlm_model::{DecoderConfig, families};
+/// # use emberlm_model::{TransformerConfig, families};
 /// use std::sync::Arc;
 ///
 /// use emberlm_generate::{Engine, EngineConfig, EventKind, Request};
@@ -74,7 +74,7 @@ use slot::{Slot, State};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 /// # (config.vocab_size, config.n_layers) = (Some(16), 1);
-/// # let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
+/// # let decoder = TransformerConfig::try_from(config)?.init::<Flex>(1, &Default::default());
 /// let config = EngineConfig::for_model(decoder.config());
 /// let mut engine = Engine::new(Arc::new(decoder), config)?;
 /// for prompt in [vec![1, 2, 3], vec![4]] {

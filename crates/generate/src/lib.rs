@@ -25,12 +25,12 @@
 //!
 //! use burn::backend::Flex;
 //! use emberlm_generate::{GenerateOptions, generate};
-//! use emberlm_model::{DecoderConfig, families};
+//! use emberlm_model::{TransformerConfig, families};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 //! (config.vocab_size, config.n_layers) = (Some(16), 1);
-//! let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
+//! let decoder = TransformerConfig::try_from(config)?.init::<Flex>(1, &Default::default());
 //! let options = GenerateOptions { max_new_tokens: 5, ..GenerateOptions::default() };
 //! let mut streamed = Vec::new();
 //! let generation = generate(&decoder, &[1, 2, 3], &options, |id| {

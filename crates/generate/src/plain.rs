@@ -108,13 +108,13 @@ pub fn generate<B: Backend>(
 ///
 /// ```
 /// # use burn::backend::Flex;
-/// # use emberlm_model::{DecoderConfig, families};
+/// # use emberlm_model::{TransformerConfig, families};
 /// use emberlm_generate::{Finish, GenerateOptions, Generator, SamplerConfig};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 /// # (config.vocab_size, config.n_layers) = (Some(16), 1);
-/// # let decoder = DecoderConfig::try_from(config)?.init::<Flex>(1, &Default::default());
+/// # let decoder = TransformerConfig::try_from(config)?.init::<Flex>(1, &Default::default());
 /// let options = GenerateOptions {
 ///     max_new_tokens: 3,
 ///     chooser: SamplerConfig::greedy().into(),

@@ -7,7 +7,7 @@ use emberlm_generate::{
     SamplerConfig, Vocabulary,
 };
 use emberlm_model::config::Init;
-use emberlm_model::{DecoderConfig, families};
+use emberlm_model::{TransformerConfig, families};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use regex_automata::meta::Regex;
@@ -179,7 +179,7 @@ fn a_decoder_writes_json_and_ends() {
         std: 0.4,
         scale_residual: false,
     };
-    let decoder = DecoderConfig::try_from(raw).unwrap();
+    let decoder = TransformerConfig::try_from(raw).unwrap();
     let decoder = decoder.init::<Flex>(3, &Default::default());
     let constraint = compiled(Grammar::JsonSchema(SCHEMA.to_owned()));
     for seed in 0..3 {

@@ -23,7 +23,7 @@ use emberlm_generate::{
     Generation, Request, RequestId, SamplerConfig, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
-use emberlm_model::{CacheFormat, Decoder, DecoderConfig, WeightFormat, families};
+use emberlm_model::{CacheFormat, Decoder, TransformerConfig, WeightFormat, families};
 
 pub const SEQ_LEN: usize = 20;
 pub const VOCAB_SIZE: usize = 23;
@@ -76,7 +76,7 @@ pub fn raw(name: &str) -> ModelConfig {
 }
 
 pub fn decoder(name: &str, seed: u64) -> Arc<Decoder<Flex>> {
-    let config = DecoderConfig::try_from(raw(name)).unwrap();
+    let config = TransformerConfig::try_from(raw(name)).unwrap();
     let weights = match name {
         "8 bits" => WeightFormat::INT8,
         _ => WeightFormat::F32,

@@ -6,7 +6,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_generate::{Finish, GenerateOptions, Generation, Generator, SamplerConfig, generate};
 use emberlm_model::config::Init;
-use emberlm_model::{Decoder, DecoderConfig, WeightFormat, families};
+use emberlm_model::{Decoder, TransformerConfig, WeightFormat, families};
 
 const SEQ_LEN: usize = 16;
 const VOCAB_SIZE: usize = 23;
@@ -23,7 +23,7 @@ fn decoder(preset: &str) -> Decoder<Flex> {
         std: 0.4,
         scale_residual: false,
     };
-    DecoderConfig::try_from(raw)
+    TransformerConfig::try_from(raw)
         .unwrap()
         .init(9, &Default::default())
 }
@@ -136,7 +136,7 @@ fn a_long_prompt_keeps_its_newest_tokens() {
 fn a_context_of_one_token_works() {
     let mut raw = decoder("pocket-tales").config().raw();
     raw.seq_len = 1;
-    let decoder = DecoderConfig::try_from(raw)
+    let decoder = TransformerConfig::try_from(raw)
         .unwrap()
         .init::<Flex>(9, &Default::default());
     let made = run(&decoder, &PROMPT, &greedy(5));

@@ -11,7 +11,7 @@ use emberlm_generate::{
     Penalties, SamplerConfig, Speculator, Vocabulary, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
-use emberlm_model::{Decoder, DecoderConfig, families};
+use emberlm_model::{Decoder, TransformerConfig, families};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -31,7 +31,7 @@ fn raw(preset: &str, d_model: usize, seq_len: usize) -> ModelConfig {
 }
 
 fn made(raw: ModelConfig, seed: u64) -> Decoder<Flex> {
-    let config = DecoderConfig::try_from(raw).unwrap();
+    let config = TransformerConfig::try_from(raw).unwrap();
     config.init(seed, &Default::default())
 }
 

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use self::fields::Fields;
 use crate::config::ModelConfig;
 use crate::error::HuggingFaceError;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// Field of the padding token's id. In some model types its default is outside of a small vocabulary.
 pub(crate) const PADDING: &str = "pad_token_id";
@@ -41,7 +41,7 @@ pub(crate) struct Exchange {
     /// Reads the model configuration from a `config.json`.
     pub(crate) read: fn(&Fields<'_>) -> Result<ModelConfig, HuggingFaceError>,
     /// Writes the fields that describe a model. The export reads them back to detect settings that they cannot express.
-    pub(crate) write: fn(&DecoderConfig) -> Map<String, Value>,
+    pub(crate) write: fn(&TransformerConfig) -> Map<String, Value>,
     /// Adds the parameters that the model type always has. They are zero and do not change the model's output.
     pub(crate) complete: fn(&mut ModelConfig),
 }

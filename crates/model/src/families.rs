@@ -36,7 +36,7 @@ pub use crate::config::Family;
 use crate::config::ModelConfig;
 use crate::config::base::{common, rotary};
 use crate::exchange::Exchange;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::map::Source;
 use crate::weights::names::{self, TensorName};
 
@@ -157,7 +157,7 @@ impl Family {
     }
 
     /// Returns the source of the parameter at `path` in the family's published checkpoints; `None` if they lack it.
-    pub fn source(self, config: &DecoderConfig, path: &str) -> Option<Source> {
+    pub fn source(self, config: &TransformerConfig, path: &str) -> Option<Source> {
         let rows = self.definition().names.iter();
         let rows = rows.filter(|row| row.applies_to(config));
         names::source(rows, &config.stack().block.attention, path)
@@ -215,7 +215,7 @@ mod tests {
         for preset in presets() {
             let mut config = preset.config;
             config.vocab_size.get_or_insert(1);
-            if let Err(error) = DecoderConfig::try_from(config) {
+            if let Err(error) = TransformerConfig::try_from(config) {
                 panic!("{}: {error}", preset.name);
             }
         }
@@ -227,7 +227,7 @@ mod tests {
         for preset in presets() {
             let row = format!("| `{}` |", preset.name);
             let sized = preset.config.vocab_size.is_some();
-            let count = match DecoderConfig::try_from(preset.config) {
+            let count = match TransformerConfig::try_from(preset.config) {
                 Ok(config) if sized => in_thousands(count::parameters(&config).total),
                 _ => String::new(),
             };

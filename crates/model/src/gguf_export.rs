@@ -23,7 +23,7 @@ use crate::gguf::store::{GAIN, element, packed_format};
 use crate::gguf::{ROPE_FACTORS, description, fields};
 use crate::hugging_face::{Exported, exchange_of, read_config, with_required_parameters};
 use crate::transformer::calibration::{InputImportance, InputProducts};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::decoder::Decoder;
 use crate::transformer::reconfigure::{TRAINING_ONLY, computed};
 use crate::weights::{Element, Published, published};
@@ -55,7 +55,7 @@ pub struct GgufOptions<'a> {
 ///
 /// # Errors
 /// There is none for the family.
-pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> {
+pub fn check_exportable(config: &TransformerConfig) -> Result<(), HuggingFaceError> {
     architecture_of(config).map(drop)
 }
 
@@ -64,7 +64,7 @@ pub fn exportable_families() -> impl Iterator<Item = &'static str> {
     architecture::families().map(crate::Family::name)
 }
 
-fn architecture_of(config: &DecoderConfig) -> Result<&'static Architecture, HuggingFaceError> {
+fn architecture_of(config: &TransformerConfig) -> Result<&'static Architecture, HuggingFaceError> {
     let family = config.family();
     architecture::of_family(family).ok_or_else(|| HuggingFaceError::NoArchitecture {
         family: family.name(),
@@ -191,7 +191,7 @@ fn general(header: &mut GgufHeader, options: &GgufOptions<'_>) {
 }
 
 fn traits(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     architecture: &Architecture,
     options: &GgufOptions<'_>,
 ) -> Traits {
@@ -206,7 +206,7 @@ fn traits(
 }
 
 /// The shape of a tensor: the matrices of experts are a dimension of their tensor.
-fn shape_in_file<B: Backend>(tensor: &Published<B>, config: &DecoderConfig) -> Vec<usize> {
+fn shape_in_file<B: Backend>(tensor: &Published<B>, config: &TransformerConfig) -> Vec<usize> {
     match (tensor.dims(), config.experts()) {
         (&[rows, columns], Some(experts)) if tensor.name().ends_with(ALL_EXPERTS) => {
             vec![experts.count, rows / experts.count, columns]
@@ -217,7 +217,7 @@ fn shape_in_file<B: Backend>(tensor: &Published<B>, config: &DecoderConfig) -> V
 
 /// Checks that the model that a file describes is the one that is written.
 fn check_description(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     architecture: &Architecture,
     planned: &Planned<'_>,
 ) -> Result<(), HuggingFaceError> {

@@ -26,7 +26,7 @@ use crate::exchange::fields::Fields;
 use crate::exchange::{Exchange, known_fields, quantization};
 use crate::families::Family;
 use crate::gguf;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::count;
 use crate::transformer::decoder::Decoder;
 use crate::transformer::weight_format::{StoredFormats, WeightFormat};
@@ -51,7 +51,7 @@ pub struct HuggingFaceModel {
     /// The opened file if the path is that of a GGUF file.
     gguf: Option<GgufFile>,
     fields: Map<String, Value>,
-    config: DecoderConfig,
+    config: TransformerConfig,
     quantization: Option<Quantization>,
     warnings: Vec<String>,
 }
@@ -146,7 +146,7 @@ impl HuggingFaceModel {
     }
 
     /// The model's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -272,13 +272,13 @@ impl HuggingFaceModel {
 ///
 /// # Errors
 /// Those of [`HuggingFaceModel::open`].
-pub fn read_config(fields: &Map<String, Value>) -> Result<DecoderConfig, HuggingFaceError> {
+pub fn read_config(fields: &Map<String, Value>) -> Result<TransformerConfig, HuggingFaceError> {
     parse_config(fields).map(|description| description.config)
 }
 
 /// The model that a `config.json` describes.
 pub(crate) struct Description {
-    config: DecoderConfig,
+    config: TransformerConfig,
     quantization: Option<Quantization>,
     warnings: Vec<String>,
 }
@@ -308,7 +308,7 @@ pub(crate) fn read_described(fields: &Fields<'_>) -> Result<Description, Hugging
         let rule = "settings that differ between layers are not supported";
         return Err(fields.error("per_layer_config", rule));
     }
-    let config = DecoderConfig::try_from((exchange.read)(fields)?)?;
+    let config = TransformerConfig::try_from((exchange.read)(fields)?)?;
     let quantization = quantization::read(fields, &exchange, &config)?;
     Ok(Description {
         config,

@@ -19,7 +19,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`ModelConfig`] | configuration as written by the user: sizes and one variant per component |
-//! | [`DecoderConfig`] | a validated configuration; [`DecoderConfig::init`] builds the model |
+//! | [`TransformerConfig`] | a validated configuration; [`TransformerConfig::init`] builds the model |
 //! | [`Decoder`] | computes logits or a loss from token ids; [`KvCache`] is its state during generation |
 //! | [`families::Preset`] | a named configuration; [`families::preset`] finds it |
 //! | [`hugging_face::HuggingFaceModel`] | a model directory in the format of `transformers` |
@@ -28,12 +28,12 @@
 //! ```
 //! use burn::backend::Flex;
 //! use burn::tensor::{Int, Tensor};
-//! use emberlm_model::{DecoderConfig, families};
+//! use emberlm_model::{TransformerConfig, families};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 //! (config.vocab_size, config.n_layers) = (Some(16), 1);
-//! let config = DecoderConfig::try_from(config)?;
+//! let config = TransformerConfig::try_from(config)?;
 //! let device = Default::default();
 //! let decoder = config.init::<Flex>(1, &device);
 //! let tokens = Tensor::<Flex, 2, Int>::from_data([[1, 2, 3]], &device);
@@ -74,7 +74,7 @@ pub use nn::token_table::TokenTable;
 pub use nn::tokens::{IGNORED_ELEMENT, Tokens, id_tensor};
 pub use nn::{kv_cache, tokens};
 pub use transformer::calibration::{InputImportance, InputProducts};
-pub use transformer::checked::DecoderConfig;
+pub use transformer::checked::TransformerConfig;
 pub use transformer::decoder::Decoder;
 pub use transformer::encoder::Encoder;
 pub use transformer::encoder_decoder::{EncodedSource, EncoderDecoder};

@@ -12,7 +12,7 @@ use emberlm_model::gguf::FileType;
 use emberlm_model::gguf_export::{GgufOptions, check_exportable, export};
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::{
-    Decoder, DecoderConfig, Family, HuggingFaceError, InputImportance, InputProducts,
+    Decoder, Family, HuggingFaceError, InputImportance, InputProducts, TransformerConfig,
 };
 
 const TOKENS: [i32; 12] = [5, 1, 60, 33, 2, 9, 9, 41, 17, 64, 3, 50];
@@ -212,7 +212,7 @@ fn matrices_have_the_type_of_the_file() {
     }
 }
 
-fn refused(config: DecoderConfig) -> String {
+fn refused(config: TransformerConfig) -> String {
     let folder = tempfile::tempdir().unwrap();
     let decoder: Decoder<Flex> = config.init(1, &Default::default());
     let path = folder.path().join("m.gguf");
@@ -221,14 +221,17 @@ fn refused(config: DecoderConfig) -> String {
     error.to_string()
 }
 
-fn small(family: Family, change: impl FnOnce(&mut emberlm_model::ModelConfig)) -> DecoderConfig {
+fn small(
+    family: Family,
+    change: impl FnOnce(&mut emberlm_model::ModelConfig),
+) -> TransformerConfig {
     let mut config = family.presets().remove(0).config;
     (config.vocab_size, config.seq_len, config.n_layers) = (Some(64), 32, 2);
     (config.d_model, config.heads, config.head_dim) = (32, 4, None);
     config.kv_heads = config.kv_heads.map(|_| 2);
     config.feed_forward.width = Some(48);
     change(&mut config);
-    DecoderConfig::try_from(config).unwrap()
+    TransformerConfig::try_from(config).unwrap()
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use burn_flex::Flex;
 use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export, read_config};
 use emberlm_model::weights::{Element, HostTensor, named_tensors};
-use emberlm_model::{Decoder, DecoderConfig, HuggingFaceError, families};
+use emberlm_model::{Decoder, HuggingFaceError, TransformerConfig, families};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value};
@@ -46,7 +46,7 @@ fn fields_of(folder: &Path) -> Map<String, Value> {
 }
 
 /// A fixture's `config.json` with some fields set.
-fn changed(name: &str, changes: Value) -> Result<DecoderConfig, HuggingFaceError> {
+fn changed(name: &str, changes: Value) -> Result<TransformerConfig, HuggingFaceError> {
     let mut fields = fields_of(&fixture(name));
     fields.extend(changes.as_object().unwrap().clone());
     read_config(&fields)
@@ -79,7 +79,7 @@ impl Copied {
         raw.feed_forward =
             emberlm_model::config::FeedForward::gated(emberlm_model::Activation::Silu)
                 .with_width(3);
-        let decoder = initial(DecoderConfig::try_from(raw).unwrap());
+        let decoder = initial(TransformerConfig::try_from(raw).unwrap());
         let copied = Self(tempfile::tempdir().unwrap());
         export(&decoder, copied.0.path(), &options(Element::F32)).unwrap();
         copied
@@ -170,7 +170,7 @@ fn load(folder: &Path) -> Decoder<Flex> {
     model.decoder(&Default::default()).unwrap()
 }
 
-fn initial(config: DecoderConfig) -> Decoder<Flex> {
+fn initial(config: TransformerConfig) -> Decoder<Flex> {
     config.init(3, &Default::default())
 }
 

@@ -9,7 +9,7 @@ use emberlm_model::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, 
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{HostTensor, named_tensors};
-use emberlm_model::{Activation, DecoderConfig, Family, Parameters};
+use emberlm_model::{Activation, Family, Parameters, TransformerConfig};
 
 const VOCAB: f64 = 300.0;
 const SEQ_LEN: f64 = 128.0;
@@ -24,7 +24,7 @@ const LAYERS: f64 = 3.0;
 const TRUNCATED_STD: f64 = 0.98658;
 
 /// A family's components at small sizes.
-fn config(family: Family) -> DecoderConfig {
+fn config(family: Family) -> TransformerConfig {
     let mut raw = family.presets().swap_remove(0).config;
     raw.vocab_size = Some(VOCAB as usize);
     raw.seq_len = SEQ_LEN as usize;
@@ -42,11 +42,11 @@ fn config(family: Family) -> DecoderConfig {
         experts.width = None;
         experts.shared_width = experts.shared_width.map(|_| WIDTH as usize);
     }
-    DecoderConfig::try_from(raw).unwrap()
+    TransformerConfig::try_from(raw).unwrap()
 }
 
 /// A model with every kind of parameter.
-fn with_every_kind(init: Init) -> DecoderConfig {
+fn with_every_kind(init: Init) -> TransformerConfig {
     let raw = ModelConfig {
         init,
         bias: Biases::all(true),
@@ -64,10 +64,10 @@ fn with_every_kind(init: Init) -> DecoderConfig {
         },
         ..config(Family::Gpt2).raw()
     };
-    DecoderConfig::try_from(raw).unwrap()
+    TransformerConfig::try_from(raw).unwrap()
 }
 
-fn weights<B: Backend>(config: &DecoderConfig, seed: u64) -> Vec<(String, HostTensor)> {
+fn weights<B: Backend>(config: &TransformerConfig, seed: u64) -> Vec<(String, HostTensor)> {
     named_tensors::<B, _>(&config.init::<B>(seed, &Default::default()))
 }
 
@@ -88,7 +88,7 @@ enum ParameterKind {
     NormBias,
 }
 
-fn kind_of(path: &str, config: &DecoderConfig) -> ParameterKind {
+fn kind_of(path: &str, config: &TransformerConfig) -> ParameterKind {
     let kv_heads = config.kv_heads() as f64;
     let sizes = match path.trim_end_matches(".weight").trim_end_matches(".bias") {
         // The gain is 1 + w.
@@ -326,7 +326,7 @@ fn parameters_have_different_streams() {
     }
 }
 
-fn check(name: &str, config: &DecoderConfig, parameters: usize, expected: Scheme) {
+fn check(name: &str, config: &TransformerConfig, parameters: usize, expected: Scheme) {
     let weights = weights::<Flex>(config, 1);
     assert_eq!(weights.len(), parameters, "{name}");
     for (path, tensor) in &weights {
@@ -393,7 +393,7 @@ fn every_parameter_of_a_new_model_is_trained() {
         let decoder = config(family).init::<Training>(1, &device);
         check(family.name(), &decoder.parameters());
     }
-    let encoder = DecoderConfig::try_from(EncoderSettings::nano(30)).unwrap();
+    let encoder = TransformerConfig::try_from(EncoderSettings::nano(30)).unwrap();
     check(
         "encoder",
         &encoder.init_encoder::<Training>(1, &device).parameters(),
@@ -403,7 +403,7 @@ fn every_parameter_of_a_new_model_is_trained() {
             init_factor,
             ..EncoderDecoderSettings::nano(30)
         };
-        let model = DecoderConfig::try_from(settings).unwrap();
+        let model = TransformerConfig::try_from(settings).unwrap();
         let parameters = model
             .init_encoder_decoder::<Training>(1, &device)
             .parameters();

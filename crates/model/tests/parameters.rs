@@ -8,16 +8,16 @@ use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{
-    Adapter, Decoder, DecoderConfig, LinearWeight, LowRank, LowRankConfig, PackedFormat,
-    ParameterRole, families,
+    Adapter, Decoder, LinearWeight, LowRank, LowRankConfig, PackedFormat, ParameterRole,
+    TransformerConfig, families,
 };
 
 type Training = Autodiff<Flex>;
 
 /// A preset's components at small sizes.
-fn small(name: &str) -> DecoderConfig {
+fn small(name: &str) -> TransformerConfig {
     let config = families::preset(name).unwrap().config;
-    DecoderConfig::try_from(config.tiny()).unwrap_or_else(|error| panic!("{name}: {error}"))
+    TransformerConfig::try_from(config.tiny()).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 #[derive(Default)]

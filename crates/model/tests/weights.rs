@@ -10,7 +10,7 @@ use emberlm_model::weights::{
     Element, HostTensor, SafetensorsStore, TensorStore, load_named, load_own, named_tensors,
     published, save_own,
 };
-use emberlm_model::{Decoder, DecoderConfig, WeightsError, families};
+use emberlm_model::{Decoder, TransformerConfig, WeightsError, families};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
@@ -20,7 +20,7 @@ fn decoder(preset: &str, seed: u64) -> Decoder<Flex> {
     raw.seq_len = 8;
     raw.d_model = 24;
     raw.n_layers = 2;
-    DecoderConfig::try_from(raw)
+    TransformerConfig::try_from(raw)
         .unwrap()
         .init(seed, &Default::default())
 }

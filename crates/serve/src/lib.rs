@@ -16,7 +16,7 @@
 //!
 //! use burn::backend::Flex;
 //! use emberlm_checkpoint::{Description, Model, write_untrained};
-//! use emberlm_model::{DecoderConfig, families};
+//! use emberlm_model::{TransformerConfig, families};
 //! use emberlm_serve::api::{self, Service};
 //! use emberlm_serve::{Hosts, Limits, ServeOptions, Server, load};
 //! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
@@ -26,7 +26,7 @@
 //! let tokenizer = Tokenizer::builtin(TokenizerKind::Byte)?;
 //! let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
 //! (config.vocab_size, config.n_layers) = (Some(tokenizer.vocab_size()), 1);
-//! let config = DecoderConfig::try_from(config)?;
+//! let config = TransformerConfig::try_from(config)?;
 //! let device = Default::default();
 //! let folder = tempfile::tempdir()?;
 //! let description = Description {

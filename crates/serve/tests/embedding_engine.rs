@@ -5,7 +5,7 @@ use std::fs;
 use burn_flex::Flex;
 use emberlm_checkpoint::{Embedder, EncoderModel};
 use emberlm_generate::{EventKind, RequestId};
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::hugging_face::{ExportOptions, encoder};
 use emberlm_serve::worker_engine::{Work, WorkerEngine};
@@ -20,7 +20,7 @@ fn embedder() -> Embedder<Flex> {
         n_layers: 2,
         ..EncoderSettings::new(128, 4)
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let device = Default::default();
     let folder = tempfile::tempdir().unwrap();
     let options = ExportOptions::default();

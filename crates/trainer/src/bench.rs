@@ -8,7 +8,7 @@ use burn::module::AutodiffModule;
 use burn::tensor::Device;
 use emberlm_data::{Batch, DataError, IGNORED};
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::{DecoderConfig, ModelKind, count};
+use emberlm_model::{ModelKind, TransformerConfig, count};
 use emberlm_system::measure::median;
 
 use crate::config::{ObjectiveConfig, TrainConfig};
@@ -60,7 +60,7 @@ impl Measured {
 /// # Errors
 /// The sequences are longer than the model's context, or the model does not support isolated documents.
 pub fn measure<B: TrainingBackend>(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     warm_up: usize,
     steps: usize,
@@ -81,7 +81,7 @@ pub fn measure<B: TrainingBackend>(
 /// # Errors
 /// As [`measure`]; also if the micro-batches cannot be divided among the ranks.
 pub fn measure_among<B: TrainingBackend>(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     peers: Arc<dyn Peers<B::InnerBackend>>,
     warm_up: usize,
@@ -99,7 +99,7 @@ pub fn measure_among<B: TrainingBackend>(
 /// # Errors
 /// See [`measure`].
 pub fn measure_peak<B: TrainingBackend>(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     ranks: usize,
     device: &Device<B>,
@@ -136,7 +136,7 @@ struct AfterSteps<B: TrainingBackend> {
 
 /// Implements [`measure`]; also returns the model and the engine.
 fn measure_steps<B: TrainingBackend>(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     peers: Arc<dyn Peers<B::InnerBackend>>,
     warm_up: usize,
@@ -247,7 +247,7 @@ pub fn measure_loader<B: TrainingBackend>(
 
 /// A batch for a model of any kind, on the device. Inputs of labelled texts and of pairs have padding masks, as in a run.
 fn random_tensors<B: Backend>(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     sizes: SequenceSizes,
     device: &Device<B>,
@@ -298,7 +298,7 @@ pub fn pseudo_random(vocab_size: usize) -> impl FnMut() -> u32 {
 }
 
 /// A batch of pseudo-random ids, the same on every call. With isolated documents, each sequence holds two.
-pub(crate) fn random_batch(model: &DecoderConfig, train: &TrainConfig, seq: usize) -> Batch {
+pub(crate) fn random_batch(model: &TransformerConfig, train: &TrainConfig, seq: usize) -> Batch {
     let batch = train.micro_batch;
     let count = batch * seq;
     let mut id = pseudo_random(model.vocab_size());

@@ -4,7 +4,7 @@ use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, TrainingPass};
+use emberlm_model::{TrainingPass, TransformerConfig};
 use serde::Serialize;
 
 use crate::bench::random_batch;
@@ -41,7 +41,7 @@ pub struct MemoryReport {
 /// # Errors
 /// The sequences are longer than the model's context, or the model does not support isolated documents.
 pub fn measure<B: TrainingBackend>(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     device: &Device<B>,
 ) -> Result<Option<MemoryReport>, TrainError> {

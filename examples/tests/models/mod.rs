@@ -15,8 +15,8 @@ use emberlm::model::families;
 use emberlm::model::hugging_face::{ExportOptions, encoder, encoder_decoder};
 use emberlm::tokenizer::TOKENIZER_FILE;
 use emberlm::{
-    ChatMessage, DecoderConfig, GenerateOptions, Model, OpenOptions, SamplerConfig, Tokenizer,
-    TokenizerKind,
+    ChatMessage, GenerateOptions, Model, OpenOptions, SamplerConfig, Tokenizer, TokenizerKind,
+    TransformerConfig,
 };
 use emberlm_examples::Backend;
 
@@ -32,7 +32,7 @@ pub fn write_model(folder: &Path) {
     let mut model = families::preset("pocket-tales").unwrap().config;
     model.vocab_size = Some(tokenizer.vocab_size());
     (model.n_layers, model.seq_len) = (1, 64);
-    let config = DecoderConfig::try_from(model).unwrap();
+    let config = TransformerConfig::try_from(model).unwrap();
     let description = Description {
         tokenizer: Some(tokenizer.spec()),
         ..Description::of_model(&config)
@@ -50,7 +50,7 @@ fn write_encoder(folder: &Path) {
         n_layers: 1,
         ..EncoderSettings::new(32, 2)
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let model = config.init_encoder::<Backend>(4, &Default::default());
     encoder::export(&model, "bert", folder, &ExportOptions::default()).unwrap();
     write_byte_tokenizer(folder);
@@ -62,7 +62,7 @@ fn write_encoder_decoder(folder: &Path) {
         vocab_size: 257,
         ..EncoderDecoderSettings::new(32, 2)
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let model = config.init_encoder_decoder::<Backend>(4, &Default::default());
     encoder_decoder::export(&model, "t5", folder, &ExportOptions::default()).unwrap();
     write_byte_tokenizer(folder);

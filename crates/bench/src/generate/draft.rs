@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Args;
 use emberlm_generate::{GenerateError, GenerateOptions, Speculator};
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, DecoderConfig};
+use emberlm_model::{Decoder, TransformerConfig};
 use serde::Serialize;
 
 use super::median;
@@ -38,14 +38,14 @@ pub struct DraftArgs {
 
 impl DraftArgs {
     /// The configuration of the draft for a model, with the model's vocabulary and context.
-    pub fn config(&self, model: &DecoderConfig) -> Result<Option<DecoderConfig>, CliError> {
+    pub fn config(&self, model: &TransformerConfig) -> Result<Option<TransformerConfig>, CliError> {
         let Some(preset) = &self.draft else {
             return Ok(None);
         };
         let config = run_config::layered(presets::run(preset)?, None, &self.draft_set)?;
         let mut draft = config.model.decoder()?.clone();
         (draft.vocab_size, draft.seq_len) = (Some(model.vocab_size()), model.seq_len());
-        Ok(Some(DecoderConfig::try_from(draft)?))
+        Ok(Some(TransformerConfig::try_from(draft)?))
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_kernels::Backend;
 use emberlm_model::adapter::{ADAPTER_CONFIG_FILE, PeftAdapter};
-use emberlm_model::{Decoder, DecoderConfig, LoraConfig};
+use emberlm_model::{Decoder, LoraConfig, TransformerConfig};
 
 use super::{Model, missing, newest};
 use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
@@ -68,13 +68,13 @@ impl AdapterSource {
 
     /// The configuration that the adapter was trained with, if it is recorded: that of its base model, with the changes of the
     /// run.
-    pub(crate) fn model_config(&self) -> Result<Option<DecoderConfig>, ModelError> {
+    pub(crate) fn model_config(&self) -> Result<Option<TransformerConfig>, ModelError> {
         let description = match self {
             Self::Peft(_) => None,
             Self::Checkpoint(checkpoint, _) => checkpoint.description.as_ref(),
         };
         let config = description.map(|description| description.model.clone());
-        Ok(config.map(DecoderConfig::try_from).transpose()?)
+        Ok(config.map(TransformerConfig::try_from).transpose()?)
     }
 
     /// Adds the adapter to its base model, with the configuration of [`AdapterSource::model_config`].

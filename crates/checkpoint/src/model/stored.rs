@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, DecoderConfig, WeightFormat, weights};
+use emberlm_model::{Decoder, TransformerConfig, WeightFormat, weights};
 use serde::de::DeserializeOwned;
 
 use crate::checkpoint::{Checkpoint, MODEL, TRAINING, damaged};
@@ -65,7 +65,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         if let Some(adapter) = &description.adapter {
             return self.adapted(adapter.base.decoder_in::<B>(format, device)?);
         }
-        let config = DecoderConfig::try_from(description.model.clone())?;
+        let config = TransformerConfig::try_from(description.model.clone())?;
         weights::load_own_in(config.blank::<B>(device), &self.path.join(name), format)
             .map_err(|error| damaged(&self.path, error.to_string()))
     }

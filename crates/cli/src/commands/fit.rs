@@ -25,7 +25,7 @@ use crate::output::{print, print_json, size};
 use crate::ranks::Ranks;
 use crate::shell::{shell_path, shell_word};
 use crate::{console, values};
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_trainer::{presets, run_config};
 
 pub use report::parts;
@@ -217,7 +217,7 @@ struct Fitter<'a> {
     args: &'a FitArgs,
     backend: Placement,
     config: RunConfig,
-    model: DecoderConfig,
+    model: TransformerConfig,
     ranks: usize,
     memory: u64,
     /// The memory of this process, with an MPI library if there are several ranks. The measured process is the same

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_trainer::bench::{Measured, measure_peak};
 use emberlm_trainer::{RunModel, TrainConfig, TrainError};
 
@@ -48,16 +48,16 @@ pub fn run(args: FitStepArgs) -> Result<(), CliError> {
 }
 
 /// The checked configuration of a model whose sizes are all set.
-pub(super) fn checked(model: RunModel) -> Result<DecoderConfig, CliError> {
+pub(super) fn checked(model: RunModel) -> Result<TransformerConfig, CliError> {
     Ok(match model {
-        RunModel::Decoder(model) => DecoderConfig::try_from(*model)?,
-        RunModel::Encoder(settings) => DecoderConfig::try_from(*settings)?,
-        RunModel::EncoderDecoder(settings) => DecoderConfig::try_from(*settings)?,
+        RunModel::Decoder(model) => TransformerConfig::try_from(*model)?,
+        RunModel::Encoder(settings) => TransformerConfig::try_from(*settings)?,
+        RunModel::EncoderDecoder(settings) => TransformerConfig::try_from(*settings)?,
     })
 }
 
 struct Steps {
-    model: DecoderConfig,
+    model: TransformerConfig,
     train: TrainConfig,
     ranks: usize,
 }

@@ -11,7 +11,7 @@ use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_model::count::{
     self, Component, ComponentParameters, Flops, Memory, Parameters, StackRole,
 };
-use emberlm_model::{DecoderConfig, ModelConfig, families};
+use emberlm_model::{ModelConfig, TransformerConfig, families};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::TokenizerSpec;
 use indicatif::{HumanBytes, HumanCount};
@@ -147,7 +147,7 @@ fn nearest_preset(name: &str) -> Option<&'static str> {
 }
 
 impl Info {
-    fn new(name: String, about: String, config: &DecoderConfig) -> Self {
+    fn new(name: String, about: String, config: &TransformerConfig) -> Self {
         Self {
             name,
             about,

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use clap::Args;
 use emberlm_data::Packing;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{DecoderConfig, WeightFormat, count};
+use emberlm_model::{TransformerConfig, WeightFormat, count};
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 use emberlm_trainer::checkpoint::{Description, write_untrained};
 use emberlm_trainer::fit::InferenceWork;
@@ -94,7 +94,7 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
     if model.vocab_size.is_none() {
         return Err(no_vocabulary(&args.preset));
     }
-    let config = DecoderConfig::try_from(model)?;
+    let config = TransformerConfig::try_from(model)?;
     let work = InferenceWork::evaluation(WeightFormat::F32, 0, 0);
     let guard = args.memory.guard(backend);
     guard.check_inference("making the model", &[(&config, work)], &[])?;
@@ -133,7 +133,7 @@ fn no_vocabulary(preset: &str) -> CliError {
 }
 
 struct New<'a> {
-    config: &'a DecoderConfig,
+    config: &'a TransformerConfig,
     tokenizer: Option<&'a Tokenizer>,
     seed: u64,
     folder: &'a Path,

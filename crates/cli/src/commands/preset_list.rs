@@ -1,7 +1,7 @@
 //! The list of presets, printed by `emberlm info` without an argument.
 
 use emberlm_model::families::{self, Preset};
-use emberlm_model::{DecoderConfig, count};
+use emberlm_model::{TransformerConfig, count};
 use indicatif::HumanCount;
 use serde::Serialize;
 
@@ -33,11 +33,11 @@ pub fn run(json: bool) -> Result<(), CliError> {
 }
 
 /// A preset's configuration with the vocabulary size `vocab_size`, the preset's own, or else the assumed one.
-pub fn checked(preset: &Preset, vocab_size: Option<usize>) -> Result<DecoderConfig, CliError> {
+pub fn checked(preset: &Preset, vocab_size: Option<usize>) -> Result<TransformerConfig, CliError> {
     let mut config = preset.config.clone();
     config.vocab_size = vocab_size.or(config.vocab_size);
     config.vocab_size.get_or_insert(ASSUMED_VOCAB_SIZE);
-    Ok(DecoderConfig::try_from(config)?)
+    Ok(TransformerConfig::try_from(config)?)
 }
 
 fn listed(preset: Preset) -> Result<ListedPreset, CliError> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::hugging_face::{ExportOptions, encoder};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn wide_encoder() -> tempfile::TempDir {
         n_layers: 3,
         ..EncoderSettings::new(192, 4)
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let model = config.init_encoder::<Cpu>(5, &Default::default());
     encoder::export(&model, "bert", folder.path(), &ExportOptions::default()).unwrap();
     folder

@@ -1,7 +1,7 @@
 //! The size of an engine.
 
 use emberlm_kernels::Backend;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 
 use super::EngineModel;
 use crate::error::SettingError;
@@ -29,7 +29,7 @@ impl EngineConfig {
     pub const MOST_SLOTS: usize = 4096;
 
     /// Eight slots with the model's full context, and 256 prompt tokens per step.
-    pub fn for_model(config: &DecoderConfig) -> Self {
+    pub fn for_model(config: &TransformerConfig) -> Self {
         Self {
             slots: 8,
             capacity: config.seq_len(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::{
-    Decoder, DecoderConfig, EncodedSource, EncoderDecoder, KvCache, RaggedOutput, SequenceChunk,
+    Decoder, EncodedSource, EncoderDecoder, KvCache, RaggedOutput, SequenceChunk, TransformerConfig,
 };
 
 /// The model that an engine runs. Cheap to clone.
@@ -42,8 +42,8 @@ pub struct ModelSizes {
     pub heads: usize,
 }
 
-impl From<&DecoderConfig> for ModelSizes {
-    fn from(config: &DecoderConfig) -> Self {
+impl From<&TransformerConfig> for ModelSizes {
+    fn from(config: &TransformerConfig) -> Self {
         Self {
             vocab_size: config.vocab_size(),
             d_model: config.d_model(),
@@ -63,7 +63,7 @@ impl<B: Backend> EngineModel<B> {
     }
 
     /// The model's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         match self {
             Self::Decoder(decoder) => decoder.config(),
             Self::EncoderDecoder(model) => model.config(),

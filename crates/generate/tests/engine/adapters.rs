@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use emberlm_generate::{EmbeddingRequest, Engine, EngineConfig, EventKind, Request, embed};
 use emberlm_model::config::Experts;
 use emberlm_model::nn::FeedForwardLayer;
-use emberlm_model::{Decoder, DecoderConfig, LoraConfig, WeightFormat};
+use emberlm_model::{Decoder, LoraConfig, TransformerConfig, WeightFormat};
 use emberlm_system::random::SplitMix64;
 
 use super::deterministic::{Bits, step};
@@ -45,7 +45,7 @@ fn models(name: &str) -> (Decoder<Flex>, Vec<Arc<Decoder<Flex>>>) {
             dense_layers: Vec::new(),
         });
     }
-    let config = DecoderConfig::try_from(raw).unwrap();
+    let config = TransformerConfig::try_from(raw).unwrap();
     let weights = match name {
         "8 bits" => WeightFormat::INT8,
         _ => WeightFormat::F32,

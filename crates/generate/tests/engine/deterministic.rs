@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig, EventKind, Request, RequestId};
-use emberlm_model::{Decoder, DecoderConfig, WeightFormat};
+use emberlm_model::{Decoder, TransformerConfig, WeightFormat};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -18,7 +18,7 @@ fn decoder(name: &str) -> Arc<Decoder<Flex>> {
     let mut raw = raw(name);
     // Wide enough for products to use different kernels for one, some and many rows.
     (raw.d_model, raw.heads, raw.kv_heads, raw.seq_len) = (256, 4, None, 64);
-    let config = DecoderConfig::try_from(raw).unwrap();
+    let config = TransformerConfig::try_from(raw).unwrap();
     let weights = match name {
         "8 bits" => WeightFormat::INT8,
         _ => WeightFormat::F32,

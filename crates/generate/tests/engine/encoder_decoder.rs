@@ -8,8 +8,8 @@ use emberlm_generate::{
     Engine, EngineConfig, EventKind, Finish, GenerateError, GenerateOptions, Overflow, Request,
     RequestId, SamplerConfig, TargetGenerator,
 };
-use emberlm_model::DecoderConfig;
 use emberlm_model::EncoderDecoder;
+use emberlm_model::TransformerConfig;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 
 use crate::beam;
@@ -25,7 +25,7 @@ fn model() -> Arc<EncoderDecoder<Flex>> {
         init_factor: 2.0,
         ..EncoderDecoderSettings::new(128, 4)
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     Arc::new(config.init_encoder_decoder(3, &Default::default()))
 }
 

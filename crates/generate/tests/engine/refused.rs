@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig, Overflow, Request};
-use emberlm_model::{DecoderConfig, WeightFormat};
+use emberlm_model::{TransformerConfig, WeightFormat};
 
 use super::{EventLog, SEQ_LEN, VOCAB_SIZE, decoder, drain, engine, greedy, plain, raw, run, step};
 
@@ -102,7 +102,7 @@ fn engine_settings_are_checked() {
 #[test]
 fn non_finite_logits_fail_only_their_own_request() {
     // Damage the embedding of one token. The head is not tied to it.
-    let config = DecoderConfig::try_from(raw("pocket-tales")).unwrap();
+    let config = TransformerConfig::try_from(raw("pocket-tales")).unwrap();
     assert!(!config.head().tied);
     let mut decoder = config.init::<Flex>(9, &Default::default());
     decoder.embeddings.tokens = decoder.embeddings.tokens.mapped(|tokens| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::Request;
-use emberlm_model::{Decoder, DecoderConfig, WeightFormat};
+use emberlm_model::{Decoder, TransformerConfig, WeightFormat};
 
 use super::{EventLog, decoder, drain, engine, greedy, plain, raw, run, step};
 
@@ -35,7 +35,7 @@ fn running_requests_keep_the_old_decoder_and_waiting_ones_get_the_new() {
 fn other(vocab_size: usize, seq_len: usize) -> Arc<Decoder<Flex>> {
     let mut raw = raw("char-nano");
     (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(vocab_size), seq_len, 48);
-    let config = DecoderConfig::try_from(raw).unwrap();
+    let config = TransformerConfig::try_from(raw).unwrap();
     let decoder = config.init(3, &Default::default());
     Arc::new(decoder.with_weights(WeightFormat::F32).unwrap())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig};
 use emberlm_model::config::{AttentionKind, Window};
-use emberlm_model::{Decoder, DecoderConfig};
+use emberlm_model::{Decoder, TransformerConfig};
 
 use super::{greedy, plain, raw, run};
 
@@ -16,7 +16,7 @@ fn decoder() -> Arc<Decoder<Flex>> {
     raw.seq_len = LONG;
     raw.attention = AttentionKind::windowed(Window::new(9));
     Arc::new(
-        DecoderConfig::try_from(raw)
+        TransformerConfig::try_from(raw)
             .unwrap()
             .init(9, &Default::default()),
     )

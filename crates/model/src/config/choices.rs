@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::config::ModelConfig;
     use crate::families;
-    use crate::transformer::checked::DecoderConfig;
+    use crate::transformer::checked::TransformerConfig;
 
     fn base() -> Value {
         let mut config = families::preset("llama-2-7b").expect("a preset").config;
@@ -200,7 +200,7 @@ mod tests {
             }
             let config: ModelConfig =
                 serde_json::from_value(model).unwrap_or_else(|error| panic!("{kind}: {error}"));
-            let checked = DecoderConfig::try_from(config.clone());
+            let checked = TransformerConfig::try_from(config.clone());
             checked.unwrap_or_else(|error| panic!("{component} {kind}: {error}"));
             // The list names every setting that the variant has.
             let written = serde_json::to_value(config).expect("JSON");

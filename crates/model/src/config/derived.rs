@@ -123,13 +123,13 @@ impl ModelConfig {
 mod tests {
     use super::*;
     use crate::families;
-    use crate::transformer::checked::DecoderConfig;
+    use crate::transformer::checked::TransformerConfig;
 
     fn sizes(change: impl FnOnce(&mut ModelConfig), preset: &str) -> [usize; 3] {
         let mut raw = families::preset(preset).expect("a preset").config;
         raw.vocab_size = Some(65);
         change(&mut raw);
-        let config = DecoderConfig::try_from(raw).expect("a model");
+        let config = TransformerConfig::try_from(raw).expect("a model");
         [
             config.kv_heads(),
             config.head_dim(),
@@ -174,8 +174,8 @@ mod tests {
             }
             assert!(written.derived_sizes().is_empty(), "{}", preset.name);
             assert_eq!(
-                DecoderConfig::try_from(written).expect("a model"),
-                DecoderConfig::try_from(raw).expect("a model"),
+                TransformerConfig::try_from(written).expect("a model"),
+                TransformerConfig::try_from(raw).expect("a model"),
                 "{}",
                 preset.name
             );

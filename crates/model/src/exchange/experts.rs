@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::fields::Fields;
 use crate::config::Experts;
 use crate::error::HuggingFaceError;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// The defaults of a type.
 pub(crate) struct ExpertDefaults {
@@ -60,7 +60,7 @@ pub(crate) fn dense_layers(
 }
 
 /// The fields for [`read`], the number of experts by its name in the type.
-pub(crate) fn write(config: &DecoderConfig, count: &str, fields: &mut Map<String, Value>) {
+pub(crate) fn write(config: &TransformerConfig, count: &str, fields: &mut Map<String, Value>) {
     let Some(experts) = config.experts() else {
         return;
     };
@@ -71,7 +71,7 @@ pub(crate) fn write(config: &DecoderConfig, count: &str, fields: &mut Map<String
 }
 
 /// The fields for [`dense_layers`].
-pub(crate) fn write_dense_layers(config: &DecoderConfig, fields: &mut Map<String, Value>) {
+pub(crate) fn write_dense_layers(config: &TransformerConfig, fields: &mut Map<String, Value>) {
     if let Some(experts) = config.experts() {
         fields.insert("decoder_sparse_step".to_owned(), json!(1));
         fields.insert("mlp_only_layers".to_owned(), json!(experts.dense_layers));

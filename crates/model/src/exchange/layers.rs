@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::fields::Fields;
 use crate::config::{AttentionKind, FullLayers, Window};
 use crate::error::HuggingFaceError;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";
@@ -103,14 +103,14 @@ pub(crate) fn kinds(
 }
 
 /// Writes the fields that [`read`] reads.
-pub(crate) fn write(config: &DecoderConfig, fields: &mut Map<String, Value>) {
+pub(crate) fn write(config: &TransformerConfig, fields: &mut Map<String, Value>) {
     let used = config.window().is_some();
     fields.insert("use_sliding_window".to_owned(), json!(used));
     write_types(config, fields);
 }
 
 /// Writes `sliding_window` and `layer_types`.
-pub(crate) fn write_types(config: &DecoderConfig, fields: &mut Map<String, Value>) {
+pub(crate) fn write_types(config: &TransformerConfig, fields: &mut Map<String, Value>) {
     let types = (0..config.n_layers()).map(|layer| type_name(config.window_of(layer).is_some()));
     let window = config.window().map(|window| window.tokens);
     fields.insert("sliding_window".to_owned(), json!(window));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Exchange;
 use super::fields::Fields;
 use crate::error::HuggingFaceError;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 
 /// Name of the field in `config.json`.
@@ -29,7 +29,7 @@ type Read<T> = Result<T, HuggingFaceError>;
 pub(crate) fn read(
     fields: &Fields<'_>,
     exchange: &Exchange,
-    model: &DecoderConfig,
+    model: &TransformerConfig,
 ) -> Read<Option<Quantization>> {
     let Some(config) = fields.object(FIELD)? else {
         return Ok(None);
@@ -129,7 +129,7 @@ fn check_weights(weights: &Fields<'_>) -> Read<()> {
 }
 
 /// Returns true if the head is not quantized. Routers are never quantized; no other layer may be left out.
-fn ignores_head(config: &Fields<'_>, exchange: &Exchange, model: &DecoderConfig) -> Read<bool> {
+fn ignores_head(config: &Fields<'_>, exchange: &Exchange, model: &TransformerConfig) -> Read<bool> {
     let head = head_module(exchange);
     let mut ignored = config.optional_texts("ignore")?.unwrap_or_default();
     let routers = routers(model);
@@ -145,7 +145,7 @@ fn ignores_head(config: &Fields<'_>, exchange: &Exchange, model: &DecoderConfig)
 }
 
 /// The pattern of the routers' modules; none without experts.
-fn routers(model: &DecoderConfig) -> Option<String> {
+fn routers(model: &TransformerConfig) -> Option<String> {
     model.experts()?;
     let path = "blocks.0.feed_forward.router.weight";
     let source = model.family().source(model, path)?;
@@ -164,7 +164,7 @@ fn head_module(exchange: &Exchange) -> &'static str {
 pub(crate) fn write(
     quantization: Quantization,
     exchange: &Exchange,
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     linear: bool,
 ) -> Value {
     let head = (!quantization.head).then(|| head_module(exchange).to_owned());

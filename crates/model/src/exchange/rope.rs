@@ -8,7 +8,7 @@ use super::fields::Fields;
 use crate::config::{FullLayers, LayerPositions, Position, RotaryScaling};
 use crate::error::HuggingFaceError;
 use crate::nn::position::{RotaryConfig, scaling};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// Field names in older configurations, and the default fraction of a head that is rotated.
 pub(crate) struct RopeFields {
@@ -172,7 +172,7 @@ fn read_scaling(
 }
 
 /// Builds the value of `rope_parameters`; returns `None` for other positions.
-pub(crate) fn write(config: &DecoderConfig, names: &RopeFields) -> Option<Value> {
+pub(crate) fn write(config: &TransformerConfig, names: &RopeFields) -> Option<Value> {
     let RotaryConfig {
         dims,
         base,
@@ -343,7 +343,7 @@ pub(crate) fn of_kinds(
 }
 
 /// Writes the fields that [`read_kinds`] and [`of_kinds`] read.
-pub(crate) fn write_kinds(config: &DecoderConfig) -> Option<Value> {
+pub(crate) fn write_kinds(config: &TransformerConfig) -> Option<Value> {
     let RotaryConfig { base, scaling, .. } = config.rotary()?;
     Some(written_kinds(base, &scaling, config.layer_positions()))
 }

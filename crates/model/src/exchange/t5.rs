@@ -19,7 +19,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name, activation_named};
 use crate::exchange::quantization;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder_decoder::{EncoderDecoderSettings, RelativePositions};
 use crate::weights::map::{Source, block_path};
 use emberlm_kernels::Activation;
@@ -223,7 +223,7 @@ impl Exchange {
 }
 
 /// The tensors of a parameter.
-pub(crate) fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
+pub(crate) fn source(config: &TransformerConfig, path: &str) -> Option<Source> {
     match path.split_once('.') {
         None if path == "tokens" => Some(Source::as_is(EMBEDDING)),
         None if path == "head" => Some(Source::as_is(HEAD)),
@@ -232,7 +232,7 @@ pub(crate) fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
     }
 }
 
-fn stack_source(config: &DecoderConfig, side: &str, path: &str) -> Option<Source> {
+fn stack_source(config: &TransformerConfig, side: &str, path: &str) -> Option<Source> {
     let Some((layer, path)) = block_path(path) else {
         let name = match path {
             "norm_final.gain" => "final_layer_norm.weight",

@@ -18,7 +18,7 @@ use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position
 use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -114,7 +114,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     // The type has no field for a context; published models have this one.

@@ -15,7 +15,7 @@ use crate::config::{Biases, Head, ModelConfig, Norm, Wiring};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use emberlm_kernels::RotaryLayout;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -101,7 +101,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     fields.remove("rms_norm_eps");
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);

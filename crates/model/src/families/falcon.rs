@@ -18,7 +18,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::{Exchange, rope};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -147,7 +147,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     let (heads, kv_heads) = (config.heads(), config.kv_heads());
@@ -180,7 +180,7 @@ fn write(config: &DecoderConfig) -> Map<String, Value> {
 }
 
 /// Returns true if each branch has its own norm; the tensors then have other names.
-fn has_two_norms(config: &DecoderConfig) -> bool {
+fn has_two_norms(config: &TransformerConfig) -> bool {
     config.wiring() == Wiring::Parallel { shared_norm: false }
 }
 

@@ -22,7 +22,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::{Exchange, layers};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -194,13 +194,13 @@ pub(super) fn cap(
     }
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     write_over(config, write_common(config))
 }
 
 /// Adds the fields that the types of Gemma share to those of LLaMA's.
 pub(super) fn write_over(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     mut fields: Map<String, Value>,
 ) -> Map<String, Value> {
     fields.remove("hidden_act");

@@ -26,7 +26,7 @@ use crate::exchange::fields::Fields;
 use crate::exchange::names::activation;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
 use crate::exchange::{Exchange, layers};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gemma3_text",
@@ -157,7 +157,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     Ok(of_type(raw, epsilon))
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_over(config, write_common(config));
     if let Some(rope) = rope::write_kinds(config) {
         fields.insert("rope_parameters".to_owned(), rope);

@@ -18,7 +18,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::PADDING;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, linear, part_of, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -78,7 +78,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_rotated(config, &ROPE);
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
     fields.insert(PADDING.to_owned(), Value::Null);

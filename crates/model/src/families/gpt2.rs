@@ -19,7 +19,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -201,7 +201,7 @@ pub(super) fn read_common(
 }
 
 /// Writes the fields that [`read_sizes`] and [`read_common`] read.
-pub(super) fn write(config: &DecoderConfig) -> Map<String, Value> {
+pub(super) fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("n_positions", json!(config.seq_len()));

@@ -19,7 +19,7 @@ use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::rope::{self, RopeFields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -186,7 +186,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("max_position_embeddings", json!(config.seq_len()));

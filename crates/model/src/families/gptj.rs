@@ -16,7 +16,7 @@ use crate::config::{Biases, FeedForward, Head, ModelConfig, Norm, RotaryScaling,
 use crate::error::HuggingFaceError;
 use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -106,7 +106,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     read_common(fields, raw)
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = gpt2::write(config);
     if let Some(rotary) = config.rotary()
         && rotary.scaling == RotaryScaling::None

@@ -15,7 +15,7 @@ use super::{Definition, Family, Preset, common};
 use crate::config::{AttentionKind, Biases, Head, ModelConfig};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "granite",
@@ -120,7 +120,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("attention_bias", json!(config.bias().qkv));

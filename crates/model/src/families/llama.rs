@@ -18,7 +18,7 @@ use crate::exchange::Exchange;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::rope::{self, RopeFields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -180,7 +180,7 @@ pub(super) fn exchange(
     model_type: &'static str,
     architecture: &'static str,
     read: fn(&Fields<'_>) -> Result<ModelConfig, HuggingFaceError>,
-    write: fn(&DecoderConfig) -> Map<String, Value>,
+    write: fn(&TransformerConfig) -> Map<String, Value>,
 ) -> Exchange {
     Exchange {
         model_type,
@@ -271,13 +271,13 @@ pub(super) fn read_sizes(
 }
 
 /// Writes the fields that [`read_common`] reads.
-pub(super) fn write_common(config: &DecoderConfig) -> Map<String, Value> {
+pub(super) fn write_common(config: &TransformerConfig) -> Map<String, Value> {
     write_rotated(config, &rope::FULL_HEAD)
 }
 
 /// Writes the fields that [`read_rotated`] reads.
 pub(super) fn write_rotated(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     rope_fields: &RopeFields,
 ) -> Map<String, Value> {
     let mut fields = Map::new();
@@ -316,7 +316,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
     fields.insert("mlp_bias".to_owned(), json!(config.bias().feed_forward));

@@ -14,7 +14,7 @@ use crate::config::{AttentionKind, ModelConfig, Window};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "mistral",
@@ -65,7 +65,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     let window = config.window().map(|window| window.tokens);
     fields.insert("sliding_window".to_owned(), json!(window));

@@ -19,7 +19,7 @@ use crate::exchange::experts::{self, ExpertDefaults};
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
 use crate::exchange::rope::{FULL_HEAD, RopeFields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, joined, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -96,7 +96,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     let window = config.window().map(|window| window.tokens);
     fields.insert("sliding_window".to_owned(), json!(window));

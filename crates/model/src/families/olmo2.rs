@@ -16,7 +16,7 @@ use super::{Definition, Family, Preset, rotary};
 use crate::config::{Biases, ModelConfig, Norm, QkNormSpan, Wiring};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -100,7 +100,7 @@ pub(super) fn with_biases(
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
     fields

@@ -15,7 +15,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "olmo3",
@@ -88,7 +88,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
     if let Some(rope) = rope::write_kinds(config) {

@@ -18,7 +18,7 @@ use crate::config::{Biases, Experts, ModelConfig, Norm, QkNormSpan};
 use crate::error::HuggingFaceError;
 use crate::exchange::experts::{self, ExpertDefaults};
 use crate::exchange::fields::Fields;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "olmoe",
@@ -100,7 +100,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     let normalize = config.experts().map(|experts| experts.normalize);
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));

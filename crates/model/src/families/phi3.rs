@@ -17,7 +17,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{FULL_HEAD, ORIGINAL, RopeFields};
 use crate::exchange::{PADDING, layers};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, linear, part_of};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -90,7 +90,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_rotated(config, &ROPE);
     let window = config.window().map(|window| window.tokens);
     fields.insert("sliding_window".to_owned(), json!(window));

@@ -15,7 +15,7 @@ use crate::config::{Biases, Head, ModelConfig, Norm};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "qwen2",
@@ -90,7 +90,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     layers::write(config, &mut fields);
     fields

@@ -18,7 +18,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::experts::{self, ExpertDefaults};
 use crate::exchange::fields::Fields;
 use crate::exchange::layers;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, joined, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -98,7 +98,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     })
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     let window = config.window().map(|window| window.tokens);
     let experts = config.experts();

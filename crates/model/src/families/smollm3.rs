@@ -17,7 +17,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::PADDING;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{FULL_HEAD, RopeFields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "smollm3",
@@ -101,7 +101,7 @@ fn unrotated(fields: &Fields<'_>, n_layers: usize) -> Result<Vec<usize>, Hugging
     Ok(unrotated.map(|(layer, _)| layer).collect())
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     let positions = config.layer_positions();
     let rotated = (0..config.n_layers()).map(|layer| match positions {

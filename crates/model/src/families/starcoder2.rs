@@ -16,7 +16,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::exchange::{Exchange, layers};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -121,7 +121,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     ))
 }
 
-fn write(config: &DecoderConfig) -> Map<String, Value> {
+fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     fields.remove("rms_norm_eps");
     let activation = match config.activation() {

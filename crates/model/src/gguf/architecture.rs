@@ -8,7 +8,7 @@ use super::key_names::ATTENTION_SCALE;
 use super::metadata::Keys;
 use super::names::{FALCON, GEMMA, GLM4, OLMO2, PHI3};
 use crate::config::Family;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::TensorName;
 
 /// Key of the architecture's name.
@@ -33,7 +33,7 @@ pub(crate) struct Architecture {
     /// True if the width of experts is recorded beside that of other feed-forward layers.
     pub(crate) expert_width: bool,
     /// A key that only this architecture has.
-    pub(crate) further: Option<fn(&DecoderConfig) -> Key>,
+    pub(crate) further: Option<fn(&TransformerConfig) -> Key>,
     /// Tensor names that differ from those common to all architectures.
     pub(crate) names: &'static [TensorName],
     /// True if queries, keys and values are written as one tensor.

@@ -11,12 +11,12 @@ use super::key_names::{
 };
 use super::rope;
 use crate::config::Norm;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// Adds the keys of a configuration. `fields` are those of its `config.json`. Returns the factors of LLaMA 3's scaling,
 /// which are a tensor.
 pub(crate) fn write(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     fields: &Map<String, serde_json::Value>,
     architecture: &Architecture,
     header: &mut GgufHeader,
@@ -65,7 +65,11 @@ pub(crate) fn write(
 }
 
 /// Writes the window and the layers that have it, as far as the architecture records them.
-fn windows(config: &DecoderConfig, architecture: &Architecture, set: &mut impl FnMut(&str, Value)) {
+fn windows(
+    config: &TransformerConfig,
+    architecture: &Architecture,
+    set: &mut impl FnMut(&str, Value),
+) {
     let Some(window) = config.window() else {
         return;
     };

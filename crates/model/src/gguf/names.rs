@@ -8,7 +8,7 @@ use emberlm_gguf::GgufFile;
 use super::architecture::Architecture;
 use super::{EMBEDDING, HEAD};
 use crate::config::Wiring;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::weights::map::Source;
 use crate::weights::names::{
     self, TensorName, as_is, expert_of, linear, paired_query_key_value, part_of, query_key_value,
@@ -50,7 +50,7 @@ impl GgufNames {
     }
 
     /// Returns the source of the parameter at `path`; `None` if files lack it.
-    pub(crate) fn source(&self, config: &DecoderConfig, path: &str) -> Option<Source> {
+    pub(crate) fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source> {
         let rows = self.tables.iter().copied().flatten();
         let rows = rows.filter(|row| row.applies_to(config));
         let experts = config.experts().map_or(1, |experts| experts.count);
@@ -154,6 +154,6 @@ pub(crate) const FALCON: &[TensorName] = &[
     as_is("blocks.*.norm2", "blk.*.attn_norm").only_if(has_two_norms),
 ];
 
-fn has_two_norms(config: &DecoderConfig) -> bool {
+fn has_two_norms(config: &TransformerConfig) -> bool {
     config.wiring() == Wiring::Parallel { shared_norm: false }
 }

@@ -12,7 +12,7 @@ use super::key_names::{
 use super::metadata::Keys;
 use crate::config::{LayerPositions, RotaryScaling};
 use crate::nn::position::RotaryConfig;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// LLaMA 3's `low_freq_factor` and `high_freq_factor`, which all its versions have. Files store only the resulting
 /// factors.
@@ -54,7 +54,7 @@ pub(super) fn parameters(keys: &Keys<'_>, head_dim: u64) -> Result<Map<String, V
 /// Writes the keys that [`parameters`] and [`of_kinds`] read. Returns the factors of LLaMA 3's scaling, which are a
 /// tensor.
 pub(super) fn write(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     architecture: &Architecture,
     set: &mut impl FnMut(&str, GgufValue),
 ) -> Option<Vec<f32>> {

@@ -17,7 +17,7 @@ use crate::exchange::encoder::{EXCHANGES, EncoderExchange, HeadStyle};
 use crate::exchange::fields::Fields;
 use crate::exchange::{known_fields, quantization};
 use crate::hugging_face::{check_size, in_weights, open_weights, read_fields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder::{Encoder, EncoderHeadConfig, EncoderSettings};
 use crate::weights::map::Source;
 use crate::weights::{Naming, SafetensorsStore, TensorStore, load, load_present, names};
@@ -27,7 +27,7 @@ use crate::weights::{Naming, SafetensorsStore, TensorStore, load, load_present, 
 pub struct HuggingFaceEncoder {
     path: PathBuf,
     fields: Map<String, Value>,
-    config: DecoderConfig,
+    config: TransformerConfig,
     style: HeadStyle,
     exchange: usize,
     warnings: Vec<String>,
@@ -85,7 +85,7 @@ impl HuggingFaceEncoder {
     }
 
     /// The encoder's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -115,7 +115,7 @@ impl HuggingFaceEncoder {
     /// Another setting of `config` differs from the files', or those of [`HuggingFaceEncoder::encoder`].
     pub fn encoder_as<B: Backend>(
         &self,
-        config: &DecoderConfig,
+        config: &TransformerConfig,
         seed: u64,
         device: &Device<B>,
     ) -> Result<Encoder<B>, HuggingFaceError> {
@@ -205,7 +205,7 @@ pub(super) fn config(
     exchange: &EncoderExchange,
     fields: &Map<String, Value>,
     has_pooler: bool,
-) -> Result<DecoderConfig, HuggingFaceError> {
+) -> Result<TransformerConfig, HuggingFaceError> {
     described(exchange, &Fields::new(fields), has_pooler).map(|(config, _)| config)
 }
 
@@ -221,19 +221,19 @@ fn described(
     exchange: &EncoderExchange,
     fields: &Fields<'_>,
     has_pooler: bool,
-) -> Result<(DecoderConfig, HeadStyle), HuggingFaceError> {
+) -> Result<(TransformerConfig, HeadStyle), HuggingFaceError> {
     fields.refuse(quantization::FIELD, "quantized encoders are not supported")?;
     let settings = (exchange.read)(fields)?;
     let style = (exchange.style)(fields, &settings)?;
     let head = exchange.head(fields, &style, has_pooler)?;
-    let config = DecoderConfig::try_from(EncoderSettings { head, ..settings })?;
+    let config = TransformerConfig::try_from(EncoderSettings { head, ..settings })?;
     Ok((config, style))
 }
 
 /// The tensors of a parameter.
 pub(super) fn source(
     exchange: &EncoderExchange,
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     path: &str,
 ) -> Option<Source> {
     let head = exchange.head_names(config.encoder_head());

@@ -17,7 +17,7 @@ use crate::exchange::fields::Fields;
 use crate::exchange::known_fields;
 use crate::exchange::t5::{self, EXCHANGES, Exchange};
 use crate::hugging_face::{check_size, in_weights, open_weights, read_fields};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderSettings};
 use crate::weights::map::Source;
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, equal, load};
@@ -27,7 +27,7 @@ use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, equal, load
 pub struct HuggingFaceEncoderDecoder {
     path: PathBuf,
     fields: Map<String, Value>,
-    config: DecoderConfig,
+    config: TransformerConfig,
     exchange: &'static Exchange,
     warnings: Vec<String>,
     store: SafetensorsStore,
@@ -54,7 +54,7 @@ impl HuggingFaceEncoderDecoder {
         })?;
         let store = open_weights(path)?;
         let tied = is_tied(&store).map_err(in_weights(path))?;
-        let config = DecoderConfig::try_from(exchange.read(&read, tied)?)?;
+        let config = TransformerConfig::try_from(exchange.read(&read, tied)?)?;
         let warnings = known_fields::warnings(&read);
         Ok(Self {
             path: path.to_owned(),
@@ -82,7 +82,7 @@ impl HuggingFaceEncoderDecoder {
     }
 
     /// The model's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -118,7 +118,7 @@ impl HuggingFaceEncoderDecoder {
     /// Another setting of `config` differs from the files', or those of [`HuggingFaceEncoderDecoder::model`].
     pub fn model_as<B: Backend>(
         &self,
-        config: &DecoderConfig,
+        config: &TransformerConfig,
         device: &Device<B>,
     ) -> Result<EncoderDecoder<B>, HuggingFaceError> {
         let own = EncoderDecoderSettings::of(&self.config);

@@ -15,7 +15,7 @@ use super::{CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
 use crate::config::difference::{first_difference, object};
 use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::{Exchange, PADDING, quantization};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::decoder::Decoder;
 use crate::transformer::reconfigure::{TRAINING_ONLY, computed};
 use crate::weights::quantized::{Quantization, QuantizedLayout};
@@ -58,7 +58,7 @@ pub struct Exported {
 ///
 /// # Errors
 /// `transformers` has no model type for the family, or the model type cannot express the configuration.
-pub fn check_exportable(config: &DecoderConfig) -> Result<(), HuggingFaceError> {
+pub fn check_exportable(config: &TransformerConfig) -> Result<(), HuggingFaceError> {
     let exchange = exchange_of(config.family())?;
     let options = ExportOptions::default();
     let config = with_required_parameters(config, &exchange)?;
@@ -97,7 +97,7 @@ pub fn export<B: Backend>(
     let exchange = exchange_of(decoder.config().family())?;
     let mut raw = decoder.config().raw();
     raw.head.tied &= weights.head().is_none();
-    let config = with_required_parameters(&DecoderConfig::try_from(raw)?, &exchange)?;
+    let config = with_required_parameters(&TransformerConfig::try_from(raw)?, &exchange)?;
     let fields = config_fields(&config, &exchange, quantization, options)?;
     let completed = if config == *decoder.config() {
         decoder.clone()
@@ -176,17 +176,17 @@ impl<B: Backend> View for &Tensor<B> {
 
 /// Adds the parameters that the model type always has.
 pub(crate) fn with_required_parameters(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     exchange: &Exchange,
-) -> Result<DecoderConfig, HuggingFaceError> {
+) -> Result<TransformerConfig, HuggingFaceError> {
     let mut raw = config.raw();
     (exchange.complete)(&mut raw);
-    Ok(DecoderConfig::try_from(raw)?)
+    Ok(TransformerConfig::try_from(raw)?)
 }
 
 /// Builds the fields of `config.json` and verifies them by reading them back.
 fn config_fields(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     exchange: &Exchange,
     quantization: Option<Quantization>,
     options: &ExportOptions,

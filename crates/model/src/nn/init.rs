@@ -304,7 +304,7 @@ mod tests {
     use super::*;
     use crate::families;
     use crate::params::named_tensors;
-    use crate::transformer::checked::DecoderConfig;
+    use crate::transformer::checked::TransformerConfig;
     use crate::transformer::parameters::ParameterRole;
 
     /// The random stream of each drawn parameter is derived from the path that the model lists it under.
@@ -317,7 +317,7 @@ mod tests {
                 std,
                 scale_residual: false,
             };
-            let config = DecoderConfig::try_from(raw).unwrap();
+            let config = TransformerConfig::try_from(raw).unwrap();
             let decoder = config.init::<Flex>(3, &Default::default());
             let parameters = decoder.parameters();
             for (path, tensor) in named_tensors(&decoder) {

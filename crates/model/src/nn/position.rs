@@ -210,7 +210,7 @@ impl<B: Backend> RotaryTable<B> {
     /// `θ j` depends only on `θ (i - j)`, and the start of the document cancels out. This holds for every scaling,
     /// because scalings change only the frequencies `θ`. Results differ only by the rounding of the cosines and
     /// sines, which is equally small at every position because angles are computed in f64. Random features depend on
-    /// the angles themselves, so [`crate::DecoderConfig::check_documents`] rejects linear attention.
+    /// the angles themselves, so [`crate::TransformerConfig::check_documents`] rejects linear attention.
     pub(crate) fn angles(&self, offset: usize, seq: usize) -> ops::Angles<B> {
         ops::Angles {
             layout: self.layout,

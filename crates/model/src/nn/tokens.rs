@@ -38,7 +38,7 @@ pub struct Tokens<B: Backend> {
     /// Index, in its sequence, of the first token of each token's document, `[batch, seq]`. Tokens attend only to
     /// tokens of their document, and positions count from its start, so a packed sequence gives the same results as
     /// its documents processed separately. `None` if every sequence is one document. Not supported by linear
-    /// attention ([`crate::DecoderConfig::check_documents`]).
+    /// attention ([`crate::TransformerConfig::check_documents`]).
     pub documents: Option<Tensor<B, 2, Int>>,
 }
 

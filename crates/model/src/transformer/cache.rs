@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 
-use super::checked::DecoderConfig;
+use super::checked::TransformerConfig;
 use super::decoder::Decoder;
 use crate::error::CacheFormatError;
 use crate::nn::kv_cache::{CacheFormat, KvCache};
@@ -15,7 +15,12 @@ impl<B: Backend> KvCache<B> {
     /// Keys and values are allocated immediately: for every token, or, in a block with a window, for the window, the
     /// global tokens, [`ROLLBACK_TOKENS`](crate::kv_cache::ROLLBACK_TOKENS) and some hundred more for alignment. Linear attention's sums are small and
     /// allocated on first use.
-    pub fn new(config: &DecoderConfig, batch: usize, capacity: usize, device: &Device<B>) -> Self {
+    pub fn new(
+        config: &TransformerConfig,
+        batch: usize,
+        capacity: usize,
+        device: &Device<B>,
+    ) -> Self {
         config.stack().cache(batch, capacity, device)
     }
 }
@@ -25,7 +30,7 @@ impl CacheFormat {
     ///
     /// # Errors
     /// The head dimension is not a multiple of the format's block length.
-    pub fn check(self, config: &DecoderConfig) -> Result<(), CacheFormatError> {
+    pub fn check(self, config: &TransformerConfig) -> Result<(), CacheFormatError> {
         self.check_stack(&config.stack())
     }
 }

@@ -39,7 +39,7 @@ pub struct InputImportance(BTreeMap<String, Vec<f32>>);
 impl InputImportance {
     /// Computes the importance over sequences of tokens.
     ///
-    /// Each sequence must satisfy [`crate::DecoderConfig::check_tokens`].
+    /// Each sequence must satisfy [`crate::TransformerConfig::check_tokens`].
     pub fn over<B: Backend>(
         decoder: &Decoder<B>,
         sequences: impl IntoIterator<Item = Vec<u32>>,
@@ -69,7 +69,7 @@ pub struct InputProducts(BTreeMap<String, (Vec<f32>, u64)>);
 impl InputProducts {
     /// Computes the products over sequences of tokens, with the weights of the decoder as they are.
     ///
-    /// Each sequence must satisfy [`crate::DecoderConfig::check_tokens`].
+    /// Each sequence must satisfy [`crate::TransformerConfig::check_tokens`].
     pub fn over<B: Backend>(
         decoder: &Decoder<B>,
         sequences: impl IntoIterator<Item = Vec<u32>>,

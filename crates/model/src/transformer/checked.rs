@@ -16,26 +16,26 @@ use crate::error::{ConfigError, InputError};
 use crate::nn::router_loss::RouterCoefficients;
 use crate::transformer::count::counted;
 
-/// A validated configuration: every size is set and every rule holds. [`DecoderConfig::try_from`] builds one;
-/// [`DecoderConfig::embeddings`], [`DecoderConfig::stack`] and [`DecoderConfig::lm_head`] return the configurations
+/// A validated configuration: every size is set and every rule holds. [`TransformerConfig::try_from`] builds one;
+/// [`TransformerConfig::embeddings`], [`TransformerConfig::stack`] and [`TransformerConfig::lm_head`] return the configurations
 /// of its components.
 ///
-/// A `DecoderConfig` is immutable. To change a value, edit the unchecked configuration returned by
-/// [`DecoderConfig::raw`] and validate it again.
+/// A `TransformerConfig` is immutable. To change a value, edit the unchecked configuration returned by
+/// [`TransformerConfig::raw`] and validate it again.
 ///
 /// ```
-/// use emberlm_model::{DecoderConfig, families};
+/// use emberlm_model::{TransformerConfig, families};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = DecoderConfig::try_from(families::preset("gpt2-small").ok_or("no such preset")?.config)?;
+/// let config = TransformerConfig::try_from(families::preset("gpt2-small").ok_or("no such preset")?.config)?;
 /// let mut raw = config.raw();
 /// raw.seq_len = 2 * config.seq_len();
-/// assert_eq!(DecoderConfig::try_from(raw)?.seq_len(), 2048);
+/// assert_eq!(TransformerConfig::try_from(raw)?.seq_len(), 2048);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct DecoderConfig {
+pub struct TransformerConfig {
     /// The configuration with every default filled in.
     filled: ModelConfig,
     vocab_size: usize,
@@ -43,7 +43,7 @@ pub struct DecoderConfig {
     head_dim: usize,
 }
 
-impl DecoderConfig {
+impl TransformerConfig {
     /// The kind of model.
     pub fn kind(&self) -> ModelKind {
         self.filled.architecture.kind()
@@ -321,7 +321,7 @@ impl DecoderConfig {
     /// Checks that the model can process `tokens` as one sequence.
     ///
     /// # Errors
-    /// `tokens` is empty, longer than [`DecoderConfig::longest`], or has an id outside the vocabulary.
+    /// `tokens` is empty, longer than [`TransformerConfig::longest`], or has an id outside the vocabulary.
     pub fn check_tokens(&self, tokens: &[u32]) -> Result<(), InputError> {
         if tokens.is_empty() {
             return Err(InputError::Empty);

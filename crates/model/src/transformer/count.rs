@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::config::ModelKind;
 use crate::nn::attention::{AttentionConfig, Mechanism};
 use crate::nn::kv_cache::{CacheFormat, held_tokens};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// Parameters by component. A tied head counts 0, because it is the embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -70,7 +70,7 @@ fn narrow(count: u128) -> usize {
 }
 
 /// Counts a model's parameters, component by component.
-pub fn parameters(config: &DecoderConfig) -> Parameters {
+pub fn parameters(config: &TransformerConfig) -> Parameters {
     let counted = counted(config);
     let sum_of = |components: &[Component]| {
         let counts = counted.iter();
@@ -104,7 +104,7 @@ pub fn parameters(config: &DecoderConfig) -> Parameters {
 
 /// Counts a model's operations per token. For models other than decoders an estimate: six in training for each parameter
 /// that is not in the token table.
-pub fn flops_per_token(config: &DecoderConfig) -> Flops {
+pub fn flops_per_token(config: &TransformerConfig) -> Flops {
     if config.kind() != ModelKind::Decoder {
         let table = config.embeddings().tokens();
         let forward = 2 * config.parameters().saturating_sub(table);
@@ -168,7 +168,7 @@ fn cached_bytes(attention: &AttentionConfig, seq_len: usize, format: CacheFormat
 
 /// Bytes of one sequence's cache for `capacity` tokens: keys and values in `format`, or linear attention's sums. 0 for an
 /// encoder.
-pub fn kv_cache(config: &DecoderConfig, capacity: usize, format: CacheFormat) -> usize {
+pub fn kv_cache(config: &TransformerConfig, capacity: usize, format: CacheFormat) -> usize {
     if config.kind() == ModelKind::Encoder {
         return 0;
     }
@@ -181,7 +181,7 @@ pub fn kv_cache(config: &DecoderConfig, capacity: usize, format: CacheFormat) ->
 }
 
 /// Computes a model's memory.
-pub fn memory(config: &DecoderConfig) -> Memory {
+pub fn memory(config: &TransformerConfig) -> Memory {
     let weights = 4 * parameters(config).total as u128;
     let cache = |format| kv_cache(config, config.seq_len(), format);
     let q8 = CacheFormat::Q8.check(config).is_ok();
@@ -200,9 +200,9 @@ mod tests {
     use crate::config::limits::MOST_LAYERS;
     use crate::families;
 
-    fn preset(name: &str) -> DecoderConfig {
+    fn preset(name: &str) -> TransformerConfig {
         let config = families::preset(name).expect("a preset").config;
-        DecoderConfig::try_from(config).expect("legal")
+        TransformerConfig::try_from(config).expect("legal")
     }
 
     // Counts from `transformers` 5.23: `AutoModelForCausalLM.from_config(…).num_parameters()` on the `meta` device.
@@ -329,7 +329,7 @@ mod tests {
                 seed: 0,
             };
             raw.seq_len = seq_len;
-            DecoderConfig::try_from(raw).expect("legal")
+            TransformerConfig::try_from(raw).expect("legal")
         };
         let products = 2 * 12 * (4096 + 64 * 129 + 4160) + 2 * 12 * (4096 + 4160);
         let forward = 2 * (144 * 589_824 + 50_257 * 768) + 12 * products;
@@ -356,7 +356,7 @@ mod tests {
         raw.feed_forward =
             crate::config::FeedForward::gated(crate::Activation::Silu).with_width(LARGEST);
         raw.qk_norm = true;
-        let config = DecoderConfig::try_from(raw).expect("legal");
+        let config = TransformerConfig::try_from(raw).expect("legal");
         let counted = parameters(&config);
         assert_eq!(counted.total, usize::MAX);
         assert_eq!(counted.attention, usize::MAX);

@@ -20,7 +20,7 @@ use crate::nn::lm_head::LmHead;
 use crate::nn::stack::Stack;
 use crate::nn::token_table::TokenTable;
 use crate::nn::tokens::Tokens;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::originals::Originals;
 
 /// A decoder with its weights: embeddings, a causal stack and a language-model head. Weight paths are field paths
@@ -34,20 +34,20 @@ pub struct Decoder<B: BurnBackend> {
     /// Maps vectors to logits.
     pub lm_head: LmHead<B>,
     #[module(skip)]
-    config: DecoderConfig,
+    config: TransformerConfig,
     #[module(skip)]
     cache_format: CacheFormat,
     #[module(skip)]
     pub(crate) originals: Originals,
 }
 
-impl DecoderConfig {
+impl TransformerConfig {
     /// Builds a model with its initial weights, which depend only on the configuration and `seed`.
     pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Decoder<B> {
         self.init_within(seed, device, B::largest_buffer(device))
     }
 
-    /// [`DecoderConfig::init`] for a device whose buffers hold at most `largest` bytes: larger token tables are split
+    /// [`TransformerConfig::init`] for a device whose buffers hold at most `largest` bytes: larger token tables are split
     /// into parts. Results are the same except for rounding.
     pub fn init_within<B: Backend>(
         &self,
@@ -63,7 +63,7 @@ impl DecoderConfig {
         self.blank_within(device, B::largest_buffer(device))
     }
 
-    /// [`DecoderConfig::blank`] with token tables split as in [`DecoderConfig::init_within`].
+    /// [`TransformerConfig::blank`] with token tables split as in [`TransformerConfig::init_within`].
     pub fn blank_within<B: Backend>(&self, device: &Device<B>, largest: Option<u64>) -> Decoder<B> {
         self.initialized(&self.initializer(None, device, largest))
     }
@@ -97,7 +97,7 @@ impl DecoderConfig {
 
 impl<B: Backend> Decoder<B> {
     /// The model's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -149,7 +149,7 @@ impl<B: Backend> Decoder<B> {
 
     /// Computes the logits of every position: `[batch, seq]` to `[batch, seq, vocab_size]`.
     ///
-    /// Token ids must be below `vocab_size` and sequences at most `seq_len` long; [`DecoderConfig::check_tokens`]
+    /// Token ids must be below `vocab_size` and sequences at most `seq_len` long; [`TransformerConfig::check_tokens`]
     /// checks input.
     pub fn forward(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 3> {
         let hidden = self.hidden(tokens, None);

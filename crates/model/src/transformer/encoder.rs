@@ -31,19 +31,19 @@ use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
 use crate::nn::context::StackContext;
 use crate::nn::embeddings::Embeddings;
 use crate::nn::stack::Stack;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// An encoder with its weights: embeddings, a stack whose tokens attend in both directions, and an optional head.
 ///
 /// ```
 /// use burn::tensor::Tensor;
 /// use burn_flex::Flex;
-/// use emberlm_model::DecoderConfig;
+/// use emberlm_model::TransformerConfig;
 /// use emberlm_model::encoder::{EncoderInput, EncoderSettings};
 ///
 /// let settings = EncoderSettings { vocab_size: 100, n_layers: 2, ..EncoderSettings::new(64, 4) };
 /// let device = Default::default();
-/// let encoder = DecoderConfig::try_from(settings)?.init_encoder::<Flex>(1, &device);
+/// let encoder = TransformerConfig::try_from(settings)?.init_encoder::<Flex>(1, &device);
 /// let ids = Tensor::from_data([[1, 2, 3], [4, 5, 0]], &device);
 /// let padding = Tensor::from_data([[true, true, true], [true, true, false]], &device);
 /// let states = encoder.forward(EncoderInput { padding: Some(padding), ..ids.into() });
@@ -59,7 +59,7 @@ pub struct Encoder<B: BurnBackend> {
     /// Maps states to token or class logits.
     pub head: Option<EncoderHead<B>>,
     #[module(skip)]
-    config: DecoderConfig,
+    config: TransformerConfig,
 }
 
 /// A batch of texts, padded to one length.
@@ -83,7 +83,7 @@ impl<B: BurnBackend> From<Tensor<B, 2, Int>> for EncoderInput<B> {
     }
 }
 
-impl DecoderConfig {
+impl TransformerConfig {
     /// Builds an encoder with its initial weights, which depend only on the configuration and `seed`.
     pub fn init_encoder<B: Backend>(&self, seed: u64, device: &Device<B>) -> Encoder<B> {
         self.initialized_encoder(Some(seed), device)
@@ -109,7 +109,7 @@ impl DecoderConfig {
 
 impl<B: Backend> Encoder<B> {
     /// The encoder's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -130,8 +130,8 @@ impl<B: Backend> Encoder<B> {
     /// Computes the final hidden states, `[batch, seq]` to `[batch, seq, d_model]`. States at padding tokens have no
     /// meaning.
     ///
-    /// Ids must be below `vocab_size`, segments below `segments`, and texts at most [`DecoderConfig::seq_len`] long;
-    /// [`DecoderConfig::check_tokens`] checks input.
+    /// Ids must be below `vocab_size`, segments below `segments`, and texts at most [`TransformerConfig::seq_len`] long;
+    /// [`TransformerConfig::check_tokens`] checks input.
     pub fn forward(&self, input: impl Into<EncoderInput<B>>) -> Tensor<B, 3> {
         let (x, context) = self.embedded_with_context(input);
         self.stack.run(x, context, None)

@@ -30,19 +30,19 @@ use crate::nn::kv_cache::KvCache;
 use crate::nn::lm_head::LmHead;
 use crate::nn::stack::Stack;
 use crate::params::{ParamMapper, changed, map_params};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// An encoder–decoder with its weights.
 ///
 /// ```
 /// use burn::tensor::Tensor;
 /// use burn_flex::Flex;
-/// use emberlm_model::DecoderConfig;
+/// use emberlm_model::TransformerConfig;
 /// use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 ///
 /// let settings = EncoderDecoderSettings { vocab_size: 100, ..EncoderDecoderSettings::new(32, 4) };
 /// let device = Default::default();
-/// let model = DecoderConfig::try_from(settings)?.init_encoder_decoder::<Flex>(1, &device);
+/// let model = TransformerConfig::try_from(settings)?.init_encoder_decoder::<Flex>(1, &device);
 /// let source = Tensor::from_data([[1, 2, 3], [4, 5, 0]], &device);
 /// let padding = Tensor::from_data([[true, true, true], [true, true, false]], &device);
 /// let labels = Tensor::from_data([[7, 8, 9, 1], [6, 1, -100, -100]], &device);
@@ -61,10 +61,10 @@ pub struct EncoderDecoder<B: BurnBackend> {
     /// Maps the decoder's states to logits.
     pub lm_head: LmHead<B>,
     #[module(skip)]
-    config: DecoderConfig,
+    config: TransformerConfig,
 }
 
-impl DecoderConfig {
+impl TransformerConfig {
     /// Builds an encoder–decoder with its initial weights, which depend only on the configuration and `seed`. They are
     /// those of the T5 paper's code: embeddings N(0, 1), other matrices N(0, 1/inputs), queries divided by `√head_dim`
     /// in addition, because the scores have no factor.
@@ -194,7 +194,7 @@ fn padded<B: Backend>(padding: Option<Tensor<B, 2, Bool>>) -> StackContext<'stat
 
 impl<B: Backend> EncoderDecoder<B> {
     /// The model's configuration.
-    pub fn config(&self) -> &DecoderConfig {
+    pub fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -212,7 +212,7 @@ impl<B: Backend> EncoderDecoder<B> {
     }
 
     /// Runs the encoder over sources `[batch, source]`. `padding` is false at padding tokens, `[batch, source]`; no
-    /// token attends to them. Ids must be below `vocab_size`; [`DecoderConfig::check_tokens`] checks input.
+    /// token attends to them. Ids must be below `vocab_size`; [`TransformerConfig::check_tokens`] checks input.
     pub fn encode(
         &self,
         source: Tensor<B, 2, Int>,

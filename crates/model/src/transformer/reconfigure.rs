@@ -12,7 +12,7 @@ use crate::config::{ModelConfig, Position};
 use crate::error::ConfigError;
 use crate::nn::linear::LinearWeight;
 use crate::params::{ParamMapper, ParamVisitor, Parts, map_params, visit_params, whole_path};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::decoder::Decoder;
 
 /// Fields that do not affect the output of trained weights.
@@ -24,7 +24,7 @@ impl<B: Backend> Decoder<B> {
     ///
     /// # Errors
     /// Another field differs, or the context exceeds the learned positions.
-    pub fn reconfigured(&self, config: &DecoderConfig) -> Result<Self, ConfigError> {
+    pub fn reconfigured(&self, config: &TransformerConfig) -> Result<Self, ConfigError> {
         let held = self.config();
         let (own, other) = (held.raw(), config.raw());
         let except = [&TRAINING_ONLY[..], &["seq_len"]].concat();
@@ -40,8 +40,8 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// Builds a model of another configuration with the parameters at the same paths and the packed weights. New
-    /// parameters are zero, as in [`DecoderConfig::blank`].
-    pub(crate) fn with_config(&self, config: &DecoderConfig) -> Self {
+    /// parameters are zero, as in [`TransformerConfig::blank`].
+    pub(crate) fn with_config(&self, config: &TransformerConfig) -> Self {
         let mut elements = ParameterElements(HashMap::new());
         visit_params(self, &mut elements);
         let mut blank = config.blank(&self.device());

@@ -80,7 +80,7 @@ mod tests {
     use burn_flex::Flex;
 
     use super::*;
-    use crate::DecoderConfig;
+    use crate::TransformerConfig;
     use crate::families;
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 16);
         (raw.n_layers, raw.heads) = (1, 2);
         let device = Default::default();
-        let decoder = DecoderConfig::try_from(raw)
+        let decoder = TransformerConfig::try_from(raw)
             .unwrap()
             .init::<Flex>(3, &device);
         let ids = |seed: i32| {

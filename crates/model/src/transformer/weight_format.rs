@@ -195,14 +195,14 @@ mod tests {
     use super::*;
     use crate::families;
     use crate::params::named_tensors;
-    use crate::transformer::checked::DecoderConfig;
+    use crate::transformer::checked::TransformerConfig;
 
     #[test]
     fn widths_that_are_no_multiple_of_a_block_are_refused() {
         let mut raw = families::preset("char-nano").unwrap().config;
         (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 48);
         (raw.n_layers, raw.heads) = (1, 2);
-        let config = DecoderConfig::try_from(raw).unwrap();
+        let config = TransformerConfig::try_from(raw).unwrap();
         let decoder = config.init::<Flex>(3, &Default::default());
         let refused = decoder.packed(PackedFormat::Q4_0).unwrap_err().to_string();
         assert_eq!(
@@ -218,7 +218,7 @@ mod tests {
             (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(31), 8, 16);
             (raw.n_layers, raw.heads) = (2, 2);
             raw.head.tied = tied;
-            let config = DecoderConfig::try_from(raw).unwrap();
+            let config = TransformerConfig::try_from(raw).unwrap();
             let decoder = config.init::<Flex>(3, &Default::default());
             assert_eq!(decoder.packed_format(), None);
             let decoder = decoder.packed(PackedFormat::Int8).unwrap();

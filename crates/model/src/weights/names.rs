@@ -7,31 +7,31 @@
 
 use super::map::{EqualPart, Source};
 use crate::nn::attention::AttentionConfig;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// A row of a table of tensor names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorName {
     path: &'static str,
     /// Returns true for the models that the row applies to.
-    applies: fn(&DecoderConfig) -> bool,
+    applies: fn(&TransformerConfig) -> bool,
     /// Names and layout in the files.
     tensors: Tensors,
 }
 
 impl TensorName {
     /// Restricts the row to some models.
-    pub(crate) const fn only_if(self, applies: fn(&DecoderConfig) -> bool) -> Self {
+    pub(crate) const fn only_if(self, applies: fn(&TransformerConfig) -> bool) -> Self {
         Self { applies, ..self }
     }
 
     /// Returns true if the row applies to a model.
-    pub(crate) fn applies_to(&self, config: &DecoderConfig) -> bool {
+    pub(crate) fn applies_to(&self, config: &TransformerConfig) -> bool {
         (self.applies)(config)
     }
 }
 
-fn always(_: &DecoderConfig) -> bool {
+fn always(_: &TransformerConfig) -> bool {
     true
 }
 

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use burn_flex::Flex;
 use emberlm_model::config::{AttentionKind, Position, Wiring};
 use emberlm_model::nn::AttentionContext;
-use emberlm_model::{Decoder, DecoderConfig};
+use emberlm_model::{Decoder, TransformerConfig};
 
 use crate::decoder::decoding::{assert_close, decoders, device};
 use crate::decoder::spread::{SEQ_LEN, base};
@@ -43,7 +43,7 @@ fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
     raw.position = Position::None;
     raw.wiring = Wiring::PostNorm;
     raw.attention = attention;
-    DecoderConfig::try_from(raw).unwrap().init(3, &device())
+    TransformerConfig::try_from(raw).unwrap().init(3, &device())
 }
 
 #[test]

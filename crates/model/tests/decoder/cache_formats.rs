@@ -3,7 +3,7 @@
 
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
-use emberlm_model::{CacheFormat, Decoder, DecoderConfig, count};
+use emberlm_model::{CacheFormat, Decoder, TransformerConfig, count};
 
 use crate::decoder::decoding::device;
 use crate::decoder::spread::{SEQ_LEN, base, spread};
@@ -20,7 +20,7 @@ fn decoders() -> impl Iterator<Item = (String, Decoder<Flex>)> {
     let wide = configs.filter_map(|config| {
         let mut raw = config.raw().clone();
         raw.head_dim = Some(32);
-        DecoderConfig::try_from(raw).ok()
+        TransformerConfig::try_from(raw).ok()
     });
     let wide = wide.filter(|config| config.experts().is_none());
     wide.map(|config| (format!("{:?}", config.raw()), config.init(5, &device())))
@@ -84,7 +84,7 @@ fn truncated_copied_and_selected_caches_continue() {
     for (format, bound) in BOUNDS {
         let mut raw = base();
         raw.head_dim = Some(32);
-        let config = DecoderConfig::try_from(raw).unwrap();
+        let config = TransformerConfig::try_from(raw).unwrap();
         let decoder = in_format(&config.init(5, &device()), format);
         let full = host(decoder.forward(tokens(7)).narrow(1, 7, 1));
         let mut cache = decoder.cache(BATCH, SEQ_LEN);
@@ -105,7 +105,7 @@ fn truncated_copied_and_selected_caches_continue() {
 fn caches_take_the_planned_bytes() {
     let mut raw = base();
     raw.head_dim = Some(64);
-    let config = DecoderConfig::try_from(raw).unwrap();
+    let config = TransformerConfig::try_from(raw).unwrap();
     let bytes = CacheFormat::ALL.map(|format| {
         let decoder = in_format(&config.init(5, &device()), format);
         let bytes = decoder.cache(1, SEQ_LEN).bytes();
@@ -129,7 +129,7 @@ fn caches_take_the_planned_bytes() {
 fn heads_of_partial_blocks_and_other_backends_are_refused() {
     let mut raw = base();
     raw.head_dim = Some(48);
-    let config = DecoderConfig::try_from(raw).unwrap();
+    let config = TransformerConfig::try_from(raw).unwrap();
     let refused = CacheFormat::Q8.check(&config).unwrap_err();
     assert_eq!(
         refused.to_string(),

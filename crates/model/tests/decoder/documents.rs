@@ -7,7 +7,7 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::config::{AttentionKind, ModelConfig};
-use emberlm_model::{Decoder, DecoderConfig, Tokens};
+use emberlm_model::{Decoder, Tokens, TransformerConfig};
 
 use crate::decoder::decoding::assert_close;
 use crate::decoder::gradients::one_at_a_time;
@@ -36,7 +36,7 @@ fn check_packed<B: TrainingBackend>(every: usize, tolerance: f64) {
 }
 
 /// The configurations that support isolated documents.
-fn isolating() -> Vec<(String, DecoderConfig)> {
+fn isolating() -> Vec<(String, TransformerConfig)> {
     let mut models = spread();
     models.retain(|(_, config)| config.check_documents().is_ok());
     assert!(models.iter().any(|(_, config)| {
@@ -106,7 +106,7 @@ fn linear_attention_is_rejected_with_field_and_rule() {
             attention,
             ..base()
         };
-        DecoderConfig::try_from(raw).unwrap()
+        TransformerConfig::try_from(raw).unwrap()
     };
     assert_eq!(config(AttentionKind::SOFTMAX).check_documents(), Ok(()));
     let linear = AttentionKind::Linear {

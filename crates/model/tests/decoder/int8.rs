@@ -6,7 +6,7 @@ use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::weights::{load_own_in, named_tensors, save_own};
-use emberlm_model::{Decoder, DecoderConfig, PackedFormat, WeightFormat};
+use emberlm_model::{Decoder, PackedFormat, TransformerConfig, WeightFormat};
 
 use crate::decoder::decoding::{assert_close, decoders, device, new_cache, targets};
 use crate::decoder::spread::{SEQ_LEN, base};
@@ -116,7 +116,7 @@ fn packing_while_loading_equals_packing_afterwards() {
     for (tied, largest) in [(true, None), (false, None), (false, Some(16 * 16 * 4))] {
         let mut raw = base();
         raw.head.tied = tied;
-        let config = DecoderConfig::try_from(raw).unwrap();
+        let config = TransformerConfig::try_from(raw).unwrap();
         let saved = config.init::<Flex>(3, &device());
         save_own(&named_tensors(&saved), HashMap::new(), &file).unwrap();
         let load = |format| {

@@ -8,7 +8,7 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{HeadLossOptions, TrainingBackend};
 use emberlm_model::config::DropoutSite;
-use emberlm_model::{Decoder, DecoderConfig, Tokens, TrainingPass};
+use emberlm_model::{Decoder, Tokens, TrainingPass, TransformerConfig};
 
 use crate::decoder::gradients::{by_path, one_at_a_time};
 use crate::decoder::spread::{SEQ_LEN, spread};
@@ -104,7 +104,7 @@ fn assert_equal<B: TrainingBackend>(dropout: f64, input: fn() -> Tokens<B>) {
     }
 }
 
-fn with_dropout(config: &DecoderConfig, p: f64) -> DecoderConfig {
+fn with_dropout(config: &TransformerConfig, p: f64) -> TransformerConfig {
     let mut raw = config.raw();
     raw.dropout = p;
     raw.dropout_sites = vec![
@@ -114,10 +114,10 @@ fn with_dropout(config: &DecoderConfig, p: f64) -> DecoderConfig {
         DropoutSite::Residual,
     ];
     // Linear attention does not compute attention weights, so it supports no dropout of them.
-    DecoderConfig::try_from(raw.clone()).unwrap_or_else(|_| {
+    TransformerConfig::try_from(raw.clone()).unwrap_or_else(|_| {
         raw.dropout_sites
             .retain(|&site| site != DropoutSite::Attention);
-        DecoderConfig::try_from(raw).unwrap()
+        TransformerConfig::try_from(raw).unwrap()
     })
 }
 

@@ -5,12 +5,12 @@ use emberlm_model::config::{
     AttentionKind, Biases, Experts, FeedForward, FullLayers, Head, Init, ModelConfig, Norm,
     Position, RotaryScaling, Window, Wiring,
 };
-use emberlm_model::{Activation, DecoderConfig, RotaryLayout, families};
+use emberlm_model::{Activation, RotaryLayout, TransformerConfig, families};
 
 pub const VOCAB_SIZE: usize = ModelConfig::TINY_VOCAB_SIZE;
 pub const SEQ_LEN: usize = ModelConfig::TINY_SEQ_LEN;
 
-pub fn spread() -> Vec<(String, DecoderConfig)> {
+pub fn spread() -> Vec<(String, TransformerConfig)> {
     let mut models: Vec<_> = Vec::new();
     for preset in families::presets() {
         let (_, config) = checked(preset.config.tiny());
@@ -34,8 +34,8 @@ pub fn spread() -> Vec<(String, DecoderConfig)> {
     models
 }
 
-fn checked(raw: ModelConfig) -> (String, DecoderConfig) {
-    let config = DecoderConfig::try_from(raw).unwrap();
+fn checked(raw: ModelConfig) -> (String, TransformerConfig) {
+    let config = TransformerConfig::try_from(raw).unwrap();
     (format!("{:?}", config.raw()), config)
 }
 

@@ -13,7 +13,7 @@ use emberlm_model::weights::{
     save_own,
 };
 use emberlm_model::{
-    Decoder, DecoderConfig, IGNORED_ELEMENT, TokenTable, Tokens, TrainingPass, WeightFormat,
+    Decoder, IGNORED_ELEMENT, TokenTable, Tokens, TrainingPass, TransformerConfig, WeightFormat,
 };
 
 use crate::decoder::gradients::{by_path, one_at_a_time};
@@ -24,12 +24,12 @@ use crate::decoder::values::{documents, host, host_ids, tensor, tokens};
 const TOLERANCE: f64 = 1e-5;
 
 /// Buffer size in bytes that requires three parts.
-fn largest(config: &DecoderConfig) -> Option<u64> {
+fn largest(config: &TransformerConfig) -> Option<u64> {
     let rows = VOCAB_SIZE.div_ceil(3) as u64;
     Some(rows * 4 * (config.d_model() as u64 + 1))
 }
 
-fn split<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
+fn split<B: Backend>(config: &TransformerConfig) -> Decoder<B> {
     let decoder = config.init_within::<B>(5, &Default::default(), largest(config));
     let TokenTable::Parts(parts) = &decoder.embeddings.tokens else {
         panic!("the table is not split");
@@ -41,7 +41,7 @@ fn split<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
     decoder
 }
 
-fn unsplit<B: Backend>(config: &DecoderConfig) -> Decoder<B> {
+fn unsplit<B: Backend>(config: &TransformerConfig) -> Decoder<B> {
     let decoder = config.init::<B>(5, &Default::default());
     assert!(matches!(decoder.embeddings.tokens, TokenTable::Whole(_)));
     decoder
@@ -213,7 +213,7 @@ fn reconfiguring_keeps_rows() {
     let parts = split::<Flex>(&config);
     let mut raw = config.raw();
     raw.dropout = 0.5;
-    let other = DecoderConfig::try_from(raw).unwrap();
+    let other = TransformerConfig::try_from(raw).unwrap();
     // On this device, the table of the new model is not split.
     let found = parts.reconfigured(&other).unwrap();
     assert_eq!(named_tensors(&found), named_tensors(&parts));

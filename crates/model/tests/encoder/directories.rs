@@ -8,7 +8,7 @@ use emberlm_model::hugging_face::ExportOptions;
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_model::hugging_face::encoder::export;
 use emberlm_model::weights::load_tensors;
-use emberlm_model::{ConfigError, DecoderConfig, HuggingFaceError};
+use emberlm_model::{ConfigError, HuggingFaceError, TransformerConfig};
 use serde_json::{Value, json};
 
 use super::{MODELS, folder, open};
@@ -171,7 +171,7 @@ fn settings_that_break_a_rule_are_refused() {
     let (directory, _) = open("bert-sequence");
     let settings = || EncoderSettings::of(directory.config()).unwrap();
     let refuse = |settings: EncoderSettings, field: &str| {
-        let error: ConfigError = DecoderConfig::try_from(settings).unwrap_err();
+        let error: ConfigError = TransformerConfig::try_from(settings).unwrap_err();
         assert_eq!(error.field, field);
     };
     refuse(

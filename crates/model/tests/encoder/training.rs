@@ -11,7 +11,7 @@ use emberlm_model::encoder::{EncoderHeadConfig, EncoderInput, EncoderSettings};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::parameters::Parameters;
 use emberlm_model::weights::{ParamVisitor, named_tensors, visit_params};
-use emberlm_model::{Activation, DecoderConfig, Encoder, ParameterRole, TrainingPass};
+use emberlm_model::{Activation, Encoder, ParameterRole, TrainingPass, TransformerConfig};
 
 use super::open;
 use crate::decoder::gradients::{one_at_a_time, streamed};
@@ -47,7 +47,7 @@ fn every_parameter_is_listed_with_its_role() {
         check_list(name, &encoder, &encoder.parameters());
     }
     let settings = EncoderDecoderSettings::new(16, 2);
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let model = config.init_encoder_decoder::<Training>(1, &Default::default());
     let parameters = model.parameters();
     check_list("t5", &model, &parameters);
@@ -76,7 +76,7 @@ fn with_head(name: &str, head: EncoderHeadConfig) -> BTreeMap<String, Vec<f32>> 
         dropout: 0.3,
         ..EncoderSettings::of(directory.config()).unwrap()
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let encoder = directory
         .encoder_as::<Flex>(&config, 5, &Default::default())
         .unwrap();
@@ -140,7 +140,7 @@ fn other_sizes_than_the_weights_are_refused_by_name() {
         n_layers: 1,
         ..EncoderSettings::of(directory.config()).unwrap()
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let read = directory.encoder_as::<Flex>(&config, 1, &Default::default());
     let message = read.unwrap_err().to_string();
     assert!(
@@ -157,7 +157,7 @@ fn dropout_of_embeddings_acts_after_their_norm() {
         dropout: 0.5,
         ..EncoderSettings::new(64, 4)
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let encoder = config.init_encoder::<Training>(1, &Default::default());
     let ids = Tensor::from_data([[1, 2, 3, 4, 5, 6, 7, 8]], &Default::default());
     let embedded = encoder.embeddings.forward(&burn_tokens(ids), 0);
@@ -213,7 +213,7 @@ fn masked(dropout: f64) -> Encoder<Training> {
         head: Some(EncoderHeadConfig::masked_lm(Activation::Gelu)),
         ..EncoderSettings::new(16, 2)
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     config.init_encoder(3, &Default::default())
 }
 

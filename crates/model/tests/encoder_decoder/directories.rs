@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use burn_flex::Flex;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_model::encoder_decoder::{EncoderDecoderSettings, RelativePositions};
 use emberlm_model::hugging_face::ExportOptions;
 use emberlm_model::hugging_face::encoder_decoder::export;
@@ -40,7 +40,7 @@ fn an_exported_model_is_read_back_bit_by_bit() {
 #[test]
 fn a_type_that_cannot_express_the_model_is_refused() {
     let device = Default::default();
-    let model = DecoderConfig::try_from(EncoderDecoderSettings {
+    let model = TransformerConfig::try_from(EncoderDecoderSettings {
         vocab_size: 20,
         ..EncoderDecoderSettings::new(8, 2)
     });
@@ -66,7 +66,7 @@ fn initial_weights_depend_on_the_seed_and_differ_between_the_stacks() {
         vocab_size: 50,
         ..EncoderDecoderSettings::new(64, 4)
     };
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     let device = Default::default();
     let [one, same, other] =
         [1, 1, 2].map(|seed| named_tensors(&config.init_encoder_decoder::<Flex>(seed, &device)));
@@ -159,7 +159,9 @@ fn settings_that_break_a_rule_are_refused_by_field() {
             "model.relative_positions.max_distance = 16: must be above buckets / 2 = 16",
         ),
     ] {
-        let error = DecoderConfig::try_from(settings).unwrap_err().to_string();
+        let error = TransformerConfig::try_from(settings)
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use emberlm_kernels::{HeadLossOptions, Precision};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{ParamMapper, map_params};
-use emberlm_model::{DecoderConfig, EncoderDecoder, GradientSink, TrainingPass};
+use emberlm_model::{EncoderDecoder, GradientSink, TrainingPass, TransformerConfig};
 
 use crate::decoder::gradients::{one_at_a_time, streamed};
 use crate::parity::checks::{host, relative};
@@ -26,7 +26,7 @@ fn model(dropout: f64, tied: bool) -> EncoderDecoder<Training> {
         ..EncoderDecoderSettings::new(16, 2)
     };
     settings.head.tied = tied;
-    let config = DecoderConfig::try_from(settings).unwrap();
+    let config = TransformerConfig::try_from(settings).unwrap();
     config.init_encoder_decoder(3, &Default::default())
 }
 

@@ -13,7 +13,7 @@ use emberlm_model::config::{
 };
 use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export};
 use emberlm_model::weights::Element;
-use emberlm_model::{Activation, Decoder, DecoderConfig, Family, RotaryLayout, families};
+use emberlm_model::{Activation, Decoder, Family, RotaryLayout, TransformerConfig, families};
 use serde_json::{Value, json};
 
 use super::{Stored, bits, fields_of, fixture, fixtures, initial, load, options, stored};
@@ -32,7 +32,7 @@ fn weights_of(name: &str) -> BTreeMap<String, Stored> {
         .collect()
 }
 
-fn export_again(name: &str, folder: &Path, shard_bytes: u64) -> DecoderConfig {
+fn export_again(name: &str, folder: &Path, shard_bytes: u64) -> TransformerConfig {
     let model = HuggingFaceModel::open(&fixture(name)).unwrap();
     let options = ExportOptions {
         shard_bytes,
@@ -217,7 +217,7 @@ fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Decoder<Flex> {
         scale_residual: false,
     };
     change(&mut raw);
-    initial(DecoderConfig::try_from(raw).unwrap())
+    initial(TransformerConfig::try_from(raw).unwrap())
 }
 
 fn refused(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> String {

@@ -12,7 +12,7 @@ use emberlm_model::weights::{
     Element, HostTensor, ParamMapper, SafetensorsStore, load_named, map_params, named_tensors,
     published,
 };
-use emberlm_model::{Decoder, DecoderConfig, Family, KvCache};
+use emberlm_model::{Decoder, Family, KvCache, TransformerConfig};
 
 use crate::decoder::gradients::one_at_a_time;
 use crate::parity::fixture::Fixture;
@@ -121,7 +121,7 @@ fn load<B: Backend>(fixture: &Fixture, device: &Device<B>) -> Decoder<B> {
 
 /// Source of a parameter in a fixture. It is that of the family, except that nanoGPT stores GPT-2's projections like
 /// PyTorch's `Linear`.
-fn source(config: &DecoderConfig, path: &str) -> Option<Source> {
+fn source(config: &TransformerConfig, path: &str) -> Option<Source> {
     let source = config.family().source(config, path)?;
     let map = path.ends_with(".weight") && path.starts_with("blocks.");
     match config.family() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use emberlm_model::config::{Biases, Norm};
-use emberlm_model::{DecoderConfig, ModelConfig, families};
+use emberlm_model::{ModelConfig, TransformerConfig, families};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ impl Fixture {
     }
 
     /// The family's preset at the fixture's sizes.
-    pub fn config(&self) -> DecoderConfig {
+    pub fn config(&self) -> TransformerConfig {
         let config = self.json("config");
         let size = |field: &str| config[field].as_u64().unwrap() as usize;
         let family = config["family"].as_str().unwrap();
@@ -104,6 +104,6 @@ impl Fixture {
                 *bias = false;
             }
         }
-        DecoderConfig::try_from(raw).unwrap()
+        TransformerConfig::try_from(raw).unwrap()
     }
 }

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::{
-    Decoder, DecoderConfig, KvCache, ModelConfig, RequestedOutput, SequenceChunk, families,
+    Decoder, KvCache, ModelConfig, RequestedOutput, SequenceChunk, TransformerConfig, families,
 };
 
 use crate::parity::checks::{host, relative, within};
@@ -14,7 +14,7 @@ const SEQ: usize = ModelConfig::TINY_SEQ_LEN;
 /// Compares the last logits of two sequences with those of full passes.
 pub fn check<B: Backend>(preset: &str, device: &Device<B>) {
     let config = families::preset(preset).unwrap().config.tiny();
-    let config = DecoderConfig::try_from(config).unwrap();
+    let config = TransformerConfig::try_from(config).unwrap();
     let decoder = config.init::<B>(5, device);
     let ids = [3, 8].map(|factor| {
         let id = |i: usize| ((i * i * factor + 3 * i + factor) % config.vocab_size()) as u32;

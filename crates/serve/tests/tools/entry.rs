@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use burn_flex::Flex;
 use emberlm_checkpoint::{Description, Model, write_untrained};
-use emberlm_model::{DecoderConfig, ModelConfig, families};
+use emberlm_model::{ModelConfig, TransformerConfig, families};
 use emberlm_serve::api::{Service, router};
 use emberlm_serve::{Limits, ServeOptions, load};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
@@ -88,7 +88,7 @@ impl Server {
             kv_heads: Some(1),
             ..families::preset("char-nano").unwrap().config
         };
-        let config = DecoderConfig::try_from(config).unwrap();
+        let config = TransformerConfig::try_from(config).unwrap();
         let device = Default::default();
         let description = Description {
             tokenizer: Some(tokenizer.spec()),

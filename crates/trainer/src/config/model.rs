@@ -2,7 +2,7 @@
 
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
+use emberlm_model::{ConfigError, ModelConfig, TransformerConfig};
 use serde::{Deserialize, Serialize};
 
 use super::{DataConfig, RunConfig, TrainConfig};
@@ -42,7 +42,7 @@ impl From<EncoderDecoderSettings> for RunModel {
 
 impl RunModel {
     /// The settings of a checked configuration.
-    pub fn of(config: &DecoderConfig) -> Self {
+    pub fn of(config: &TransformerConfig) -> Self {
         let encoder = EncoderSettings::of(config).map(Self::from);
         let other = || EncoderDecoderSettings::of(config).map(Self::from);
         encoder
@@ -68,12 +68,12 @@ impl RunModel {
             Self::Decoder(model) => {
                 let mut model = model.as_ref().clone();
                 model.vocab_size = model.vocab_size.filter(|&size| size > 0).or(Some(1));
-                DecoderConfig::try_from(model).map(drop)
+                TransformerConfig::try_from(model).map(drop)
             }
             Self::Encoder(settings) => {
                 let mut settings = settings.as_ref().clone();
                 settings.vocab_size = settings.vocab_size.max(1);
-                DecoderConfig::try_from(settings).map(drop)
+                TransformerConfig::try_from(settings).map(drop)
             }
             Self::EncoderDecoder(settings) => {
                 let mut settings = settings.as_ref().clone();
@@ -81,7 +81,7 @@ impl RunModel {
                     let last = settings.start_token.max(settings.padding_token);
                     settings.vocab_size = (last as usize).saturating_add(1);
                 }
-                DecoderConfig::try_from(settings).map(drop)
+                TransformerConfig::try_from(settings).map(drop)
             }
         }
     }

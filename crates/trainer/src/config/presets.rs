@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use emberlm_data::Packing;
-use emberlm_model::{DecoderConfig, families};
+use emberlm_model::{TransformerConfig, families};
 
 use crate::config::epochs;
 use crate::config::run_config::RunConfigError;
@@ -47,7 +47,7 @@ pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
 
 /// The default configuration for fine-tuning: nanoGPT's settings for GPT-2 with a small, constant learning
 /// rate.
-pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
+pub fn fine_tuning(model: &TransformerConfig, from: &Path) -> RunConfig {
     RunConfig {
         model: model.raw().into(),
         data: DataConfig::default(),
@@ -72,7 +72,7 @@ pub fn fine_tuning(model: &DecoderConfig, from: &Path) -> RunConfig {
 /// [`fine_tuning`] adapted to `records` conversations: TRL's batch of 8, which is reduced until an epoch has `EPOCH_UPDATES`
 /// updates, for `EPOCHS` epochs, but at most `MOST_STEPS` steps. `given` is as in [`fine_tuning_on`].
 pub fn fine_tuning_conversations(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     from: &Path,
     records: usize,
     given: &TrainConfig,
@@ -101,7 +101,7 @@ pub fn fine_tuning_conversations(
 /// `given` is [`fine_tuning`] with the user's settings. Its sequence length, micro-batch size, accumulation
 /// and packing are respected.
 pub fn fine_tuning_on(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     from: &Path,
     tokens: u64,
     given: &TrainConfig,
@@ -246,7 +246,7 @@ mod tests {
     fn fine_tuned(tokens: u64, change: impl FnOnce(&mut TrainConfig)) -> TrainConfig {
         let mut raw = families::preset("gpt2").expect("a preset").config;
         raw.n_layers = 1;
-        let model = DecoderConfig::try_from(raw).expect("a model");
+        let model = TransformerConfig::try_from(raw).expect("a model");
         let mut given = fine_tuning(&model, Path::new("gpt2")).train;
         change(&mut given);
         fine_tuning_on(&model, Path::new("gpt2"), tokens, &given).train
@@ -276,7 +276,7 @@ mod tests {
     fn fine_tuning_on_conversations_runs_three_epochs() {
         let mut raw = families::preset("gpt2").expect("a preset").config;
         raw.n_layers = 1;
-        let model = DecoderConfig::try_from(raw).expect("a model");
+        let model = TransformerConfig::try_from(raw).expect("a model");
         let from = Path::new("gpt2");
         let given = fine_tuning(&model, from).train;
         let steps = |records, given: &TrainConfig| {

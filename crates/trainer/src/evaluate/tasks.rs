@@ -24,7 +24,7 @@ pub use likelihood::{BATCH_TOKENS, Likelihood, Row, score};
 pub use statistics::Estimate;
 
 use emberlm_data::Tokenizer;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 
 /// The supported tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Items {
         &self,
         path: &Path,
         tokenizer: &Tokenizer,
-        config: &DecoderConfig,
+        config: &TransformerConfig,
         seq_len: usize,
     ) -> Result<Vec<Row>, TaskError> {
         let limits = pair::Limits {

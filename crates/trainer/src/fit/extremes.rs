@@ -4,7 +4,7 @@
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use emberlm_model::{DecoderConfig, count};
+use emberlm_model::{TransformerConfig, count};
 use toml::{Table, Value};
 
 use crate::config::{ObjectiveConfig, ObjectiveKind, RunModel, field_docs, tables};
@@ -124,17 +124,17 @@ fn judge(base: &RunConfig, setting: &str) -> Option<String> {
         RunModel::Decoder(model) => {
             let mut model = model.as_ref().clone();
             model.vocab_size = model.vocab_size.filter(|&size| size > 0).or(Some(65));
-            DecoderConfig::try_from(model)
+            TransformerConfig::try_from(model)
         }
         RunModel::Encoder(settings) => {
             let mut settings = settings.as_ref().clone();
             settings.vocab_size = settings.vocab_size.max(65);
-            DecoderConfig::try_from(settings)
+            TransformerConfig::try_from(settings)
         }
         RunModel::EncoderDecoder(settings) => {
             let mut settings = settings.as_ref().clone();
             settings.vocab_size = settings.vocab_size.max(65);
-            DecoderConfig::try_from(settings)
+            TransformerConfig::try_from(settings)
         }
     };
     let model = match model {

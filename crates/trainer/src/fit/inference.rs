@@ -15,7 +15,7 @@
 
 use emberlm_kernels::PackedFormat;
 use emberlm_model::encoder::EncoderHeadConfig;
-use emberlm_model::{CacheFormat, DecoderConfig, ModelKind, WeightFormat, count};
+use emberlm_model::{CacheFormat, ModelKind, TransformerConfig, WeightFormat, count};
 use serde::Serialize;
 
 use super::shape::{BatchShape, Head, SequenceSizes, largest, stacks};
@@ -180,7 +180,7 @@ pub struct InferencePrediction {
 
 /// Predicts the peak resident memory of inference in a process that holds `program` bytes before it computes.
 pub fn predict_inference(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     work: InferenceWork,
     program: u64,
 ) -> InferencePrediction {
@@ -214,7 +214,7 @@ pub fn predict_inference(
 }
 
 /// The size of the weights in bytes. A tied embedding table that is not packed stays in f32 in addition to a packed head.
-pub(super) fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
+pub(super) fn held_weights(model: &TransformerConfig, format: WeightFormat) -> f64 {
     let mut floats = count::parameters(model).total as f64;
     let mut packed = 0.0;
     if let Some(format) = format.layers() {
@@ -241,13 +241,13 @@ pub(super) fn held_weights(model: &DecoderConfig, format: WeightFormat) -> f64 {
 }
 
 /// The size of a sequence's cache in bytes.
-fn cache(model: &DecoderConfig, work: InferenceWork) -> f64 {
+fn cache(model: &TransformerConfig, work: InferenceWork) -> f64 {
     let own = count::kv_cache(model, work.capacity, work.cache) as f64;
     own + 4.0 * memory_heads(model, work.sequence as f64)
 }
 
 /// Elements of the keys and values of all cross-attentions for sources of `tokens` in all.
-fn memory_heads(model: &DecoderConfig, tokens: f64) -> f64 {
+fn memory_heads(model: &TransformerConfig, tokens: f64) -> f64 {
     let stack = model.stack();
     let Some(cross) = stack.block.cross_attention else {
         return 0.0;
@@ -257,7 +257,7 @@ fn memory_heads(model: &DecoderConfig, tokens: f64) -> f64 {
 }
 
 /// Elements of temporary memory in a pass.
-pub(super) fn pass(model: &DecoderConfig, work: InferenceWork) -> f64 {
+pub(super) fn pass(model: &TransformerConfig, work: InferenceWork) -> f64 {
     let batch = BatchShape {
         inputs: work.pass_tokens,
         targets: work.target * work.pass_tokens.div_ceil(work.sequence.max(1)),

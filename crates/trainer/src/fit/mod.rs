@@ -40,7 +40,7 @@ mod ranks;
 mod shape;
 
 use emberlm_data::EvalChoice;
-use emberlm_model::{DecoderConfig, ParameterRole, WeightFormat};
+use emberlm_model::{ParameterRole, TransformerConfig, WeightFormat};
 use serde::Serialize;
 
 use crate::config::{ObjectiveConfig, TrainConfig};
@@ -122,7 +122,7 @@ impl PhaseMemory {
 /// # Errors
 /// A setting is invalid.
 pub fn predict(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     program: u64,
 ) -> Result<Prediction, TrainError> {
@@ -135,7 +135,7 @@ pub fn predict(
 /// # Errors
 /// A setting is invalid, or the ranks cannot divide the micro-batches of a step.
 pub fn predict_rank(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     ranks: usize,
     program: u64,
@@ -214,7 +214,7 @@ pub fn predict_rank(
 
 /// The phases of the step's last micro-batch. Earlier ones have accumulated gradients of `before` elements.
 fn phases(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     ranks: usize,
     sizes: SequenceSizes,
@@ -281,7 +281,11 @@ fn phases(
 }
 
 /// A forward pass of an evaluation. A decoder that predicts the next token is evaluated in windows of up to its context.
-fn evaluation(model: &DecoderConfig, train: &TrainConfig, sizes: SequenceSizes) -> InferenceWork {
+fn evaluation(
+    model: &TransformerConfig,
+    train: &TrainConfig,
+    sizes: SequenceSizes,
+) -> InferenceWork {
     let batch = train.objective.sequences(train.evaluation.batch);
     let work = InferenceWork {
         head: match sizes.batch(batch).of_objective(&train.objective).learnt {
@@ -305,7 +309,7 @@ fn evaluation(model: &DecoderConfig, train: &TrainConfig, sizes: SequenceSizes) 
 
 /// The number of trained parameters: all of them, or at most those of an adapter of every linear layer, with three parts
 /// each as of queries, keys and values.
-fn trained(model: &DecoderConfig, train: &TrainConfig) -> f64 {
+fn trained(model: &TransformerConfig, train: &TrainConfig) -> f64 {
     let Some(adapter) = &train.adapter else {
         return model.parameters() as f64;
     };
@@ -321,7 +325,7 @@ fn trained(model: &DecoderConfig, train: &TrainConfig) -> f64 {
 }
 
 /// Elements of the optimizer's state.
-fn moments(model: &DecoderConfig, train: &TrainConfig) -> f64 {
+fn moments(model: &TransformerConfig, train: &TrainConfig) -> f64 {
     let all = trained(model, train);
     let moments = |role| UpdateMemory::of(train, &role).moments;
     if train.adapter.is_some() {

@@ -7,7 +7,7 @@
 //! gather     P/N          the updated parameters of the rank, while those of all replace the previous ones, and buckets
 //! ```
 
-use emberlm_model::{DecoderConfig, ParameterRole};
+use emberlm_model::{ParameterRole, TransformerConfig};
 
 use super::shape::{largest, matrices};
 use super::{Phase, PhaseMemory, trained, update_copies};
@@ -16,7 +16,12 @@ use crate::optimizer::UpdateMemory;
 use crate::peers::BUCKET;
 
 /// Elements of the optimizer's state of a rank, of the `state` elements of all ranks.
-pub(super) fn state(model: &DecoderConfig, train: &TrainConfig, ranks: usize, state: f64) -> f64 {
+pub(super) fn state(
+    model: &TransformerConfig,
+    train: &TrainConfig,
+    ranks: usize,
+    state: f64,
+) -> f64 {
     let memory = |role| UpdateMemory::of(train, &role);
     let of_matrices = memory(ParameterRole::Matrix);
     if of_matrices.is_elementwise || ranks == 1 || train.adapter.is_some() {
@@ -31,7 +36,7 @@ pub(super) fn state(model: &DecoderConfig, train: &TrainConfig, ranks: usize, st
 /// Elements that the allocator retains because another thread exchanges gradients during the backward pass: copies of the
 /// largest parameter, if it is also accumulated over micro-batches. Fitted to measured peaks.
 pub(super) fn retained(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     train: &TrainConfig,
     ranks: usize,
     micro_batches: usize,
@@ -43,7 +48,11 @@ pub(super) fn retained(
 }
 
 /// The phases after the backward pass: the update of a rank's shard and the exchanges around it.
-pub(super) fn phases(model: &DecoderConfig, train: &TrainConfig, ranks: usize) -> [PhaseMemory; 3] {
+pub(super) fn phases(
+    model: &TransformerConfig,
+    train: &TrainConfig,
+    ranks: usize,
+) -> [PhaseMemory; 3] {
     let all = trained(model, train);
     let shard = all / ranks as f64;
     let largest = largest(model).min(all);

@@ -4,7 +4,7 @@ use emberlm_kernels::cpu::head_loss::peak_elements;
 use emberlm_model::config::{DropoutSite, Position};
 use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_model::nn::{BlockConfig, LinearConfig, StackConfig};
-use emberlm_model::{DecoderConfig, ModelKind, count};
+use emberlm_model::{ModelKind, TransformerConfig, count};
 
 use super::block::{Block, BlockInput};
 use crate::config::{ObjectiveConfig, TrainConfig};
@@ -24,7 +24,7 @@ impl SequenceSizes {
     ///
     /// # Errors
     /// The sequences are longer than the model's context, or the sources too short for span corruption.
-    pub fn of(model: &DecoderConfig, train: &TrainConfig) -> Result<Self, TrainError> {
+    pub fn of(model: &TransformerConfig, train: &TrainConfig) -> Result<Self, TrainError> {
         let (input, target) = match model.kind() {
             ModelKind::Decoder | ModelKind::Encoder => (train.sequence_tokens(model.seq_len())?, 0),
             ModelKind::EncoderDecoder => {
@@ -110,7 +110,7 @@ impl StackShape {
 }
 
 /// The stacks of a model for a batch, in the order of the forward pass.
-pub(super) fn stacks(model: &DecoderConfig, batch: BatchShape) -> Vec<StackShape> {
+pub(super) fn stacks(model: &TransformerConfig, batch: BatchShape) -> Vec<StackShape> {
     let sizes = batch.sizes;
     let input = BlockInput::new(batch.inputs as f64, sizes.input as f64);
     // Norms and dropout masks of the embeddings, and of a stack's output.
@@ -156,7 +156,7 @@ pub(super) struct Head {
 
 impl Head {
     /// The head's memory for a batch.
-    pub fn of(model: &DecoderConfig, batch: BatchShape) -> Self {
+    pub fn of(model: &TransformerConfig, batch: BatchShape) -> Self {
         let tokens = match model.kind() {
             ModelKind::Decoder | ModelKind::Encoder => batch.inputs,
             ModelKind::EncoderDecoder => batch.targets,
@@ -197,7 +197,7 @@ impl Head {
 }
 
 /// Elements of the matrices of linear layers, which some optimizers treat differently.
-pub(super) fn matrices(model: &DecoderConfig) -> f64 {
+pub(super) fn matrices(model: &TransformerConfig) -> f64 {
     match model.kind() {
         ModelKind::Decoder => {
             let counted = count::parameters(model);
@@ -220,7 +220,7 @@ fn elements(layer: &LinearConfig) -> f64 {
 }
 
 /// Elements of the largest parameter.
-pub(super) fn largest(model: &DecoderConfig) -> f64 {
+pub(super) fn largest(model: &TransformerConfig) -> f64 {
     let positions = match model.position() {
         Position::Learned => model.seq_len() + model.first_position(),
         _ => 0,

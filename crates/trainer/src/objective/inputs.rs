@@ -11,11 +11,11 @@ use crate::config::{DataConfig, ObjectiveConfig, RunConfig, TrainConfig};
 use crate::data::TrainingData;
 use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 
 /// The inputs of a run.
 pub(crate) struct RunInputs {
-    pub(crate) model: DecoderConfig,
+    pub(crate) model: TransformerConfig,
     /// Tokens per sequence.
     pub(crate) seq_len: usize,
     pub(crate) tokenizer: Tokenizer,
@@ -89,7 +89,7 @@ impl RunInputs {
     pub(super) fn of_windows(
         data: &TrainingData,
         train: &TrainConfig,
-        model: DecoderConfig,
+        model: TransformerConfig,
         window: usize,
         seq_len: usize,
         task: Arc<dyn WindowTask>,

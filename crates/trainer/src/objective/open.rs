@@ -4,7 +4,7 @@
 use emberlm_data::{ChatTemplateSpec, Dataset, Packing, PreferenceEncoder, Tokenizer};
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{ConfigError, DecoderConfig, ModelConfig};
+use emberlm_model::{ConfigError, ModelConfig, TransformerConfig};
 
 use super::TrainSource;
 use super::inputs::{DataContext, RunInputs};
@@ -21,7 +21,7 @@ use crate::error::TrainError;
 pub fn resolve_model(
     config: &mut RunConfig,
     dataset: &Dataset,
-) -> Result<DecoderConfig, TrainError> {
+) -> Result<TransformerConfig, TrainError> {
     let model = config.model.decoder_mut()?;
     let tokens = dataset.tokenizer().vocab_size();
     resolve(model, tokens, "dataset")
@@ -32,13 +32,13 @@ pub(super) fn resolve(
     model: &mut ModelConfig,
     tokens: usize,
     owner: &str,
-) -> Result<DecoderConfig, TrainError> {
+) -> Result<TransformerConfig, TrainError> {
     let vocab_size = model.vocab_size.get_or_insert(tokens);
     if *vocab_size < tokens {
         let rule = format!("must be at least the {owner}'s {tokens}");
         return Err(ConfigError::new("vocab_size", *vocab_size, rule).into());
     }
-    Ok(DecoderConfig::try_from(model.clone())?)
+    Ok(TransformerConfig::try_from(model.clone())?)
 }
 
 /// The model of a run on records with completions, and the tokenization of the records.
@@ -46,7 +46,7 @@ pub(super) struct Tokenization {
     tokenizer: Tokenizer,
     template: Option<ChatTemplateSpec>,
     pub(super) encoder: PreferenceEncoder,
-    model: DecoderConfig,
+    model: TransformerConfig,
     pub(super) seq_len: usize,
     pub(super) padding: u32,
 }
@@ -135,14 +135,14 @@ pub(super) fn resolve_encoder_decoder(
     settings: &mut EncoderDecoderSettings,
     needed: usize,
     tokenizer: &Tokenizer,
-) -> Result<DecoderConfig, TrainError> {
+) -> Result<TransformerConfig, TrainError> {
     if settings.vocab_size == 0 {
         let padding = tokenizer.special_id("<pad>").or(tokenizer.end_of_text());
         settings.padding_token = padding.unwrap_or(0);
         settings.start_token = settings.padding_token;
     }
     settings.vocab_size = vocabulary(settings.vocab_size, needed, tokenizer)?;
-    Ok(DecoderConfig::try_from(settings.clone())?)
+    Ok(TransformerConfig::try_from(settings.clone())?)
 }
 
 /// The number of token ids of a model: `set`, or `needed` if that is 0.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use emberlm_data::{DataError, Dataset, EvalChoice, Split, TokenSplit, Windows};
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 
 use super::next_token::NextToken;
 use super::sample::SamplePrompt;
@@ -46,7 +46,7 @@ impl Validation {
     /// ([`emberlm_data::Dataset::evaluation_windows`]). Training sequences have `sequence` tokens.
     pub(crate) fn of_decoder(
         data: &TrainingData,
-        model: &DecoderConfig,
+        model: &TransformerConfig,
         sequence: usize,
     ) -> Result<Self, DataError> {
         let choice = EvalChoice {

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{Decoder, DecoderConfig, count};
+use emberlm_model::{Decoder, TransformerConfig, count};
 
 use super::RunInputs;
 use crate::bench::random_batch;
@@ -95,7 +95,7 @@ impl Seconds {
     /// updated weights replace gradients and are dropped before the next pass.
     fn measure<B: TrainingBackend>(
         train: &TrainConfig,
-        config: &DecoderConfig,
+        config: &TransformerConfig,
         seq_len: usize,
         decoder: &Decoder<B>,
         sequences: usize,

@@ -1,11 +1,11 @@
 //! The warning of a run whose model cannot be exported.
 
 use emberlm_model::hugging_face::check_exportable;
-use emberlm_model::{DecoderConfig, Family, ModelConfig, ModelKind};
+use emberlm_model::{Family, ModelConfig, ModelKind, TransformerConfig};
 
 /// The warning that `emberlm export` will not support a model, with a family that supports it; `None` if it can be
 /// exported, as encoders and encoder–decoders can.
-pub fn export_warning(model: &DecoderConfig) -> Option<String> {
+pub fn export_warning(model: &TransformerConfig) -> Option<String> {
     if model.kind() != ModelKind::Decoder {
         return None;
     }
@@ -21,12 +21,12 @@ pub fn export_warning(model: &DecoderConfig) -> Option<String> {
 }
 
 /// Returns true if the model can be exported as one of another family.
-fn is_expressible(model: &DecoderConfig, family: Family) -> bool {
+fn is_expressible(model: &TransformerConfig, family: Family) -> bool {
     let model = ModelConfig {
         family,
         ..model.raw()
     };
-    DecoderConfig::try_from(model).is_ok_and(|model| check_exportable(&model).is_ok())
+    TransformerConfig::try_from(model).is_ok_and(|model| check_exportable(&model).is_ok())
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
         let mut model = run.model.decoder().expect("a decoder").clone();
         model.vocab_size = Some(65);
         change(&mut model);
-        export_warning(&DecoderConfig::try_from(model).expect("legal"))
+        export_warning(&TransformerConfig::try_from(model).expect("legal"))
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use crate::objective::resolve_model;
 pub(crate) use crate::objective::{DataContext, RunInputs};
 use crate::peers::Rank;
 use crate::run::resume;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 
 mod epoch;
 
@@ -34,7 +34,7 @@ pub fn sized(
     start: &RunStart,
     tokenizer: Option<Tokenizer>,
     chat_template: Option<ChatTemplateSpec>,
-) -> Result<(DecoderConfig, TrainConfig), TrainError> {
+) -> Result<(TransformerConfig, TrainConfig), TrainError> {
     let mut config = config.clone();
     if config.model.as_decoder().is_some() && !config.reads_records() {
         let data = TrainingData::open(&config.data)?;

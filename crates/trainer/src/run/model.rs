@@ -7,7 +7,7 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{
-    AdapterError, Decoder, DecoderConfig, LoraConfig, ModelKind, WeightsError, weights,
+    AdapterError, Decoder, LoraConfig, ModelKind, TransformerConfig, WeightsError, weights,
 };
 
 use crate::checkpoint::Checkpoint;
@@ -40,7 +40,7 @@ impl<B: TrainingBackend> RunWeights<B> {
     /// The weights cannot be read, or are those of another model.
     pub(crate) fn load(
         self,
-        config: &DecoderConfig,
+        config: &TransformerConfig,
         seed: u64,
         adapter: Option<&LoraConfig>,
         device: &Device<B>,
@@ -78,7 +78,7 @@ impl<B: TrainingBackend> RunWeights<B> {
 /// # Errors
 /// The checkpoint is damaged or of another model.
 pub(crate) fn resume<B: Backend>(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     checkpoint: &Checkpoint,
     device: &Device<B>,
 ) -> Result<TrainingModel<B>, TrainError> {
@@ -100,7 +100,7 @@ pub(crate) fn resume<B: Backend>(
 /// # Errors
 /// The checkpoint is damaged or of another model.
 pub(crate) fn load<B: Backend>(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     checkpoint: &Checkpoint,
     device: &Device<B>,
 ) -> Result<TrainingModel<B>, TrainError> {
@@ -124,7 +124,7 @@ pub(crate) fn load<B: Backend>(
 /// It has an adapter, and another dropout.
 fn with_dropout<B: Backend>(
     decoder: Decoder<B>,
-    config: &DecoderConfig,
+    config: &TransformerConfig,
 ) -> Result<Decoder<B>, TrainError> {
     let held = decoder.config();
     if held.dropout() == config.dropout() && held.dropout_sites() == config.dropout_sites() {

@@ -115,7 +115,7 @@ impl<B: Backend> ParamMapper<B> for Blend<'_, B> {
 #[cfg(test)]
 mod tests {
     use burn_flex::Flex;
-    use emberlm_model::{DecoderConfig, families};
+    use emberlm_model::{TransformerConfig, families};
 
     use super::*;
 
@@ -129,7 +129,7 @@ mod tests {
         config.heads = 2;
         config.kv_heads = Some(2);
         config.head_dim = Some(2);
-        let decoder = DecoderConfig::try_from(config)
+        let decoder = TransformerConfig::try_from(config)
             .unwrap()
             .init::<Flex>(1, &Default::default());
         map_params(TrainingModel::Decoder(decoder), &mut Fill(value))

@@ -7,7 +7,7 @@ use burn::module::ParamId;
 use burn::optim::GradientsParams;
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_model::weights::{Element, ParamMapper, map_params, published};
 use emberlm_trainer::config::AdamWConfig;
 use emberlm_trainer::{OptimizerConfig, TrainConfig, TrainingModel};
@@ -111,7 +111,7 @@ impl<B: Backend> ParamMapper<B> for Gradients<'_> {
 
 /// The gradients of a decoder under the names that transformers has for its parameters, which are `names`.
 pub(super) fn published_gradients<B: Backend>(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     model: &TrainingModel<B>,
     grads: &GradientsParams,
     names: &[String],

@@ -10,7 +10,7 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::{DecoderConfig, IGNORED_ELEMENT, Tokens, TrainingPass, families};
+use emberlm_model::{IGNORED_ELEMENT, Tokens, TrainingPass, TransformerConfig, families};
 use emberlm_trainer::clip::{clip_factor, global_norm};
 use emberlm_trainer::config::{
     DpoConfig, DpoLoss, KtoConfig, ObjectiveConfig, OrpoConfig, SimpoConfig,
@@ -87,7 +87,7 @@ fn batch<B: Backend>(
 fn check_gradients<I: Backend>(
     file: &File,
     (model_name, loss_name): (&str, &str),
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     model: &TrainingModel<I>,
     grads: &GradientsParams,
 ) {

@@ -11,7 +11,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::weights::{
     ParamMapper, ParamVisitor, Parts, map_params, part_of, visit_params, whole_path,
 };
-use emberlm_model::{Decoder, DecoderConfig, families};
+use emberlm_model::{Decoder, TransformerConfig, families};
 use emberlm_trainer::config::{AdamWConfig, LionConfig, MuonConfig};
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{Groups, OptimizerConfig, OptimizerKind, TrainConfig};
@@ -94,7 +94,7 @@ pub fn start<B: Backend>() -> Decoder<Training<B>> {
 }
 
 /// The fixture's model.
-pub fn decoder_config() -> DecoderConfig {
+pub fn decoder_config() -> TransformerConfig {
     let mut config = families::preset("qwen2").unwrap().config;
     config.vocab_size = Some(13);
     config.seq_len = 4;
@@ -105,7 +105,7 @@ pub fn decoder_config() -> DecoderConfig {
     config.head_dim = Some(2);
     config.head.tied = false;
     config.feed_forward.width = Some(12);
-    DecoderConfig::try_from(config).unwrap()
+    TransformerConfig::try_from(config).unwrap()
 }
 
 struct Start(usize);

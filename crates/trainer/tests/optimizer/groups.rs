@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use burn_flex::Flex;
 use emberlm_model::config::{AttentionKind, FeedForwardKind, Position};
-use emberlm_model::{DecoderConfig, Parameter, count, families};
+use emberlm_model::{Parameter, TransformerConfig, count, families};
 use emberlm_trainer::optimizer::ParameterGroup;
 
 /// A preset's architecture at small sizes.
-fn small(name: &str) -> DecoderConfig {
+fn small(name: &str) -> TransformerConfig {
     let mut config = families::preset(name).unwrap().config;
     config.vocab_size = Some(11);
     config.seq_len = 8;
@@ -27,7 +27,7 @@ fn small(name: &str) -> DecoderConfig {
     if let Position::Rotary { dims, .. } = &mut config.position {
         *dims = None;
     }
-    DecoderConfig::try_from(config).unwrap_or_else(|error| panic!("{name}: {error}"))
+    TransformerConfig::try_from(config).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Paths and element counts by group.

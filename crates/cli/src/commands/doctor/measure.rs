@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use emberlm_kernels::{Precision, TrainingBackend};
-use emberlm_model::{DecoderConfig, count};
+use emberlm_model::{TransformerConfig, count};
 use emberlm_system::measure::{Figure, Metric, Unit};
 use emberlm_trainer::bench::{self, WARM_UP};
 use emberlm_trainer::config::PrecisionConfig;
@@ -105,7 +105,7 @@ pub fn run(args: MeasureArgs) -> Result<(), CliError> {
     let measured = backend.run(Measurement {
         subject: args.subject,
         workload,
-        model: DecoderConfig::try_from(model)?,
+        model: TransformerConfig::try_from(model)?,
         train: TrainConfig {
             micro_batch: workload.batch,
             accumulation: 1,
@@ -125,7 +125,7 @@ pub fn run(args: MeasureArgs) -> Result<(), CliError> {
 struct Measurement {
     subject: Subject,
     workload: Workload,
-    model: DecoderConfig,
+    model: TransformerConfig,
     train: TrainConfig,
 }
 

@@ -8,15 +8,15 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_generate::{GenerateError, GenerateOptions, SamplerConfig, generate};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamVisitor, visit_params};
-use emberlm_model::{Decoder, DecoderConfig, ModelConfig, families};
+use emberlm_model::{Decoder, ModelConfig, TransformerConfig, families};
 
 use super::case::{NamedValues, named_values};
 
 /// Tiny models of the presets, without duplicate configurations.
-pub fn all() -> Vec<(String, DecoderConfig)> {
-    let mut models: Vec<(String, DecoderConfig)> = Vec::new();
+pub fn all() -> Vec<(String, TransformerConfig)> {
+    let mut models: Vec<(String, TransformerConfig)> = Vec::new();
     for preset in families::presets() {
-        let Ok(config) = DecoderConfig::try_from(preset.config.tiny()) else {
+        let Ok(config) = TransformerConfig::try_from(preset.config.tiny()) else {
             continue;
         };
         if models.iter().all(|(_, known)| *known != config) {
@@ -31,7 +31,7 @@ pub fn all() -> Vec<(String, DecoderConfig)> {
 /// # Errors
 /// Returns an error if the logits are not finite.
 pub fn parts<B: TrainingBackend>(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     device: &Device<B>,
 ) -> Result<Vec<NamedValues>, String> {
     let decoder = config.init::<B>(1, device);

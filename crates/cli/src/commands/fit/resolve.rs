@@ -9,7 +9,7 @@ use crate::commands::fit_step;
 use crate::commands::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::commands::train::start::RecordTexts;
 use crate::error::CliError;
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 
 /// True unless the data determines the vocabulary size.
 pub fn has_vocabulary(model: &RunModel) -> bool {
@@ -28,7 +28,7 @@ pub fn resolve(
     config: &mut RunConfig,
     data: Option<&Path>,
     texts: RecordTexts,
-) -> Result<DecoderConfig, CliError> {
+) -> Result<TransformerConfig, CliError> {
     let Some(data) = data else {
         assume(config);
         return fit_step::checked(config.model.clone());

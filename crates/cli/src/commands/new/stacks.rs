@@ -8,7 +8,7 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::hugging_face::{ExportOptions, encoder, encoder_decoder};
-use emberlm_model::{Activation, DecoderConfig, ModelKind};
+use emberlm_model::{Activation, ModelKind, TransformerConfig};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use serde_json::{Map, json};
 
@@ -23,7 +23,7 @@ use crate::error::CliError;
 pub fn of(
     args: &NewArgs,
     tokenizer: Option<&Tokenizer>,
-) -> Result<Option<DecoderConfig>, CliError> {
+) -> Result<Option<TransformerConfig>, CliError> {
     let Some(kind) = Kind::of(&args.preset) else {
         return Ok(None);
     };
@@ -39,11 +39,11 @@ pub fn of(
         .or_else(|| tokenizer.map(Tokenizer::vocab_size));
     let vocab_size = sizes.ok_or_else(|| super::no_vocabulary(&args.preset))?;
     Ok(Some(match kind {
-        Kind::BertNano => DecoderConfig::try_from(EncoderSettings {
+        Kind::BertNano => TransformerConfig::try_from(EncoderSettings {
             head: Some(EncoderHeadConfig::masked_lm(Activation::Gelu)),
             ..EncoderSettings::nano(vocab_size)
         })?,
-        Kind::T5Nano => DecoderConfig::try_from(EncoderDecoderSettings::nano(vocab_size))?,
+        Kind::T5Nano => TransformerConfig::try_from(EncoderDecoderSettings::nano(vocab_size))?,
     }))
 }
 
@@ -68,7 +68,7 @@ impl Kind {
 
 /// Writes a model with initial weights into a folder.
 pub struct NewStacks<'a> {
-    pub config: &'a DecoderConfig,
+    pub config: &'a TransformerConfig,
     pub tokenizer: Option<&'a Tokenizer>,
     pub seed: u64,
     pub folder: &'a Path,

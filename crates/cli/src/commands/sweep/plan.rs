@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_trainer::folder::CONFIG_FILE;
 use emberlm_trainer::run::resolve_model;
 use emberlm_trainer::run_config::single_keys;
@@ -157,7 +157,7 @@ fn check(
         // The vocabulary of the tales is not computed yet. Any size serves to check the rest.
         let model = config.model.decoder_mut()?;
         model.vocab_size.get_or_insert(256);
-        DecoderConfig::try_from(model.clone())?
+        TransformerConfig::try_from(model.clone())?
     } else {
         let opened = match opened.iter().find(|(of, _)| *of == config.data) {
             Some((_, opened)) => opened,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use emberlm_checkpoint::SourceFiles;
 use emberlm_data::{Manifest, Packing};
-use emberlm_model::{DecoderConfig, ModelConfig, Parameters, families};
+use emberlm_model::{ModelConfig, Parameters, TransformerConfig, families};
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::TrainConfig;
 use emberlm_trainer::checkpoint::{
@@ -50,7 +50,7 @@ pub fn write_run(
         seq_len: None,
         adapter: None,
     };
-    let config = DecoderConfig::try_from(model.clone()).unwrap();
+    let config = TransformerConfig::try_from(model.clone()).unwrap();
     // Only the specification, since none of these tokenizers has a file.
     let about = Arc::new(About {
         model: AboutModel::Decoder(Box::new(description)),

@@ -9,7 +9,7 @@ use super::super::key_names::{
 };
 use super::super::rope;
 use crate::config::Wiring;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 use super::{Fields, Keys, Read, attention_bias, epsilon, head_dim, set, sizes, whole_head};
 
@@ -35,13 +35,13 @@ pub(in crate::gguf) fn gpt_neox(keys: &Keys<'_>, fields: &mut Fields) -> Read<()
 }
 
 /// The key of the order of sublayers.
-pub(in crate::gguf) fn parallel(config: &DecoderConfig) -> (&'static str, GgufValue) {
+pub(in crate::gguf) fn parallel(config: &TransformerConfig) -> (&'static str, GgufValue) {
     let parallel = matches!(config.wiring(), Wiring::Parallel { .. });
     (PARALLEL, GgufValue::Bool(parallel))
 }
 
 /// The key of the order of queries, keys and values.
-pub(in crate::gguf) fn layout(_: &DecoderConfig) -> (&'static str, GgufValue) {
+pub(in crate::gguf) fn layout(_: &TransformerConfig) -> (&'static str, GgufValue) {
     (LAYOUT, GgufValue::String(LAYOUT_NAME.to_owned()))
 }
 

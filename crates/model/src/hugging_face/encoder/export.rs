@@ -11,7 +11,7 @@ use crate::error::HuggingFaceError;
 use crate::exchange::encoder::{EXCHANGES, EncoderExchange, write_labels};
 use crate::hugging_face::export::{expressible, write_config};
 use crate::hugging_face::{ExportOptions, Exported, write_parameters};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder::{Encoder, EncoderHeadConfig, EncoderSettings};
 use crate::weights::published;
 
@@ -58,7 +58,7 @@ pub fn export<B: Backend>(
 /// Builds an encoder's `config.json` and verifies it by reading it back.
 fn described(
     exchange: &EncoderExchange,
-    written: &DecoderConfig,
+    written: &TransformerConfig,
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
     let not_expressible = |field, value| HuggingFaceError::NotExpressible {
@@ -97,7 +97,7 @@ fn described(
 /// # Errors
 /// No type can; the error is that of `preferred`, or of BERT.
 pub fn model_type_of(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     preferred: Option<&str>,
 ) -> Result<&'static str, HuggingFaceError> {
     let is_preferred = |exchange: &&EncoderExchange| Some(exchange.model_type) == preferred;

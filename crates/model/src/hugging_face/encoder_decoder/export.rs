@@ -12,7 +12,7 @@ use crate::exchange::fields::Fields;
 use crate::exchange::t5::{self, EXCHANGES, Exchange};
 use crate::hugging_face::export::{expressible, write_config};
 use crate::hugging_face::{ExportOptions, Exported, write_parameters};
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderSettings};
 use crate::weights::published;
 
@@ -45,7 +45,7 @@ pub fn export<B: Backend>(
 /// Builds a model's `config.json` and verifies it by reading it back.
 fn described(
     exchange: &Exchange,
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
     let not_expressible = |field, value| HuggingFaceError::NotExpressible {
@@ -65,7 +65,7 @@ fn described(
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
     fields.extend(exchange.write(&settings));
     let again = exchange.read(&Fields::new(&fields), settings.head.tied)?;
-    let again = EncoderDecoderSettings::of(&DecoderConfig::try_from(again)?);
+    let again = EncoderDecoderSettings::of(&TransformerConfig::try_from(again)?);
     match first_difference(&Some(&settings), &again.as_ref(), &[]) {
         Some((field, value)) => Err(not_expressible(field, value)),
         None => Ok(fields),
@@ -77,7 +77,7 @@ fn described(
 /// # Errors
 /// No type can; the error is that of `preferred`, or of T5.
 pub fn model_type_of(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     preferred: Option<&str>,
 ) -> Result<&'static str, HuggingFaceError> {
     let preferred = preferred.and_then(exchange).unwrap_or(&KNOWN[0]);

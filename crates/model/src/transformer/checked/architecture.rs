@@ -1,11 +1,11 @@
 //! Rules for the stacks of encoders and encoder–decoders.
 
-use super::DecoderConfig;
+use super::TransformerConfig;
 use crate::config::limits::{LARGEST_SIZE, MOST_LAYERS, within};
 use crate::config::{Architecture, AttentionKind, Position, RelativePositions};
 use crate::error::ConfigError;
 
-impl DecoderConfig {
+impl TransformerConfig {
     pub(super) fn check_architecture(&self) -> Result<(), ConfigError> {
         let raw = &self.filled;
         if let Position::Relative(positions) = raw.position {

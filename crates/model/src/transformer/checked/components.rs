@@ -2,7 +2,7 @@
 
 use emberlm_kernels::Reach;
 
-use super::DecoderConfig;
+use super::TransformerConfig;
 use crate::config::{Architecture, AttentionKind, DropoutSite, ModelKind, Position, Wiring};
 use crate::nn::attention::{AttentionConfig, Mechanism, default_scale};
 use crate::nn::block::BlockConfig;
@@ -15,7 +15,7 @@ use crate::nn::position::{AddedPositionsConfig, RotaryConfig};
 use crate::nn::relative_bias::RelativeConfig;
 use crate::nn::stack::{LayerRotaryConfig, StackConfig};
 
-impl DecoderConfig {
+impl TransformerConfig {
     /// Configuration of the embeddings.
     pub fn embeddings(&self) -> EmbeddingsConfig {
         let seq_len = self.filled.seq_len + self.first_position();
@@ -140,7 +140,7 @@ impl DecoderConfig {
         }
     }
 
-    /// Attention settings common to all blocks; [`DecoderConfig::attention_of`] adds those of each block.
+    /// Attention settings common to all blocks; [`TransformerConfig::attention_of`] adds those of each block.
     fn block_attention(&self, both_directions: bool) -> AttentionConfig {
         AttentionConfig {
             d_model: self.filled.d_model,

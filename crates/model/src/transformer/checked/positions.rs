@@ -2,13 +2,13 @@
 
 use emberlm_kernels::RotaryLayout;
 
-use super::DecoderConfig;
+use super::TransformerConfig;
 use crate::config::limits::positive;
 use crate::config::{AttentionKind, LayerPositions, Position, QkNormSpan, RotaryScaling};
 use crate::error::ConfigError;
 use crate::nn::position::RotaryConfig;
 
-impl DecoderConfig {
+impl TransformerConfig {
     pub(super) fn check_position(&self) -> Result<(), ConfigError> {
         let Some(RotaryConfig {
             dims,
@@ -196,12 +196,12 @@ mod tests {
         AttentionKind, FullLayers, LayerPositions, ModelConfig, Position, QkNormSpan,
     };
     use crate::families;
-    use crate::transformer::checked::DecoderConfig;
+    use crate::transformer::checked::TransformerConfig;
 
     fn error_of(change: impl FnOnce(&mut ModelConfig)) -> String {
         let mut raw = families::preset("smollm3").expect("a preset").config;
         change(&mut raw);
-        match DecoderConfig::try_from(raw) {
+        match TransformerConfig::try_from(raw) {
             Ok(_) => "accepted".to_owned(),
             Err(error) => error.to_string(),
         }

@@ -1,6 +1,6 @@
 //! Rules that a model configuration must satisfy.
 
-use super::DecoderConfig;
+use super::TransformerConfig;
 use crate::config::limits::{LARGEST_SIZE, MOST_LAYERS, positive, within};
 use crate::config::{
     AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, Window,
@@ -8,7 +8,7 @@ use crate::config::{
 use crate::error::ConfigError;
 use crate::nn::attention::default_scale;
 
-impl TryFrom<ModelConfig> for DecoderConfig {
+impl TryFrom<ModelConfig> for TransformerConfig {
     type Error = ConfigError;
 
     fn try_from(raw: ModelConfig) -> Result<Self, ConfigError> {
@@ -30,7 +30,7 @@ const MAX_FEATURES: usize = 1 << 16;
 const MAX_EXPERTS: usize = 1 << 12;
 
 /// Fills in defaults and checks the sizes.
-fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
+fn with_defaults(mut raw: ModelConfig) -> Result<TransformerConfig, ConfigError> {
     let Some(vocab_size) = raw.vocab_size else {
         return Err(ConfigError::new("vocab_size", "unset", "must be given"));
     };
@@ -80,7 +80,7 @@ fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     let kv_heads = raw.kv_heads_or_derived();
     raw.kv_heads = Some(kv_heads);
     raw.head_dim = Some(head_dim);
-    Ok(DecoderConfig {
+    Ok(TransformerConfig {
         filled: raw,
         vocab_size,
         kv_heads,
@@ -88,7 +88,7 @@ fn with_defaults(mut raw: ModelConfig) -> Result<DecoderConfig, ConfigError> {
     })
 }
 
-impl DecoderConfig {
+impl TransformerConfig {
     fn check_attention(&self) -> Result<(), ConfigError> {
         if self.kv_heads > self.filled.heads || !self.filled.heads.is_multiple_of(self.kv_heads) {
             let rule = format!("must divide heads = {}", self.filled.heads);
@@ -212,7 +212,7 @@ mod tests {
         let mut raw = families::preset("char-nano").expect("a preset").config;
         raw.vocab_size = Some(65);
         change(&mut raw);
-        match DecoderConfig::try_from(raw) {
+        match TransformerConfig::try_from(raw) {
             Ok(_) => "accepted".to_owned(),
             Err(error) => error.to_string(),
         }
@@ -349,7 +349,7 @@ mod tests {
     fn unset_sizes_get_defaults() {
         let mut raw = families::preset("pocket").expect("a preset").config;
         raw.vocab_size = Some(50_257);
-        let config = DecoderConfig::try_from(raw).expect("legal");
+        let config = TransformerConfig::try_from(raw).expect("legal");
         assert_eq!(config.family(), Family::Pocket);
         assert_eq!(config.head_dim(), 64);
         assert_eq!(config.feed_forward_width(), 1536);
@@ -359,7 +359,7 @@ mod tests {
     fn tokens_are_checked() {
         let mut raw = families::preset("char-nano").expect("a preset").config;
         raw.vocab_size = Some(65);
-        let config = DecoderConfig::try_from(raw).expect("legal");
+        let config = TransformerConfig::try_from(raw).expect("legal");
         assert_eq!(config.check_tokens(&[]), Err(InputError::Empty));
         assert!(config.check_tokens(&[0; 65]).is_err());
         let error = config.check_tokens(&[1, 65]).expect_err("id 65 of 65");

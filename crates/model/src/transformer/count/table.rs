@@ -6,7 +6,7 @@ use super::narrow;
 use crate::config::ModelKind;
 use crate::nn::feed_forward::FeedForwardConfig;
 use crate::nn::stack::StackConfig;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// Parameter count of one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -107,7 +107,7 @@ impl ComponentCount {
 }
 
 /// Counts parameters from the configurations that initialize the components, so counts and models cannot diverge.
-pub(crate) fn counted(config: &DecoderConfig) -> Vec<ComponentCount> {
+pub(crate) fn counted(config: &TransformerConfig) -> Vec<ComponentCount> {
     let embeddings = config.embeddings();
     let width = embeddings.d_model;
     let positions = embeddings.positions.parameters(width);
@@ -205,7 +205,7 @@ fn both(layer: &FeedForwardConfig) -> [u128; 2] {
 }
 
 /// The parameters of the experts that do not compute a token.
-pub(super) fn idle(config: &DecoderConfig) -> u128 {
+pub(super) fn idle(config: &TransformerConfig) -> u128 {
     let stack = config.stack();
     let [(with_experts, _), _] = stack.kinds();
     stack.block.experts.map_or(0, |mixture| {
@@ -215,7 +215,7 @@ pub(super) fn idle(config: &DecoderConfig) -> u128 {
 }
 
 /// Counts the parameters of each component. The totals add up to [`super::Parameters::total`].
-pub fn table(config: &DecoderConfig) -> Vec<ComponentParameters> {
+pub fn table(config: &TransformerConfig) -> Vec<ComponentParameters> {
     rows(&counted(config))
 }
 
@@ -237,12 +237,12 @@ mod tests {
     use super::*;
     use crate::encoder::EncoderSettings;
     use crate::encoder_decoder::EncoderDecoderSettings;
-    use crate::{DecoderConfig, families};
+    use crate::{TransformerConfig, families};
 
-    fn checked(name: &str) -> DecoderConfig {
+    fn checked(name: &str) -> TransformerConfig {
         let mut config = families::preset(name).expect("a preset").config;
         config.vocab_size.get_or_insert(257);
-        DecoderConfig::try_from(config).expect("legal")
+        TransformerConfig::try_from(config).expect("legal")
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
             n_layers: 12,
             ..EncoderSettings::new(768, 12)
         };
-        let config = DecoderConfig::try_from(settings).expect("legal");
+        let config = TransformerConfig::try_from(settings).expect("legal");
         assert_eq!(config.parameters(), 109_482_240 - 590_592);
         let table = table(&config);
         let total = |component| {
@@ -305,7 +305,7 @@ mod tests {
             decoder_layers: 6,
             ..EncoderDecoderSettings::new(512, 8)
         };
-        let config = DecoderConfig::try_from(settings).expect("legal");
+        let config = TransformerConfig::try_from(settings).expect("legal");
         assert_eq!(config.parameters(), 60_506_624);
         let table = table(&config);
         let sum: usize = table.iter().map(|row| row.total).sum();

@@ -10,7 +10,7 @@ use crate::config::{
     FullLayers, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position, Window, Wiring,
 };
 use crate::error::ConfigError;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// An encoder's configuration as written, not yet checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,7 +140,7 @@ const NAMES: [(&str, &str); 3] = [
     ("attention.window.full_layers", "window.full_layers"),
 ];
 
-impl TryFrom<EncoderSettings> for DecoderConfig {
+impl TryFrom<EncoderSettings> for TransformerConfig {
     type Error = ConfigError;
 
     fn try_from(settings: EncoderSettings) -> Result<Self, ConfigError> {
@@ -196,7 +196,7 @@ impl From<EncoderSettings> for ModelConfig {
 
 impl EncoderSettings {
     /// The settings of an encoder with its defaults filled in; `None` for another model.
-    pub fn of(config: &DecoderConfig) -> Option<Self> {
+    pub fn of(config: &TransformerConfig) -> Option<Self> {
         let raw = config.raw();
         let Architecture::Encoder {
             segments,

@@ -12,7 +12,7 @@ use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
 use crate::nn::norm::{Norm, NormConfig};
 use crate::nn::token_table::TokenTable;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// The head of an [`Encoder`](super::Encoder).
 #[derive(Module, Debug)]
@@ -75,7 +75,7 @@ pub struct TokenClassifier<B: BurnBackend> {
 impl<B: Backend> EncoderHead<B> {
     pub(super) fn init_from(
         head: &EncoderHeadConfig,
-        encoder: &DecoderConfig,
+        encoder: &TransformerConfig,
         from: &Initializer<'_, B>,
     ) -> Self {
         let d_model = encoder.d_model();

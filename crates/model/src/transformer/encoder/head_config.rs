@@ -4,7 +4,7 @@ use crate::config::{EncoderHeadConfig, Pooling};
 use crate::error::ConfigError;
 use crate::nn::linear::LinearConfig;
 use crate::nn::norm::NormConfig;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// The largest number of labels.
 const MOST_LABELS: usize = 1 << 24;
@@ -29,7 +29,7 @@ impl EncoderHeadConfig {
     }
 
     /// Number of parameters in an encoder.
-    pub(crate) fn parameters(&self, encoder: &DecoderConfig) -> u128 {
+    pub(crate) fn parameters(&self, encoder: &TransformerConfig) -> u128 {
         let width = encoder.d_model();
         let linear = |outputs: usize, bias: bool| {
             LinearConfig::new(width, outputs)

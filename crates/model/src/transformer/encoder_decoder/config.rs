@@ -9,7 +9,7 @@ use crate::config::{
     ModelKind, Norm, Position, RelativePositions,
 };
 use crate::error::ConfigError;
-use crate::transformer::checked::DecoderConfig;
+use crate::transformer::checked::TransformerConfig;
 
 /// An encoder–decoder's configuration as written, not yet checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ const NAMES: [(&str, &str); 4] = [
 /// The tokens of the longest context that is assumed where relative positions set no limit.
 const NOMINAL: usize = 512;
 
-impl TryFrom<EncoderDecoderSettings> for DecoderConfig {
+impl TryFrom<EncoderDecoderSettings> for TransformerConfig {
     type Error = ConfigError;
 
     fn try_from(settings: EncoderDecoderSettings) -> Result<Self, ConfigError> {
@@ -147,7 +147,7 @@ impl From<EncoderDecoderSettings> for ModelConfig {
 
 impl EncoderDecoderSettings {
     /// The settings of an encoder–decoder with its defaults filled in; `None` for another model.
-    pub fn of(config: &DecoderConfig) -> Option<Self> {
+    pub fn of(config: &TransformerConfig) -> Option<Self> {
         let raw = config.raw();
         let (
             Architecture::EncoderDecoder {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{DecoderConfig, ModelKind};
+use emberlm_model::{ModelKind, TransformerConfig};
 
 use super::cosine;
 use crate::config::{
@@ -71,7 +71,7 @@ pub(super) fn preset(name: &str) -> Option<RunConfig> {
 
 /// The default configuration for fine-tuning an encoder with BERT's settings for classification, or an encoder–decoder.
 pub fn fine_tuning_other(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     from: &Path,
     objective: ObjectiveConfig,
     records: Option<usize>,
@@ -86,7 +86,7 @@ pub fn fine_tuning_other(
 /// The default configuration for fine-tuning a decoder on `records` preferences, or sampled completions: TRL's batch of 8 pairs
 /// or 8 groups of completions and its learning rate, which falls linearly to 0 within three epochs.
 pub fn fine_tuning_preferences(
-    model: &DecoderConfig,
+    model: &TransformerConfig,
     from: &Path,
     objective: ObjectiveConfig,
     records: usize,

@@ -1,6 +1,6 @@
 //! Presets of published models with smaller sizes.
 
-use emberlm_model::{DecoderConfig, ModelConfig, count};
+use emberlm_model::{ModelConfig, TransformerConfig, count};
 
 use super::{SMALL, training};
 use crate::config::{RunConfig, TrainConfig};
@@ -45,7 +45,7 @@ fn parameters(model: &ModelConfig) -> Option<usize> {
         vocab_size: Some(1),
         ..model.clone()
     };
-    let model = DecoderConfig::try_from(model).ok()?;
+    let model = TransformerConfig::try_from(model).ok()?;
     let parameters = count::parameters(&model);
     Some(parameters.attention.saturating_add(parameters.feed_forward))
 }

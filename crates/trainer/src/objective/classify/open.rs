@@ -1,6 +1,6 @@
 //! The data of runs that learn labels of texts.
 
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivation, ProblemType};
 
 use crate::config::{ClassifyConfig, RunConfig};
@@ -33,7 +33,7 @@ impl Objective for ClassifyConfig {
                 label: label.clone(),
             });
         }
-        let model = DecoderConfig::try_from(settings.clone())?;
+        let model = TransformerConfig::try_from(settings.clone())?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let padding = ["[PAD]", "<pad>"];
         let padding = padding

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use emberlm_data::Batch;
 use emberlm_model::encoder::EncoderHeadConfig;
-use emberlm_model::{ConfigError, DecoderConfig};
+use emberlm_model::{ConfigError, TransformerConfig};
 
 use super::{MaskedLm, vocabulary as vocabulary_of};
 use crate::config::{MlmConfig, RunConfig, TrainConfig};
@@ -46,7 +46,7 @@ impl Objective for MlmConfig {
                 None => EncoderHeadConfig::masked_lm(settings.feed_forward.activation),
             });
         }
-        let model = DecoderConfig::try_from(settings.clone())?;
+        let model = TransformerConfig::try_from(settings.clone())?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let task = MaskedLm::new(self, tokenizer, train.seed)?;
         let window = window(train, seq_len, task.frame_tokens())?;

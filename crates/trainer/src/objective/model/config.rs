@@ -2,14 +2,14 @@
 
 use burn::tensor::Device;
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::{Decoder, DecoderConfig, LoraConfig, ModelKind};
+use emberlm_model::{Decoder, LoraConfig, ModelKind, TransformerConfig};
 
 use super::TrainingModel;
 use crate::error::TrainError;
 
 /// Builds a model with its initial weights.
 pub(crate) fn initial<B: Backend>(
-    config: &DecoderConfig,
+    config: &TransformerConfig,
     seed: u64,
     device: &Device<B>,
 ) -> TrainingModel<B> {

@@ -1,6 +1,6 @@
 //! Settings in any order and form.
 
-use emberlm_model::DecoderConfig;
+use emberlm_model::TransformerConfig;
 use emberlm_model::config::{Norm, choices};
 
 use super::{decoder, set};
@@ -116,7 +116,7 @@ fn every_kind_is_chosen_by_its_name_alone() {
                 assert_eq!(with(&short).expect("legal"), config, "{preset} {short}");
             }
             let config = over("llama-nano", &[&long, "model.vocab_size=65"]).expect("legal");
-            let checked = DecoderConfig::try_from(decoder(&config).clone());
+            let checked = TransformerConfig::try_from(decoder(&config).clone());
             checked.unwrap_or_else(|error| panic!("{long}: {error}"));
         }
     }

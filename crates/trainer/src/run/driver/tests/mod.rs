@@ -21,7 +21,7 @@ use burn_ndarray::NdArray;
 use common::{TestFolder, options};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamMapper, map_params};
-use emberlm_model::{Decoder, DecoderConfig};
+use emberlm_model::{Decoder, TransformerConfig};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
@@ -36,7 +36,7 @@ use crate::{Interrupter, OptimizerKind, RunConfig, RunFolder};
 fn with_nan_embedding<B: TrainingBackend>(place: &TestFolder, config: &RunConfig) -> Decoder<B> {
     let dataset = place.dataset();
     let id = dataset.tokenizer().encode("Z").unwrap()[0] as usize;
-    let model: DecoderConfig = resolve_model(&mut config.clone(), &dataset).unwrap();
+    let model: TransformerConfig = resolve_model(&mut config.clone(), &dataset).unwrap();
     let decoder = model.init::<B>(1, &Default::default());
     map_params(decoder, &mut Hole(id))
 }
