@@ -43,12 +43,17 @@ fn bf16_learns_like_f32() {
     let sandbox = Sandbox::with_data();
     let encoder = format!("--objective mlm {TINY_ENCODER} {SMALL}");
     let pair = format!("--objective span_corruption {TINY_ENCODER_DECODER} {SMALL}");
-    for (name, model) in [("decoder", TINY), ("encoder", &encoder), ("pair", &pair)] {
-        learns_like_f32(&sandbox, name, model);
+    for (name, model, least) in [
+        ("decoder", TINY, 1.0),
+        ("encoder", &encoder, 0.05),
+        ("pair", &pair, 0.05),
+    ] {
+        learns_like_f32(&sandbox, name, model, least);
     }
 }
 
-fn learns_like_f32(sandbox: &Sandbox, name: &str, model: &str) {
+/// A loss falls by at least `least`, and in bf16 to nearly the same.
+fn learns_like_f32(sandbox: &Sandbox, name: &str, model: &str, least: f64) {
     let train = |precision: &str| {
         let out = format!("{name}-{precision}");
         let line = format!(
@@ -64,7 +69,7 @@ fn learns_like_f32(sandbox: &Sandbox, name: &str, model: &str) {
         (loss, sandbox.losses(&out), warned)
     };
     let (full, rounded) = (train("f32"), train("bf16"));
-    assert!(full.1[0] - full.0 > 1.0, "{name}: {full:?}");
+    assert!(full.1[0] - full.0 > least, "{name}: {full:?}");
     assert!(
         (full.0 - rounded.0).abs() < 0.05,
         "{} {}",

@@ -11,7 +11,7 @@ use emberlm_kernels::{
 
 use crate::compare::{
     self, Reference, assert_all_within, assert_close, causal, constant, host, numbers, primitive,
-    tracked, typed, with_gradients,
+    random_state, tracked, typed, with_gradients,
 };
 
 /// The tolerance for gradients. Scores reach 20, and the rounding errors of weights recomputed from them grow
@@ -254,6 +254,7 @@ fn dropped<B: Backend, S>(
     v: Tensor<B, 4>,
     attend: &impl Attend<B, S>,
 ) -> (Tensor<B, 4>, S) {
+    let _drawing = random_state();
     B::seed(&Default::default(), 7);
     let [q, k] = [&case.q, &case.k].map(|data| primitive(constant::<B, 4>(data)));
     let (output, state) = attend([q, k, primitive(v)], case.mask(), case.options);

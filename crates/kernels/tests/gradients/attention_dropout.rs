@@ -6,7 +6,7 @@ use burn_flex::Flex;
 use emberlm_kernels::reference::{self, AttentionBlocks};
 use emberlm_kernels::{AttentionMask, AttentionOptions, Backend};
 
-use crate::compare::{causal, constant, host, numbers, primitive, typed};
+use crate::compare::{causal, constant, host, numbers, primitive, random_state, typed};
 
 const ROWS: [usize; 3] = [4, 8, 64]; // batch, heads, queries
 const PAST: usize = 449;
@@ -23,6 +23,7 @@ fn options(dropout: f64) -> AttentionOptions {
 /// The dropout mask, 1 for kept and 0 for dropped weights: one row of `VISIBLE` keys per query. The keys are
 /// identical, so all weights are equal; the values are rows of the identity, so the output is the mask.
 fn mask<B: Backend>(dropout: f64) -> Vec<Vec<f64>> {
+    let _drawing = random_state();
     B::seed(&Default::default(), 3);
     let [batch, heads, queries] = ROWS;
     let k_len = PAST + queries;
@@ -119,6 +120,7 @@ pub fn preserves_the_mean() {
         let made = reference::blocked_attention_training::<Flex>(q, k, v, mask, options, None);
         host(typed::<Flex, 4>(made.0))
     };
+    let _drawing = random_state();
     <Flex as burn::tensor::backend::Backend>::seed(&Default::default(), 5);
     let draws = 2000;
     let (mut sums, mut squares) = (vec![0.0; 96], vec![0.0; 96]);

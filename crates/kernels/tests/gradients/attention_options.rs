@@ -11,7 +11,8 @@ use emberlm_kernels::{AttentionMask, Backend, Reach, ops};
 use crate::attention::TOLERANCE;
 use crate::attention_case::{Case, DrawnOptions, f64s};
 use crate::compare::{
-    self, Reference, assert_all_within, assert_close, constant, host, numbers, primitive, typed,
+    self, Reference, assert_all_within, assert_close, constant, host, numbers, primitive,
+    random_state, typed,
 };
 
 fn block_sizes(sequences: usize, queries: usize) -> Option<AttentionBlocks> {
@@ -179,6 +180,7 @@ pub fn bias_gradient_with_dropout_matches_differences() {
     let ([q, k, v], bias) = case.tensors::<Flex>();
     let bias = bias.unwrap();
     let attend = |bias: Tensor<Flex, 3>| {
+        let _drawing = random_state();
         <Flex as backend::Backend>::seed(&Default::default(), 7);
         let [q, k, v] = [&q, &k, &v].map(|x| primitive(x.clone()));
         Tiled::attention_training(q, k, v, case.mask(Some(bias)), case.options)

@@ -8,7 +8,7 @@ use emberlm_kernels::{AttentionMask, Backend, RotaryAngles, RotaryLayout};
 
 use crate::attention::{Case, Limits, Sizes, TOLERANCE, dropped_gradients_of};
 use crate::compare::{
-    self, assert_all_within, assert_close, constant, host, numbers, primitive, typed,
+    self, assert_all_within, assert_close, constant, host, numbers, primitive, random_state, typed,
 };
 
 fn block_sizes([sequences, queries]: [usize; 2]) -> Option<AttentionBlocks> {
@@ -140,6 +140,7 @@ pub fn state_len<B: Backend>(state: BlockedState<B>) -> usize {
 }
 
 pub fn state_is_linear_in_the_sequence<B: Backend>() {
+    let _drawing = random_state();
     let kept = |q_len| state_len(trained::<B>(&dropout_case(q_len), [1, 64]).1);
     assert_eq!(kept(96), 2 * kept(48));
 }
@@ -153,6 +154,7 @@ pub fn dropout_case(q_len: usize) -> Case {
 /// For the same random numbers, dropout and its gradients are the same on every backend, regardless of the
 /// integer width.
 pub fn dropout_matches_flex<B: Backend>() {
+    let _drawing = random_state();
     let mut case = Case::new([2, 2, 2, 70, 3, 8], [0, 0], false, 5);
     case.options.dropout = 0.4;
     let (_, state) = trained::<Flex>(&case, [2, 32]);

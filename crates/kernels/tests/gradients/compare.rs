@@ -1,5 +1,7 @@
 //! Random tensors, gradients and comparisons.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use burn::backend::Autodiff;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorData, TensorPrimitive, backend};
@@ -153,4 +155,11 @@ fn assert_within(tolerance: f64, what: &str, actual: &[f32], expected: &[f32]) {
         error <= tolerance,
         "{what}: relative error {error:.2e} is above {tolerance:.0e}"
     );
+}
+
+/// Held while random numbers are drawn: the backends have one random state per process, so that a seed holds only
+/// while no other thread draws.
+pub fn random_state() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use emberlm_kernels::{
 };
 use rayon::ThreadPoolBuilder;
 
-use crate::compare::causal;
+use crate::compare::{causal, random_state};
 
 type Tracked = Autodiff<Flex>;
 
@@ -72,6 +72,7 @@ fn steps_on(threads: usize, precision: Precision) -> Vec<u32> {
 }
 
 fn steps(precision: Precision) -> Vec<u32> {
+    let _drawing = random_state();
     // The seed of the dropout.
     Flex::seed(&Default::default(), 7);
     let mut parameters: Vec<Tensor<Flex, 2>> = (0..)

@@ -77,6 +77,7 @@ impl SettingsTable {
     pub fn settings(&self) -> Vec<Setting> {
         let defaults = (self.defaults)();
         let named = self.names.iter().zip(self.docs);
+        let named = named.filter(|(key, _)| **key != UNWRITTEN);
         named
             .map(|(key, docs)| Setting {
                 key,
@@ -94,6 +95,9 @@ impl SettingsTable {
         here && (self.kind.is_none() || self.kind == kind)
     }
 }
+
+/// The field of [`ModelConfig`] that no file has: models with other stacks have tables with other settings.
+const UNWRITTEN: &str = "architecture";
 
 /// Every table of a run's configuration, in the order of the reference page. Tables nested in `model` are documented by the
 /// model's settings.
