@@ -10,7 +10,7 @@ pub const SMALL: &str = "--renderer plain --set train.log_interval=5 --batch-siz
 pub const TINY_ENCODER: &str = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 \
     --set encoder.positions=24 --set encoder.feed_forward.width=32 --set train.seq_len=24";
 
-pub const TINY_ENCODER_DECODER: &str = "--set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 \
+pub const TINY_ENCODER_DECODER: &str = "--set data.tokenizer=byte --set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 \
     --set encoder_decoder.head_dim=8 --set encoder_decoder.feed_forward.width=32 --set train.seq_len=24";
 
 /// Texts whose label is their first letter.

@@ -41,10 +41,15 @@ fn training_is_independent_of_the_number_of_threads() {
 #[test]
 fn bf16_learns_like_f32() {
     let sandbox = Sandbox::with_data();
-    let encoder = format!("--objective mlm {TINY_ENCODER} {SMALL}");
-    let pair = format!("--objective span_corruption {TINY_ENCODER_DECODER} {SMALL}");
+    let encoder = format!("--data data --objective mlm {TINY_ENCODER} {SMALL}");
+    let sources = (0..60).map(|i| {
+        let target = ["odd", "even"][usize::from(i % 2 == 0)];
+        format!("{{\"source\": \"the number {i}\", \"target\": \"{target}\"}}\n")
+    });
+    sandbox.write("sources.jsonl", sources.collect::<String>());
+    let pair = format!("--objective seq2seq --data sources.jsonl {TINY_ENCODER_DECODER} {SMALL}");
     for (name, model, least) in [
-        ("decoder", TINY, 1.0),
+        ("decoder", &format!("--data data {TINY}"), 1.0),
         ("encoder", &encoder, 0.05),
         ("pair", &pair, 0.05),
     ] {
@@ -57,7 +62,7 @@ fn learns_like_f32(sandbox: &Sandbox, name: &str, model: &str, least: f64) {
     let train = |precision: &str| {
         let out = format!("{name}-{precision}");
         let line = format!(
-            "train {model} --data data --steps 200 --set train.schedule.learning_rate=0.003 --set train.evaluation.interval=200 \
+            "train {model} --steps 200 --set train.schedule.learning_rate=0.003 --set train.evaluation.interval=200 \
              --precision {precision} --out {out}"
         );
         let said = sandbox.succeeds(&line);

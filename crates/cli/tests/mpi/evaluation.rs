@@ -101,7 +101,12 @@ fn evaluations_during_training_equal_those_of_one_process() {
     sandbox.trains("--data data --steps 2 --out base");
     let encoder = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 --set encoder.positions=24 \
         --set encoder.feed_forward.width=32 --set train.seq_len=24";
-    let pair = "--set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 --set encoder_decoder.head_dim=8 \
+    let sources = (0..60).map(|i| {
+        let target = ["odd", "even"][usize::from(i % 2 == 0)];
+        format!("{{\"source\": \"the number {i}\", \"target\": \"{target}\"}}\n")
+    });
+    sandbox.write("sources.jsonl", sources.collect::<String>());
+    let pair = "--set data.tokenizer=byte --set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 --set encoder_decoder.head_dim=8 \
         --set encoder_decoder.feed_forward.width=32 --set train.seq_len=24";
     let masks = format!("train --objective mlm --data data {encoder}");
     sandbox.succeeds(&format!("{masks} --steps 2 --renderer plain --out bert"));
@@ -118,8 +123,8 @@ fn evaluations_during_training_equal_those_of_one_process() {
         ),
         ("masks", format!("{masks} {plain} {common}")),
         (
-            "spans",
-            format!("train --objective span_corruption --data data {pair} {plain} {common}"),
+            "targets",
+            format!("train --objective seq2seq --data sources.jsonl {pair} {plain} {common}"),
         ),
         (
             "labels",
