@@ -5,7 +5,6 @@
 
 use std::error::Error;
 
-use emberlm::burn::backend::Autodiff;
 use emberlm::prelude::*;
 use emberlm_examples::Backend;
 

@@ -7,7 +7,6 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use emberlm::burn::backend::Autodiff;
 use emberlm::prelude::*;
 use emberlm_examples::Backend;
 

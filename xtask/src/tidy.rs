@@ -31,6 +31,8 @@ use crate::{error::Error, workspace};
 const CODE: [&str; 3] = ["crates/", "examples/", "xtask/"];
 /// Folders with generated or downloaded files.
 const NOT_SOURCE: [&str; 4] = ["target", "corpus", "artifacts", "node_modules"];
+/// The document whose lists are compared with the code.
+const ARCHITECTURE: &str = "docs/architecture.md";
 /// Extensions of the files whose language and links are checked.
 const READ_BY_PEOPLE: [&str; 4] = ["rs", "md", "html", "js"];
 
@@ -94,11 +96,7 @@ pub fn check() -> Result<Vec<Finding>, Error> {
         findings.extend(layers.check(package, &file, &text));
         findings.extend(manifests::check(&file, &text));
         let sources = modules::sources(path.parent().unwrap_or(root))?;
-        findings.extend(modules::check(
-            &file,
-            &sources,
-            layers.circles(&package.name),
-        ));
+        findings.extend(modules::check(&file, &sources));
     }
     let families = sources::family_names(root)?;
     let language = language::Language::read(root)?;
@@ -116,8 +114,9 @@ pub fn check() -> Result<Vec<Finding>, Error> {
         }
     }
     findings.extend(links::check(root, &documents));
-    findings.extend(walks::check(root)?);
-    findings.extend(choices::check(root, &code)?);
+    let architecture = documents.get(ARCHITECTURE).map_or("", String::as_str);
+    findings.extend(walks::check(architecture, &code));
+    findings.extend(choices::check(root, architecture, &code)?);
     Ok(findings)
 }
 

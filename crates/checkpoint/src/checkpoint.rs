@@ -33,8 +33,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::description::AdapterDescription;
-pub use crate::description::Description;
+use crate::description::{AdapterDescription, Description};
 use crate::error::CheckpointError;
 use crate::source_files::SourceFiles;
 

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use crate::encoder_model::tokenizer_beside;
 use crate::error::{CheckpointError, ModelError};
 use crate::kind::model_folder;
+use crate::model::chat::stops_of;
 use crate::model::token_ids;
 use crate::published_files::generation_config;
 
@@ -153,10 +154,7 @@ impl EncoderDecoderModel {
             return Ok(None);
         };
         let encoder = ChatEncoder::new(template, tokenizer);
-        let mut stops = encoder.stops();
-        stops.tokens.extend(self.stop_tokens());
-        let vocab_size = self.config().vocab_size();
-        stops.tokens.retain(|&id| (id as usize) < vocab_size);
+        let stops = stops_of(&encoder, self.stop_tokens(), self.config().vocab_size());
         Ok(Some((encoder, stops)))
     }
 

@@ -5,7 +5,7 @@ mod about;
 mod adapter;
 mod adapter_source;
 mod base;
-mod chat;
+pub(crate) mod chat;
 mod stored;
 mod weights;
 

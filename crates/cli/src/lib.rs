@@ -59,6 +59,7 @@ mod sandbox;
 mod shell;
 mod signals;
 mod values;
+mod weights_arg;
 
 use std::process::ExitCode;
 

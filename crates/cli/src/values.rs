@@ -51,11 +51,21 @@ pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
+    described(all.map(name), all, name)
+}
+
+/// [`one_of`] with the descriptions of `values`.
+fn described<T: Copy + Send + Sync + 'static, const N: usize>(
+    values: impl Into<PossibleValuesParser>,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
     let named = move |given: String| {
         all.into_iter()
             .find(|&one| name(one).eq_ignore_ascii_case(&given))
     };
-    PossibleValuesParser::new(all.map(name)).try_map(move |given| named(given).ok_or("unknown"))
+    let values: PossibleValuesParser = values.into();
+    values.try_map(move |given| named(given).ok_or("unknown"))
 }
 
 /// The names of the objectives on the command line, in the order of [`ObjectiveKind::ALL`].
@@ -69,14 +79,10 @@ pub fn objective_name(objective: ObjectiveKind) -> &'static str {
 
 /// Accepts the name of an objective.
 pub fn objective_parser() -> impl TypedValueParser<Value = ObjectiveKind> {
-    let named = |given: String| {
-        let mut all = ObjectiveKind::ALL.into_iter();
-        all.find(|&kind| objective_name(kind).eq_ignore_ascii_case(&given))
-    };
-    let described = ObjectiveKind::ALL.map(|kind| {
+    let values = ObjectiveKind::ALL.map(|kind| {
         PossibleValue::new(objective_name(kind)).help(kind.about().trim_end_matches('.'))
     });
-    PossibleValuesParser::new(described).try_map(move |given| named(given).ok_or("unknown"))
+    described(values, ObjectiveKind::ALL, objective_name)
 }
 
 /// Accepts the name of a dataset export format.

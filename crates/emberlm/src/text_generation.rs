@@ -29,18 +29,21 @@ pub struct TextGeneration<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> TextGeneration<'a, B> {
-    /// Submits `request` to an idle engine. `before` are the tokens that precede the text: its prompt, or nothing with an
-    /// encoder–decoder. The text ends before the first of `stops`.
+    /// Submits `request` to an idle engine. The text ends before the first of `stops`.
     ///
     /// # Errors
     /// Those of [`Engine::submit`].
     pub fn start(
         engine: &'a mut Engine<B>,
         tokenizer: &Tokenizer,
-        before: &[u32],
         stops: StopStrings,
         request: Request,
     ) -> Result<Self, GenerateError> {
+        // The text of an encoder–decoder does not continue its source.
+        let before = match engine.model().decoder() {
+            Some(_) => &request.prompt[..],
+            None => &[],
+        };
         let stream = TextStream::after(tokenizer, before, stops);
         let reused_before = engine.counts().reused_tokens;
         Ok(Self {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::{
-    Embedder, EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind, kind_of, unit_vector,
+    CheckpointError, Embedder, EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind,
+    kind_of, unit_vector,
 };
 use emberlm_generate::{
     Engine, EngineConfig, GenerateError, Overflow, Request, SETTINGS, SamplingDefaults, embed,
@@ -93,11 +94,7 @@ impl OpenOptions {
 
 impl<B: Backend> TextModel<B> {
     /// Opens the model at `path`.
-    pub(crate) fn new(
-        path: &Path,
-        options: OpenOptions,
-        device: &Device<B>,
-    ) -> Result<Self, Error> {
+    fn new(path: &Path, options: OpenOptions, device: &Device<B>) -> Result<Self, Error> {
         match kind_of(path) {
             ModelKind::Decoder => Self::of_decoder(path, options, device),
             kind => {
@@ -128,20 +125,9 @@ impl<B: Backend> TextModel<B> {
         };
         let decoder = model.decoder_in::<B>(format, device)?.with_fused_adapters();
         let engine = Engine::new(Arc::new(decoder), config)?;
-        let (recommended, ignored) = model.sampling_defaults();
-        let damaged = model.passed_over().iter().map(ToString::to_string);
-        let warnings = damaged.chain(model.warnings()).chain(ignored).collect();
-        Ok(Self {
-            kind: Kind::Generative(Box::new(Generative {
-                files: ModelFiles::Decoder(Box::new(model)),
-                tokenizer,
-                engine,
-                recommended,
-                chat_template: options.chat_template,
-                chat: None,
-            })),
-            warnings,
-        })
+        let files = ModelFiles::Decoder(Box::new(model));
+        let template = options.chat_template;
+        Ok(Self::of_generative(files, tokenizer, engine, template))
     }
 
     fn of_encoder_decoder(
@@ -158,31 +144,48 @@ impl<B: Backend> TextModel<B> {
             ..default
         };
         let engine = Engine::new(Arc::new(model.load::<B>(device)?), config)?;
-        let (recommended, ignored) = model.sampling_defaults();
-        let damaged = model.passed_over().iter().map(ToString::to_string);
-        let warnings = damaged.chain(model.warnings().iter().cloned());
-        let warnings = warnings.chain(ignored).collect();
-        Ok(Self {
+        let files = ModelFiles::EncoderDecoder(Box::new(model));
+        let template = options.chat_template;
+        Ok(Self::of_generative(files, tokenizer, engine, template))
+    }
+
+    fn of_generative(
+        files: ModelFiles,
+        tokenizer: Tokenizer,
+        engine: Engine<B>,
+        chat_template: Option<String>,
+    ) -> Self {
+        let (damaged, stored, (recommended, ignored)) = match &files {
+            ModelFiles::Decoder(model) => (
+                model.passed_over(),
+                model.warnings(),
+                model.sampling_defaults(),
+            ),
+            ModelFiles::EncoderDecoder(model) => (
+                model.passed_over(),
+                model.warnings().to_vec(),
+                model.sampling_defaults(),
+            ),
+        };
+        Self {
+            warnings: warnings(damaged, stored.into_iter().chain(ignored)),
             kind: Kind::Generative(Box::new(Generative {
-                files: ModelFiles::EncoderDecoder(Box::new(model)),
+                files,
                 tokenizer,
                 engine,
                 recommended,
-                chat_template: options.chat_template,
+                chat_template,
                 chat: None,
             })),
-            warnings,
-        })
+        }
     }
 
     fn of_encoder(path: &Path, device: &Device<B>) -> Result<Self, Error> {
         let model = EncoderModel::open(path)?;
         let embedder = model.embedder(device)?;
-        let damaged = model.passed_over().iter().map(ToString::to_string);
-        let warnings = damaged.chain(model.warnings().iter().cloned()).collect();
         Ok(Self {
             kind: Kind::Encoder(Box::new(embedder)),
-            warnings,
+            warnings: warnings(model.passed_over(), model.warnings().iter().cloned()),
         })
     }
 
@@ -270,11 +273,6 @@ impl<B: Backend> Generative<B> {
             }
         }
         stops.strings.extend(settings.stops);
-        let before = if is_decoder {
-            prompt.clone()
-        } else {
-            Vec::new()
-        };
         let request = Request {
             prompt,
             max_new_tokens,
@@ -286,9 +284,7 @@ impl<B: Backend> Generative<B> {
         };
         let strings = StopStrings::new(&stops.strings)?;
         let (engine, tokenizer) = (&mut self.engine, &self.tokenizer);
-        Ok(TextGeneration::start(
-            engine, tokenizer, &before, strings, request,
-        )?)
+        Ok(TextGeneration::start(engine, tokenizer, strings, request)?)
     }
 
     /// The tokens of an input, and those that end its completion.
@@ -333,6 +329,12 @@ impl<B: Backend> Generative<B> {
             (encoder, stops)
         }))
     }
+}
+
+/// The checkpoints that were passed over, and the other warnings.
+fn warnings(damaged: &[CheckpointError], others: impl IntoIterator<Item = String>) -> Vec<String> {
+    let damaged = damaged.iter().map(ToString::to_string);
+    damaged.chain(others).collect()
 }
 
 /// Checks that models of a kind other than a decoder support the options.

@@ -1,11 +1,11 @@
 //! Text generation: token ids in, token ids out.
 //!
 //! Map: [`sampler`] draws one token from logits on the host; [`chooser`] chooses the tokens of a sequence, with
-//! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`settings`] lists the sampling settings; [`plain`] runs the decoder with a key-value cache and
-//! the chooser; [`speculative`] adds a draft model; [`engine`] runs many requests concurrently with shared passes over
-//! the weights; [`beam`] searches for the most probable sequence; [`encoder_decoder`] generates with an encoder–decoder;
-//! [`embedding`] computes text embeddings; [`vet`] compiles untrusted grammars in a sandbox first;
-//! [`error`] has the errors. The caller converts between text and ids.
+//! [`penalties`], `logit_bias`, [`logprobs`] and [`constraint`]; [`settings`] lists the sampling settings; [`plain`] runs
+//! the decoder with a key-value cache and the chooser; [`speculative`] adds a draft model; [`engine`] runs many requests
+//! concurrently with shared passes over the weights; [`beam`] searches for the most probable sequence;
+//! [`encoder_decoder`] generates with an encoder–decoder; [`embedding`] computes text embeddings; [`vet`] compiles
+//! untrusted grammars in a sandbox first; [`error`] has the errors. The caller converts between text and ids.
 //!
 //! | type | purpose |
 //! |---|---|

@@ -16,11 +16,11 @@ use crate::error::SettingError;
 use crate::ranges::NumberRange;
 
 /// The range of [`Penalties::repetition`].
-pub const REPETITION: NumberRange = NumberRange::above(0.0);
+pub(crate) const REPETITION: NumberRange = NumberRange::above(0.0);
 /// The range of [`Penalties::presence`].
-pub const PRESENCE: NumberRange = NumberRange::at_least(-2.0).to(2.0);
+pub(crate) const PRESENCE: NumberRange = NumberRange::at_least(-2.0).to(2.0);
 /// The range of [`Penalties::frequency`].
-pub const FREQUENCY: NumberRange = PRESENCE;
+pub(crate) const FREQUENCY: NumberRange = PRESENCE;
 
 /// The penalties of tokens that occurred before; the default changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,11 +15,11 @@ use crate::error::{LogitsError, SettingError};
 use crate::ranges::NumberRange;
 
 /// The range of [`SamplerConfig::temperature`].
-pub const TEMPERATURE: NumberRange = NumberRange::at_least(0.0);
+pub(crate) const TEMPERATURE: NumberRange = NumberRange::at_least(0.0);
 /// The range of [`SamplerConfig::top_p`].
-pub const TOP_P: NumberRange = NumberRange::above(0.0).to(1.0);
+pub(crate) const TOP_P: NumberRange = NumberRange::above(0.0).to(1.0);
 /// The range of [`SamplerConfig::min_p`].
-pub const MIN_P: NumberRange = NumberRange::at_least(0.0).to(1.0);
+pub(crate) const MIN_P: NumberRange = NumberRange::at_least(0.0).to(1.0);
 
 /// The settings of a sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -17,7 +17,7 @@ pub struct SamplingSetting {
     pub description: &'static str,
     /// The valid values.
     pub range: NumberRange,
-    /// The value of `generate` and `chat` if neither the user nor the model has one. That of requests has no effect.
+    /// The value of `generate` and `chat` if neither the user nor the model has one. Requests default to the value that changes nothing.
     pub default: f64,
     /// True if `generation_config.json` has the field, with the meaning of `transformers`.
     pub is_of_models: bool,
@@ -35,9 +35,9 @@ pub struct SamplingSetting {
     pub get: fn(&SamplingDefaults) -> Option<f64>,
     /// Changes the value of these settings.
     pub set: fn(&mut SamplingDefaults, Option<f64>),
-    /// Returns the value by which a token is chosen.
+    /// Returns the value in a chooser's configuration.
     pub applied: fn(&ChooserConfig) -> f64,
-    /// Changes the value by which a token is chosen.
+    /// Changes the value in a chooser's configuration.
     pub apply: fn(&mut ChooserConfig, f64),
 }
 
@@ -58,8 +58,8 @@ pub struct Slider {
     pub more: bool,
 }
 
-/// Declares the settings: documentation, name (and alias), type, field of [`ChooserConfig`], and the fields of [`SamplingSetting`] that do
-/// not follow from these.
+/// Declares the settings: documentation, name (and alias), type, field of [`ChooserConfig`], and the fields of
+/// [`SamplingSetting`] that do not follow from these.
 macro_rules! sampling_settings {
     ($($(#[doc = $doc:literal])+ $name:ident $(($alias:ident))?: $type:ty = $($applied:ident).+ { $($row:tt)* })+) => {
         /// The sampling settings that a model recommends. They apply where neither the user nor the request chooses a

@@ -1,4 +1,4 @@
-//! Encoder–decoders: directories of T5 and mT5 against `transformers`, padding, caches, export, training, and directories that
+//! Encoder–decoders: directories of T5 and mT5 against `transformers`, padding, caches, export, initial weights, training, and directories that
 //! are refused. `fixtures/make_encoder_decoder.py` made the directories.
 
 mod directories;

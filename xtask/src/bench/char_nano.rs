@@ -79,7 +79,6 @@ pub fn run(args: &CharNanoArgs, session: &mut Session) -> Result<(), Error> {
     let folder = session.folder("bench-char-nano")?;
     let programs = Programs {
         args,
-        nanogpt: args.nanogpt.clone(),
         binary: args.ours.ready(Program::Emberlm, &session.metadata)?,
         python,
         data: folder.join("data"),
@@ -102,7 +101,6 @@ pub fn run(args: &CharNanoArgs, session: &mut Session) -> Result<(), Error> {
 /// The command lines of both programs, and their paths.
 struct Programs<'a> {
     args: &'a CharNanoArgs,
-    nanogpt: PathBuf,
     binary: PathBuf,
     python: PathBuf,
     /// emberlm's dataset.
@@ -124,7 +122,7 @@ impl Programs<'_> {
         let mut command = Command::new(&self.binary);
         command
             .arg("prepare")
-            .arg(self.nanogpt.join(TEXT))
+            .arg(self.args.nanogpt.join(TEXT))
             .arg("--out")
             .arg(&self.data);
         command.args(["--tokenizer", "char", "--force"]);
@@ -170,7 +168,7 @@ impl Programs<'_> {
     /// One of nanoGPT's scripts. All expect the checkout as the working directory.
     fn in_checkout(&self, script: &str) -> Command {
         let mut command = Command::new(&self.python);
-        command.arg(script).current_dir(&self.nanogpt);
+        command.arg(script).current_dir(&self.args.nanogpt);
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
@@ -178,7 +176,10 @@ impl Programs<'_> {
     fn nanogpt(&self) -> Result<Sample, Error> {
         let seconds = timed(&mut self.train_nanogpt(), &self.log)?;
         let mut command = Command::new(&self.python);
-        command.arg(&self.loss).arg(&self.nanogpt).arg(&self.out);
+        command
+            .arg(&self.loss)
+            .arg(&self.args.nanogpt)
+            .arg(&self.out);
         completed(seconds, &mut command)
     }
 
@@ -250,7 +251,6 @@ mod tests {
         let args = Wrapper::try_parse_from(typed).unwrap_or_else(|error| panic!("{error}"));
         let programs = Programs {
             args: &args.char_nano,
-            nanogpt: "nanoGPT".into(),
             binary: "emberlm".into(),
             python: "python3".into(),
             data: "data".into(),

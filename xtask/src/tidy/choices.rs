@@ -8,18 +8,17 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    Finding, below,
+    ARCHITECTURE, Finding, below,
     lexer::lines,
     links::prose,
     parse, read,
     sources::{without_tests, words},
-    walks::expanded,
+    walks::listed,
 };
 use crate::error::Error;
 
 const RULE: &str = "choices";
 const LIST: &str = "xtask/choices.toml";
-const DOCUMENT: &str = "docs/architecture.md";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,13 +38,16 @@ struct Choice {
     most: usize,
 }
 
-/// Compares the lists with the sources, the texts of Rust files by path.
-pub fn check(root: &Path, sources: &BTreeMap<String, String>) -> Result<Vec<Finding>, Error> {
+/// Compares the lists of the document with the sources, the texts of Rust files by path.
+pub fn check(
+    root: &Path,
+    document: &str,
+    sources: &BTreeMap<String, String>,
+) -> Result<Vec<Finding>, Error> {
     let choices: Choices = parse(&root.join(LIST))?;
-    let document = read(&root.join(DOCUMENT))?;
     let mentions = |path: &str, names: &[String]| mentions(&root.join(path), names);
     let findings = choices.choice.iter();
-    let findings = findings.map(|choice| choice.check(&document, sources, &mentions));
+    let findings = findings.map(|choice| choice.check(document, sources, &mentions));
     Ok(findings.flatten().collect())
 }
 
@@ -74,10 +76,10 @@ impl Choice {
         let mut section = prose(document).skip_while(|(_, line)| *line != heading);
         let Some((line, _)) = section.next() else {
             let message = format!("there is no heading `{heading}`");
-            return Some(Finding::new(DOCUMENT, 1, RULE, message));
+            return Some(Finding::new(ARCHITECTURE, 1, RULE, message));
         };
         let rows = section.take_while(|(_, line)| !line.starts_with('#'));
-        let listed: BTreeSet<String> = rows.flat_map(|(_, row)| paths(row)).collect();
+        let listed: BTreeSet<String> = rows.flat_map(|(_, row)| listed(row)).collect();
         let found = sources.iter().filter(|(file, _)| is_code(file));
         let found = found.filter(|(file, text)| self.names_path(file) || self.is_named_in(text));
         let found: BTreeSet<&String> = found.map(|(file, _)| file).collect();
@@ -114,7 +116,7 @@ impl Choice {
             ),
         };
         let message = format!("\"{}\": {message}", self.heading);
-        Some(Finding::new(DOCUMENT, line, RULE, message))
+        Some(Finding::new(ARCHITECTURE, line, RULE, message))
     }
 
     /// Returns true if a file or its folder has one of the names.
@@ -141,13 +143,6 @@ fn joined(files: &[&str]) -> String {
         [] => "none".to_owned(),
         files => files.join(", "),
     }
-}
-
-/// The paths in the first column of a row of a table.
-fn paths(row: &str) -> Vec<String> {
-    let column = row.strip_prefix('|').and_then(|row| row.split('|').next());
-    let code = column.unwrap_or_default().split('`').skip(1).step_by(2);
-    code.flat_map(expanded).collect()
 }
 
 /// Returns true for files that are searched, and for folders with such files.

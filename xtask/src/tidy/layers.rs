@@ -25,8 +25,6 @@ pub struct Layers {
     not_published: Vec<String>,
     /// The crates that each other crate may depend on.
     allowed: BTreeMap<String, Vec<String>>,
-    /// The circles between modules that remain in each crate.
-    circles: BTreeMap<String, Vec<Vec<String>>>,
 }
 
 impl Layers {
@@ -36,11 +34,6 @@ impl Layers {
     /// The file cannot be read or has another format.
     pub fn read(root: &Path) -> Result<Self, Error> {
         parse(&root.join(LIST))
-    }
-
-    /// The circles between top-level modules of a crate that are tolerated.
-    pub fn circles(&self, package: &str) -> &[Vec<String>] {
-        self.circles.get(package).map_or(&[], Vec::as_slice)
     }
 
     /// Checks the shipped dependencies of a package of the workspace.

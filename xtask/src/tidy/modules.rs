@@ -1,5 +1,4 @@
-//! Circles of imports between the top-level modules of a crate. Those that remain are in `xtask/layers.toml`, so that none
-//! grows and none returns.
+//! Circles of imports between the top-level modules of a crate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,15 +31,14 @@ pub fn sources(folder: &Path) -> Result<Sources, Error> {
 /// The names of the modules that each module uses.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Checks a crate whose root is `root`. `known` has its circles that are tolerated, each sorted.
-pub fn check(root: &str, sources: &Sources, known: &[Vec<String>]) -> Vec<Finding> {
-    let found = circles(&imports(sources));
-    let new = found.iter().filter(|circle| !known.contains(circle));
-    let new = new.map(|circle| format!("these modules use each other: {}", circle.join(", ")));
-    let gone = known.iter().filter(|circle| !found.contains(circle));
-    let gone = gone.map(|circle| format!("no longer a circle: {}", circle.join(", ")));
-    let all = new.chain(gone);
-    all.map(|message| Finding::new(root, 1, RULE, message))
+/// Checks a crate whose root is `root`.
+pub fn check(root: &str, sources: &Sources) -> Vec<Finding> {
+    let circles = circles(&imports(sources)).into_iter();
+    circles
+        .map(|circle| {
+            let message = format!("these modules use each other: {}", circle.join(", "));
+            Finding::new(root, 1, RULE, message)
+        })
         .collect()
 }
 
@@ -211,7 +209,7 @@ mod tests {
                 ("c.rs", "use crate::{a, b};"),
             ];
             let files = files.map(|(file, text)| (file.to_owned(), text.to_owned()));
-            let found = check("lib.rs", &files.into(), &[]);
+            let found = check("lib.rs", &files.into());
             found.into_iter().map(|it| it.message).collect::<Vec<_>>()
         };
         let both = ["these modules use each other: a, b"];
@@ -229,14 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_known_circle_is_tolerated_until_it_is_gone() {
+    fn a_circle_is_a_finding() {
         let files = [("a.rs", "use crate::b;"), ("b.rs", "use crate::a;")];
         let files: Sources = files
             .map(|(file, text)| (file.to_owned(), text.to_owned()))
             .into();
-        let known = [vec!["a".to_owned(), "b".to_owned()]];
-        assert!(check("lib.rs", &files, &known).is_empty());
-        let found = check("lib.rs", &Sources::new(), &known);
-        assert_eq!(found[0].message, "no longer a circle: a, b");
+        let found = check("lib.rs", &files);
+        assert_eq!(found[0].message, "these modules use each other: a, b");
+        assert!(check("lib.rs", &Sources::new()).is_empty());
     }
 }

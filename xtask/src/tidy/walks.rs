@@ -3,14 +3,11 @@
 //! A walk is a table whose first column has the paths, below a sentence with their number and their lines. The files must
 //! exist, the sentence must be true, and the walk must not become longer than its bound.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
-use super::{Finding, links::prose, read};
-use crate::error::Error;
+use super::{ARCHITECTURE, Finding, links::prose};
 
 const RULE: &str = "walks";
-/// The document with the walks.
-const DOCUMENT: &str = "docs/architecture.md";
 /// Lines are rounded up to a multiple of this, so that a small change does not change the document.
 const ROUNDED: usize = 100;
 
@@ -28,12 +25,12 @@ const WALKS: [Walk; 1] = [Walk {
     lines: 19_900,
 }];
 
-/// Checks the walks of the document.
-pub fn check(root: &Path) -> Result<Vec<Finding>, Error> {
-    let text = read(&root.join(DOCUMENT))?;
-    let lines_of = |path: &str| Some(read(&root.join(path)).ok()?.lines().count());
-    let findings = WALKS.iter().flat_map(|walk| walk.check(&text, &lines_of));
-    Ok(findings.collect())
+/// Checks the walks of the document. `sources` are the texts of Rust files by path.
+pub fn check(document: &str, sources: &BTreeMap<String, String>) -> Vec<Finding> {
+    let lines_of = |path: &str| Some(sources.get(path)?.lines().count());
+    let findings = WALKS.iter();
+    let findings = findings.flat_map(|walk| walk.check(document, &lines_of));
+    findings.collect()
 }
 
 impl Walk {
@@ -43,7 +40,7 @@ impl Walk {
             .peekable();
         let Some(&(heading, _)) = section.peek() else {
             let message = format!("there is no heading `{}`", self.heading);
-            return vec![Finding::new(DOCUMENT, 1, RULE, message)];
+            return vec![Finding::new(ARCHITECTURE, 1, RULE, message)];
         };
         let section: Vec<(usize, &str)> = section
             .skip(1)
@@ -58,7 +55,7 @@ impl Walk {
             match lines_of(&path) {
                 Some(_) if files.contains(&path) => {
                     let message = format!("`{path}` is listed twice");
-                    findings.push(Finding::new(DOCUMENT, number, RULE, message));
+                    findings.push(Finding::new(ARCHITECTURE, number, RULE, message));
                 }
                 Some(count) => {
                     lines += count;
@@ -66,7 +63,7 @@ impl Walk {
                 }
                 None => {
                     let message = format!("there is no {path}");
-                    findings.push(Finding::new(DOCUMENT, number, RULE, message));
+                    findings.push(Finding::new(ARCHITECTURE, number, RULE, message));
                 }
             }
         }
@@ -74,29 +71,34 @@ impl Walk {
         let totals = totals(files.len(), lines);
         if !section.iter().any(|(_, line)| line.contains(&totals)) {
             let message = format!("this walk has {totals}: write so above its table");
-            findings.push(Finding::new(DOCUMENT, heading, RULE, message));
+            findings.push(Finding::new(ARCHITECTURE, heading, RULE, message));
         }
         if files.len() > self.files || lines > self.lines {
             let bound = self::totals(self.files, self.lines);
             let message = format!("this walk has {totals}, more than its bound of {bound}");
-            findings.push(Finding::new(DOCUMENT, heading, RULE, message));
+            findings.push(Finding::new(ARCHITECTURE, heading, RULE, message));
         }
         findings
     }
 }
 
-/// The paths in the first column of a row of a table. `model/nn/norm.rs` is short for `crates/model/src/nn/norm.rs`.
-fn paths(row: &str) -> impl Iterator<Item = String> {
+/// The paths in the first column of a row of a table.
+pub(super) fn listed(row: &str) -> impl Iterator<Item = String> {
     let column = row.strip_prefix('|').and_then(|row| row.split('|').next());
     let code = column.unwrap_or_default().split('`').skip(1).step_by(2);
-    code.flat_map(expanded).filter_map(|path| {
+    code.flat_map(expanded)
+}
+
+/// The paths of a row of a walk, where `model/nn/norm.rs` is short for `crates/model/src/nn/norm.rs`.
+fn paths(row: &str) -> impl Iterator<Item = String> {
+    listed(row).filter_map(|path| {
         path.split_once('/')
             .map(|(of_crate, path)| format!("crates/{of_crate}/src/{path}"))
     })
 }
 
 /// The paths of `a/{b,c}.rs`: `a/b.rs` and `a/c.rs`.
-pub(super) fn expanded(path: &str) -> Vec<String> {
+fn expanded(path: &str) -> Vec<String> {
     let parts = path.split_once('{').and_then(|(before, rest)| {
         let (names, after) = rest.split_once('}')?;
         Some(

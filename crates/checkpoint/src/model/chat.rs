@@ -108,15 +108,19 @@ impl Model {
 
     /// The strings and tokens that end an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`].
     pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
-        let mut stops = encoder.stops();
-        stops.tokens.extend(self.stop_tokens(Some(tokenizer)));
-        stops
-            .tokens
-            .retain(|&id| (id as usize) < self.config.vocab_size());
-        stops.tokens.sort_unstable();
-        stops.tokens.dedup();
-        stops
+        let tokens = self.stop_tokens(Some(tokenizer));
+        stops_of(encoder, tokens, self.config.vocab_size())
     }
+}
+
+/// The strings and tokens that end an answer: those of the template, and `tokens`, sorted.
+pub(crate) fn stops_of(encoder: &ChatEncoder, tokens: Vec<u32>, vocab_size: usize) -> Stops {
+    let mut stops = encoder.stops();
+    stops.tokens.extend(tokens);
+    stops.tokens.retain(|&id| (id as usize) < vocab_size);
+    stops.tokens.sort_unstable();
+    stops.tokens.dedup();
+    stops
 }
 
 impl AdapterSource {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use emberlm_checkpoint::{Model, ModelKind, kind_of};
-use emberlm_model::{WeightFormat, count};
+use emberlm_model::count;
 use emberlm_trainer::fit::{InferenceWork, predict_inference};
 use emberlm_trainer::memory;
 
@@ -34,6 +34,7 @@ use crate::model;
 use crate::output::{print, print_json};
 use crate::shell::shell_word;
 use crate::values;
+use crate::weights_arg::WeightsArg;
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
@@ -57,9 +58,9 @@ pub struct BenchArgs {
     /// Measured repetitions of each test, after one that is not measured
     #[arg(long, short, value_name = "N", default_value_t = 3, value_parser = values::at_least_one)]
     pub repeat: usize,
-    /// Format of the weights of linear layers and the head: f32, int8, or a type of GGUF files [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser())]
-    pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub weights: WeightsArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,
@@ -140,8 +141,11 @@ impl Subject {
     }
 
     fn work(&self, args: &BenchArgs, backend: Placement) -> InferenceWork {
-        let weights =
-            model::inference_weights(&self.model, args.weights, backend.keeps_packed_weights());
+        let weights = model::inference_weights(
+            &self.model,
+            args.weights.weights,
+            backend.keeps_packed_weights(),
+        );
         let (capacity, pass) = (self.tests.capacity(), self.tests.longest_pass());
         InferenceWork::generation(weights, args.batch, capacity, pass).with_cache(args.cache.cache)
     }
@@ -150,7 +154,7 @@ impl Subject {
     fn measure(&self, args: &BenchArgs, backend: Placement) -> Result<ModelSpeed, CliError> {
         let tests = backend.run(Measurement {
             model: &self.model,
-            weights: args.weights,
+            weights: args.weights.weights,
             cache: args.cache.cache,
             tests: &self.tests,
         })??;

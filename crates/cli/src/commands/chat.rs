@@ -44,6 +44,7 @@ use crate::memory_guard::MemoryArg;
 use crate::model;
 use crate::shell::shell_path;
 use crate::values;
+use crate::weights_arg::WeightsArg;
 use conversation::Conversation;
 use generator::AnswerGenerator;
 use input::Input;
@@ -75,10 +76,9 @@ pub struct ChatArgs {
     /// Also end an answer before TEXT; can be repeated
     #[arg(long, value_name = "TEXT", value_parser = values::stop, help_heading = "Conversation")]
     pub stop: Vec<String>,
-    /// Format of the weights of linear layers and the head: f32, int8 for less memory and more speed, or a type of GGUF files
-    /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
-    pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub weights: WeightsArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,
@@ -132,7 +132,8 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         ));
     }
     let pass = EngineConfig::for_model(model.config()).prefill_tokens;
-    let weights = model::inference_weights(&model, args.weights, backend.keeps_packed_weights());
+    let weights =
+        model::inference_weights(&model, args.weights.weights, backend.keeps_packed_weights());
     let cache = args.cache.cache;
     let work = InferenceWork::generation(weights, 1, context, pass).with_cache(cache);
     let short = |work: InferenceWork| work.with_one_slot(SHORT_CONTEXT);
@@ -154,7 +155,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         encoder: &encoder,
         stops,
         strings,
-        weights: args.weights,
+        weights: args.weights.weights,
         cache,
         context,
         conversation: Conversation::new(args.system),

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use emberlm_checkpoint::Model;
 use emberlm_data::{Packing, Split};
-use emberlm_model::{CacheFormat, WeightFormat};
+use emberlm_model::CacheFormat;
 use emberlm_trainer::fit::{HeldWeights, InferenceWork};
 use emberlm_trainer::tasks::Task;
 
@@ -21,7 +21,8 @@ use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::model;
 use crate::ranks::Ranks;
-use crate::values::{at_least_one, packing_parser, weights_parser};
+use crate::values::{at_least_one, packing_parser};
+use crate::weights_arg::WeightsArg;
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
@@ -62,10 +63,9 @@ pub struct EvalArgs {
     /// Number of windows or texts per batch [default: about 4096 tokens]
     #[arg(long = "batch-size", alias = "batch", value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
     pub batch: Option<usize>,
-    /// Format of the weights of linear layers and the head: f32 or int8
-    /// [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = weights_parser(), help_heading = "Model")]
-    pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub weights: WeightsArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,
@@ -115,7 +115,8 @@ fn check_memory(
     batch: usize,
     seq_len: usize,
 ) -> Result<(), CliError> {
-    let weights = model::inference_weights(model, args.weights, backend.keeps_packed_weights());
+    let weights =
+        model::inference_weights(model, args.weights.weights, backend.keeps_packed_weights());
     let cache = args.cache.cache;
     let of = |weights: HeldWeights, batch: usize, seq_len: usize| InferenceWork {
         // Passes in f32 have no cache.

@@ -11,9 +11,11 @@ use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
 use clap::Args;
+use emberlm_model::TransformerConfig;
 use emberlm_trainer::config::ObjectiveKind;
 use emberlm_trainer::fit::{Plan, Prediction, plans, predict_rank};
 use emberlm_trainer::{RunConfig, memory};
+use emberlm_trainer::{presets, run_config};
 use serde::{Deserialize, Serialize};
 
 use super::train::start;
@@ -25,8 +27,6 @@ use crate::output::{print, print_json, size};
 use crate::ranks::Ranks;
 use crate::shell::{shell_path, shell_word};
 use crate::{console, values};
-use emberlm_model::TransformerConfig;
-use emberlm_trainer::{presets, run_config};
 
 pub use report::parts;
 

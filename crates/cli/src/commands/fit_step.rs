@@ -8,10 +8,10 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::TransformerConfig;
 use emberlm_trainer::bench::{Measured, measure_peak};
 use emberlm_trainer::{RunModel, TrainConfig, TrainError};
+use emberlm_trainer::{presets, run_config};
 
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
-use emberlm_trainer::{presets, run_config};
 
 /// Arguments of `fit-step`.
 #[derive(Debug, Args)]

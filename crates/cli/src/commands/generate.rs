@@ -80,7 +80,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         prompt,
         options,
         stops,
-        weights: args.weights,
+        weights: args.weights.weights,
         cache: args.cache.cache,
         json: args.json,
         verbose: args.verbose,
@@ -100,7 +100,8 @@ fn check_memory(
         let capacity = prompt.saturating_add(new).min(context);
         // When the context is full, the newest half of it is processed again.
         let pass = prompt.clamp(1, context).max(capacity / 2);
-        let weights = model::inference_weights(model, args.weights, backend.keeps_packed_weights());
+        let weights =
+            model::inference_weights(model, args.weights.weights, backend.keeps_packed_weights());
         InferenceWork::generation(weights, 1, capacity, pass).with_cache(args.cache.cache)
     };
     let models = [Some(model), draft];

@@ -12,6 +12,7 @@ use emberlm_model::{TransformerConfig, WeightFormat, count};
 use emberlm_tokenizer::{Tokenizer, TokenizerChoice, TokenizerKind};
 use emberlm_trainer::checkpoint::{Description, write_untrained};
 use emberlm_trainer::fit::InferenceWork;
+use emberlm_trainer::{presets, run_config};
 use indicatif::HumanCount;
 
 use crate::backend::{BackendArg, Job};
@@ -21,7 +22,6 @@ use crate::memory_guard::MemoryArg;
 use crate::new_folder::{NewFolder, folder_parser};
 use crate::output::print;
 use crate::values;
-use emberlm_trainer::{presets, run_config};
 use stacks::NewStacks;
 
 /// Arguments of `new`.

@@ -26,12 +26,14 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::ModelKind;
 use emberlm_trainer::fit::predict_rank;
 use emberlm_trainer::run::EpochSize;
 use emberlm_trainer::{
     DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainingData,
     dashboard, memory_report, run,
 };
+use emberlm_trainer::{epochs, presets, run_config};
 
 pub use args::TrainArgs;
 use stopping::StopReport;
@@ -43,8 +45,6 @@ use crate::output::print;
 use crate::ranks::Ranks;
 use crate::shell::shell_path;
 use crate::{built_in_tales, console, ending, signals};
-use emberlm_model::ModelKind;
-use emberlm_trainer::{epochs, presets, run_config};
 
 /// Runs the command, as a single process or as one of a job.
 ///

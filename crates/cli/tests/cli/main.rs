@@ -27,7 +27,7 @@ mod dashboard;
 mod data;
 mod doctor_full;
 mod draft;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod duration;
 mod encoder;
 mod encoder_decoder;

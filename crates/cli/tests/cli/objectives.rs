@@ -4,14 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::support::train::{TINY_ENCODER, TINY_ENCODER_DECODER};
 use super::support::{Sandbox, fixtures};
 
 pub const SMALL: &str = "--renderer plain --set train.log_interval=5 --batch-size 8";
-pub const TINY_ENCODER: &str = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 \
-    --set encoder.positions=24 --set encoder.feed_forward.width=32 --set train.seq_len=24";
-
-pub const TINY_ENCODER_DECODER: &str = "--set data.tokenizer=byte --set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 \
-    --set encoder_decoder.head_dim=8 --set encoder_decoder.feed_forward.width=32 --set train.seq_len=24";
 
 /// Texts whose label is their first letter.
 fn labelled(count: usize) -> String {
@@ -159,10 +155,9 @@ fn an_encoder_decoder_is_tuned_on_pairs() {
 #[test]
 fn spans_of_the_tales_are_learnt_from_the_beginning() {
     let sandbox = Sandbox::with_text("some text to read\n".repeat(200), "byte");
-    let small = "--set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 --set encoder_decoder.head_dim=8 \
-        --set encoder_decoder.feed_forward.width=32 --set train.seq_len=32";
-    let line =
-        format!("train --objective span-corruption --data data --steps 6 {SMALL} {small} --out t5");
+    let line = format!(
+        "train --objective span-corruption --data data --steps 6 {SMALL} {TINY_ENCODER_DECODER} --set train.seq_len=32 --out t5"
+    );
     let trained = sandbox.succeeds(&line);
     let note = "windows of 34 tokens become sources of 32 and targets of 8";
     trained.says(note);

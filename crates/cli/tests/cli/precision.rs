@@ -1,8 +1,8 @@
 //! Matrix products in bf16, and bit-identical results for any number of threads.
 
-use super::objectives::{SMALL, TINY_ENCODER, TINY_ENCODER_DECODER};
+use super::objectives::SMALL;
 use super::support::Sandbox;
-use super::support::train::TINY;
+use super::support::train::{TINY, TINY_ENCODER, TINY_ENCODER_DECODER};
 
 /// Large enough to split every kind of product into tiles for several threads.
 const WIDE: &str = "--set model.d_model=128 --set model.n_layers=2 --set model.heads=4 --set model.kv_heads=2 \
@@ -42,22 +42,20 @@ fn training_is_independent_of_the_number_of_threads() {
 fn bf16_learns_like_f32() {
     let sandbox = Sandbox::with_data();
     let encoder = format!("--data data --objective mlm {TINY_ENCODER} {SMALL}");
-    let sources = (0..60).map(|i| {
-        let target = ["odd", "even"][usize::from(i % 2 == 0)];
-        format!("{{\"source\": \"the number {i}\", \"target\": \"{target}\"}}\n")
-    });
-    sandbox.write("sources.jsonl", sources.collect::<String>());
-    let pair = format!("--objective seq2seq --data sources.jsonl {TINY_ENCODER_DECODER} {SMALL}");
+    sandbox.write_sources();
+    let pair = format!(
+        "--objective seq2seq --data sources.jsonl {TINY_ENCODER_DECODER} --set data.tokenizer=byte {SMALL}"
+    );
     for (name, model, least) in [
         ("decoder", &format!("--data data {TINY}"), 1.0),
         ("encoder", &encoder, 0.05),
-        ("pair", &pair, 0.05),
+        ("pair", &pair, 4.0),
     ] {
         learns_like_f32(&sandbox, name, model, least);
     }
 }
 
-/// A loss falls by at least `least`, and in bf16 to nearly the same.
+/// Checks that the loss falls by more than `least` in f32, and that bf16 reaches nearly the same loss.
 fn learns_like_f32(sandbox: &Sandbox, name: &str, model: &str, least: f64) {
     let train = |precision: &str| {
         let out = format!("{name}-{precision}");
@@ -76,8 +74,8 @@ fn learns_like_f32(sandbox: &Sandbox, name: &str, model: &str, least: f64) {
     let (full, rounded) = (train("f32"), train("bf16"));
     assert!(full.1[0] - full.0 > least, "{name}: {full:?}");
     assert!(
-        (full.0 - rounded.0).abs() < 0.05,
-        "{} {}",
+        (full.0 - rounded.0).abs() < 0.02,
+        "{name}: {} {}",
         full.0,
         rounded.0
     );

@@ -13,7 +13,7 @@ fn option(setting: &SamplingSetting) -> String {
     setting.name.replace('_', "-")
 }
 
-/// The options of all settings, as they are listed.
+/// The option names of all settings, separated by commas.
 pub fn options() -> String {
     SETTINGS.iter().map(option).collect::<Vec<_>>().join(", ")
 }
@@ -89,7 +89,9 @@ fn every_setting_is_a_field_of_requests_and_a_number_of_the_playground() {
     let script = server.get("/sampling.js").expect(200).body;
     let listed = script.strip_prefix("export const SETTINGS = ").unwrap();
     let listed: Value = serde_json::from_str(listed.trim_end().trim_end_matches(';')).unwrap();
-    for (setting, number) in SETTINGS.iter().zip(listed.as_array().unwrap()) {
+    let listed = listed.as_array().unwrap();
+    assert_eq!(listed.len(), SETTINGS.len());
+    for (setting, number) in SETTINGS.iter().zip(listed) {
         let name = setting.name;
         assert_eq!(number["name"], name);
         assert_eq!(number["label"], setting.slider.label);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::launch::{process_of_rank, wait_until};
-use crate::support::train::TINY;
+use crate::support::train::{TINY, TINY_ENCODER, TINY_ENCODER_DECODER};
 use crate::support::{CommandOutput, Sandbox};
 
 /// The output of `emberlm LINE` on several ranks, which must equal that of one process: what is printed, and each
@@ -99,16 +99,8 @@ fn evaluations_during_training_equal_those_of_one_process() {
     });
     sandbox.write("pairs.jsonl", pairs.collect::<String>());
     sandbox.trains("--data data --steps 2 --out base");
-    let encoder = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 --set encoder.positions=24 \
-        --set encoder.feed_forward.width=32 --set train.seq_len=24";
-    let sources = (0..60).map(|i| {
-        let target = ["odd", "even"][usize::from(i % 2 == 0)];
-        format!("{{\"source\": \"the number {i}\", \"target\": \"{target}\"}}\n")
-    });
-    sandbox.write("sources.jsonl", sources.collect::<String>());
-    let pair = "--set data.tokenizer=byte --set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 --set encoder_decoder.head_dim=8 \
-        --set encoder_decoder.feed_forward.width=32 --set train.seq_len=24";
-    let masks = format!("train --objective mlm --data data {encoder}");
+    sandbox.write_sources();
+    let masks = format!("train --objective mlm --data data {TINY_ENCODER}");
     sandbox.succeeds(&format!("{masks} --steps 2 --renderer plain --out bert"));
     let plain = "--renderer plain";
     let common = "--accumulation 2 --steps 6 --eval-interval 3 --set train.micro_batch=2 \
@@ -124,7 +116,9 @@ fn evaluations_during_training_equal_those_of_one_process() {
         ("masks", format!("{masks} {plain} {common}")),
         (
             "targets",
-            format!("train --objective seq2seq --data sources.jsonl {pair} {plain} {common}"),
+            format!(
+                "train --objective seq2seq --data sources.jsonl {TINY_ENCODER_DECODER} --set data.tokenizer=byte {plain} {common}"
+            ),
         ),
         (
             "labels",

@@ -132,6 +132,7 @@ impl BufRead for Source {
 }
 
 /// Returns true if the input's file is compressed as a whole.
+#[cfg(feature = "file-formats")]
 pub(crate) fn is_compressed(input: &Input) -> Result<bool, DataError> {
     let (_, _, compression) = detect(input)?;
     Ok(compression.is_some())

@@ -157,8 +157,7 @@ fn assert_within(tolerance: f64, what: &str, actual: &[f32], expected: &[f32]) {
     );
 }
 
-/// Held while random numbers are drawn: the backends have one random state per process, so that a seed holds only
-/// while no other thread draws.
+/// Locks the random state, which the tests of a process share. A seed holds only while no other thread draws.
 pub fn random_state() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)

@@ -58,6 +58,7 @@ fn attention_with_soft_cap_bias_and_padding() {
 
 #[test]
 fn state_is_linear_in_the_sequence() {
+    let _drawing = compare::random_state();
     type InBlocks = <Vulkan as Backend>::Attention;
     let kept = blocked_attention::state_len::<Vulkan>;
     let separate = |q_len| {

@@ -130,8 +130,12 @@ fn complete_scaling(scaling: &mut Map<String, Value>, context: Option<u64>, dims
     }
 }
 
-pub(super) const fn yes() -> bool {
+pub(crate) const fn yes() -> bool {
     true
+}
+
+pub(crate) const fn is_yes(flag: &bool) -> bool {
+    *flag
 }
 
 pub(super) const fn epsilon() -> f64 {

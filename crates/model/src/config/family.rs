@@ -73,7 +73,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family of models other than decoders, by their kind; for decoders, [`Family::Pocket`].
+    /// The stand-in for the families of encoders and encoder–decoders, which have no name of their own here.
     pub(crate) const fn of_kind(kind: ModelKind) -> Self {
         match kind {
             ModelKind::Decoder => Self::Pocket,

@@ -3,6 +3,8 @@
 use emberlm_kernels::Activation;
 use serde::{Deserialize, Serialize};
 
+use crate::config::choices::{is_yes, yes};
+
 /// The head of an encoder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -122,14 +124,6 @@ pub enum PooledActivation {
     /// An activation of feed-forward layers (DistilBERT, ModernBERT).
     #[serde(untagged)]
     Other(Activation),
-}
-
-const fn yes() -> bool {
-    true
-}
-
-const fn is_yes(flag: &bool) -> bool {
-    *flag
 }
 
 const fn first() -> Pooling {

@@ -6,6 +6,7 @@ mod distilbert;
 mod modernbert;
 mod roberta;
 
+use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Init, Norm};
@@ -15,7 +16,6 @@ use crate::transformer::encoder::{
     EncoderHeadConfig, EncoderSettings, PooledActivation, Pooling, ProblemType, TokenLayer,
 };
 use crate::weights::names::TensorName;
-use emberlm_kernels::Activation;
 
 /// The form of one model type.
 pub(crate) struct EncoderExchange {

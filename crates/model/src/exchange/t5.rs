@@ -12,6 +12,7 @@
 //!
 //! GELU by tanh; no biases. The first block of each stack stores the biases of all of its blocks.
 
+use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
 use crate::config::{FeedForward, FeedForwardKind, Head, Norm};
@@ -22,7 +23,6 @@ use crate::exchange::quantization;
 use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder_decoder::{EncoderDecoderSettings, RelativePositions};
 use crate::weights::map::{Source, block_path};
-use emberlm_kernels::Activation;
 
 /// The tensor of the token embedding.
 pub(crate) const EMBEDDING: &str = "shared.weight";

@@ -7,6 +7,7 @@
 //! logits = 0.0625 · E · ln_f(x)                     no biases; tied
 //! ```
 
+use emberlm_kernels::RotaryLayout;
 use serde_json::{Map, Value, json};
 
 use super::llama::{self, NAMES, Sizes, read_rotated, write_common};
@@ -16,7 +17,6 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
 use crate::transformer::checked::TransformerConfig;
-use emberlm_kernels::RotaryLayout;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "cohere",

@@ -271,21 +271,11 @@ impl<B: Backend> Block<B> {
         mask: AttentionMask<B>,
     ) -> Result<Tensor<B, 4>, ContextError> {
         self.attention.check(&mask, false)?;
-        Ok(self.run_attention_weights(x, rotary, mask))
-    }
-
-    /// [`Block::attention_weights`] with a mask that has been checked.
-    pub(crate) fn run_attention_weights(
-        &self,
-        x: Tensor<B, 3>,
-        rotary: Option<&RotaryTable<B>>,
-        mask: AttentionMask<B>,
-    ) -> Tensor<B, 4> {
         let x = match self.wiring {
             Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.first_norm(x),
             Wiring::PostNorm | Wiring::OutputNorm => x,
         };
-        self.attention.run_weights(x, rotary, mask)
+        Ok(self.attention.run_weights(x, rotary, mask))
     }
 
     /// Adds the feed-forward layer's output for `x` to `residual`.

@@ -211,8 +211,11 @@ impl<B: Backend> Stack<B> {
                 span.mask.bias = Some(relative.bias(span.past(), span.rows.len));
             }
         }
-        let places = spans.iter().map(|span| (span.rows, span.past()));
-        let positions = (spans.len() > 1).then(|| packed::positions(places, &x.device()));
+        let rotates = self.rotary.is_some() || self.layer_rotary.is_some();
+        let positions = (rotates && spans.len() > 1).then(|| {
+            let places = spans.iter().map(|span| (span.rows, span.past()));
+            packed::positions(places, &x.device())
+        });
         let angles_of = |table: &Option<RotaryTable<B>>| {
             let (table, positions) = (table.as_ref()?, positions.as_ref()?);
             Some(table.angles_at(positions))
@@ -325,7 +328,7 @@ impl<'a, B: Backend> StackSpan<'a, B> {
     }
 
     /// The number of cached tokens that the rows continue.
-    fn past(&self) -> usize {
+    pub(crate) fn past(&self) -> usize {
         self.cache.as_ref().map_or(0, |cache| cache.len())
     }
 

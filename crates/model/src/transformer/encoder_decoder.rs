@@ -22,7 +22,7 @@ use burn::tensor::{Bool, Device, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
 
-use crate::config::{Architecture, Init};
+use crate::config::Init;
 use crate::nn::block::Block;
 use crate::nn::context::{StackContext, StackMemory};
 use crate::nn::embeddings::Embeddings;
@@ -280,14 +280,8 @@ impl<B: Backend> EncoderDecoder<B> {
     /// The decoder's input for labels `[batch, target]`: the start token, then all labels but the last. Ignored labels,
     /// which are below 0, become padding tokens.
     pub fn shifted_right(&self, labels: Tensor<B, 2, Int>) -> Tensor<B, 2, Int> {
-        let (start, padding) = match *self.config.architecture() {
-            Architecture::EncoderDecoder {
-                start_token,
-                padding_token,
-                ..
-            } => (start_token, padding_token),
-            Architecture::Decoder | Architecture::Encoder { .. } => (0, 0),
-        };
+        let start = self.config.start_token().unwrap_or(0);
+        let padding = self.config.padding_token();
         let [batch, seq] = labels.dims();
         let device = labels.device();
         let start = Tensor::full([batch, 1], i64::from(start), &device);

@@ -20,7 +20,7 @@ use crate::nn::adapter_rows::{AdapterGroup, AdapterRows};
 use crate::nn::context::StackMemory;
 use crate::nn::embeddings::Embeddings;
 use crate::nn::kv_cache::KvCache;
-use crate::nn::packed::{RowSpan, Taps};
+use crate::nn::packed::{self, RowSpan, Taps};
 use crate::nn::stack::{Stack, StackSpan};
 use crate::transformer::decoder::Decoder;
 use crate::transformer::encoder_decoder::{EncodedSource, EncoderDecoder};
@@ -83,7 +83,7 @@ impl<B: Backend> Decoder<B> {
     /// Each chunk's tokens must meet the requirements of [`Decoder::forward_cached`].
     pub fn ragged(&self, chunks: &mut [SequenceChunk<'_, B>]) -> RaggedOutput<B> {
         let adapters = adapter_rows(chunks);
-        PassRows::of(chunks).run(Passed {
+        PassRows::of(chunks).run(RaggedPass {
             embeddings: &self.embeddings,
             stack: &self.stack,
             spans: spans(chunks, repeat(None)),
@@ -102,7 +102,7 @@ impl<B: Backend> EncoderDecoder<B> {
         chunks: &mut [SequenceChunk<'_, B>],
         sources: &[&EncodedSource<B>],
     ) -> RaggedOutput<B> {
-        PassRows::of(chunks).run(Passed {
+        PassRows::of(chunks).run(RaggedPass {
             embeddings: &self.embeddings,
             stack: &self.decoder,
             spans: spans(chunks, sources.iter().map(|source| Some(source.memory()))),
@@ -147,8 +147,8 @@ fn adapter_rows<B: Backend>(chunks: &[SequenceChunk<'_, B>]) -> Option<AdapterRo
     has_adapters.then(|| AdapterRows::of(groups))
 }
 
-/// The parts of a model that the rows pass.
-struct Passed<'a, B: Backend, F> {
+/// The components of a model for a pass over rows, and their inputs.
+struct RaggedPass<'a, B: Backend, F> {
     embeddings: &'a Embeddings<B>,
     stack: &'a Stack<B>,
     spans: Vec<StackSpan<'a, B>>,
@@ -160,8 +160,6 @@ struct Passed<'a, B: Backend, F> {
 /// The rows of a pass: the tokens of all chunks, one chunk after the other.
 struct PassRows {
     ids: Vec<i64>,
-    /// The position of each token in its sequence.
-    positions: Vec<i64>,
     /// The rows whose logits are requested.
     logits: Vec<i64>,
     /// For each requested sum, the rows to add up.
@@ -170,14 +168,10 @@ struct PassRows {
 
 impl PassRows {
     fn of<B: Backend>(chunks: &[SequenceChunk<'_, B>]) -> Self {
-        let (mut ids, mut positions, mut logits) = (Vec::new(), Vec::new(), Vec::new());
-        let mut summed = Vec::new();
+        let (mut ids, mut logits, mut summed) = (Vec::new(), Vec::new(), Vec::new());
         for chunk in chunks {
             let (first, end) = (ids.len(), ids.len() + chunk.tokens.len());
-            let offset = chunk.cache.len();
             ids.extend(chunk.tokens.iter().map(|&id| i64::from(id)));
-            let range = offset..offset + chunk.tokens.len();
-            positions.extend(range.map(|position| position as i64));
             let rows = match chunk.output {
                 RequestedOutput::None => end..end,
                 RequestedOutput::Last => end.saturating_sub(1).max(first)..end,
@@ -191,7 +185,6 @@ impl PassRows {
         }
         Self {
             ids,
-            positions,
             logits,
             summed,
         }
@@ -203,21 +196,15 @@ impl PassRows {
         Tensor::from_data(TensorData::new(self.ids.clone(), shape), device)
     }
 
-    /// `[rows]`.
-    fn positions<B: Backend>(&self, device: &Device<B>) -> Tensor<B, 1, Int> {
-        let shape = [self.positions.len()];
-        Tensor::from_data(TensorData::new(self.positions.clone(), shape), device)
-    }
-
     /// Runs the pass and computes the requested outputs.
     fn run<B: Backend>(
         self,
-        pass: Passed<'_, B, impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>>,
+        pass: RaggedPass<'_, B, impl FnOnce(Tensor<B, 3>) -> Tensor<B, 3>>,
     ) -> RaggedOutput<B> {
         if self.ids.is_empty() {
             return RaggedOutput::default();
         }
-        let Passed {
+        let RaggedPass {
             embeddings,
             stack,
             spans,
@@ -225,7 +212,9 @@ impl PassRows {
             logits,
         } = pass;
         let device = embeddings.tokens.device();
-        let x = embeddings.forward_at(self.ids(&device), &self.positions(&device), None);
+        let places = spans.iter().map(|span| (span.rows, span.past()));
+        let positions = packed::positions(places, &device); // [rows]
+        let x = embeddings.forward_at(self.ids(&device), &positions, None);
         let mut x = stack.run_blocks(x, spans, adapters, Taps::default()); // [1, rows, d_model]
         let sums = self.summed.into_iter().map(|rows| {
             let states = x.clone().narrow(1, rows.start, rows.len());

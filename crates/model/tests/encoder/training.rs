@@ -222,10 +222,9 @@ fn recomputed_gradients_have_the_bits_of_one_graph() {
     let _graphs = one_at_a_time();
     for dropout in [0.0, 0.3] {
         let encoder = masked(dropout);
-        assert_eq!(
-            masked_gradients(&encoder, true),
-            masked_gradients(&encoder, false)
-        );
+        let whole = masked_gradients(&encoder, false);
+        assert!(whole.values().any(Option::is_some));
+        assert_eq!(masked_gradients(&encoder, true), whole);
     }
 }
 
@@ -238,6 +237,7 @@ fn products_in_bf16_change_gradients_little() {
     let rounded = masked_gradients(&encoder.with_precision(Precision::Bf16), false);
     for (path, gradient) in full.iter().filter(|(path, _)| !path.contains("norm")) {
         let (Some(gradient), Some(found)) = (gradient, &rounded[path]) else {
+            assert_eq!(gradient.is_some(), rounded[path].is_some(), "{path}");
             continue;
         };
         let error = relative(found, gradient);

@@ -24,7 +24,7 @@ pub struct SettingsTable {
     pub kind: Option<&'static str>,
     /// The documentation of `kind`, if the table has kinds.
     kind_docs: Option<&'static str>,
-    pub(super) names: &'static [&'static str],
+    names: &'static [&'static str],
     docs: &'static [&'static str],
     defaults: fn() -> Option<Value>,
 }
@@ -76,15 +76,19 @@ impl SettingsTable {
     /// The settings, in the order of the file.
     pub fn settings(&self) -> Vec<Setting> {
         let defaults = (self.defaults)();
-        let named = self.names.iter().zip(self.docs);
-        let named = named.filter(|(key, _)| **key != UNWRITTEN);
-        named
+        self.documented()
             .map(|(key, docs)| Setting {
                 key,
                 docs,
                 default: defaults.as_ref().and_then(|table| table.get(key)).cloned(),
             })
             .collect()
+    }
+
+    /// The keys that files have, with their documentation.
+    pub(super) fn documented(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let named = self.names.iter().copied().zip(self.docs.iter().copied());
+        named.filter(|(key, _)| *key != UNWRITTEN)
     }
 
     fn is(&self, table: &str, kind: Option<&str>) -> bool {
@@ -99,8 +103,7 @@ impl SettingsTable {
 /// The field of [`ModelConfig`] that no file has: models with other stacks have tables with other settings.
 const UNWRITTEN: &str = "architecture";
 
-/// Every table of a run's configuration, in the order of the reference page. Tables nested in `model` are documented by the
-/// model's settings.
+/// The tables, grouped as their modules declare them. Tables nested in `model` are documented by the model's settings.
 const TABLES: [&[SettingsTable]; 8] = [
     &[
         SettingsTable::required::<ModelConfig>("model"),
@@ -140,8 +143,8 @@ pub fn field_docs(table: &str, kind: Option<&str>, key: &str) -> Option<&'static
         return kind_docs(table);
     }
     let described = tables().find(|described| described.is(table, kind))?;
-    let mut named = described.names.iter().zip(described.docs);
-    named.find_map(|(name, docs)| (*name == key).then_some(*docs))
+    let mut documented = described.documented();
+    documented.find_map(|(name, docs)| (name == key).then_some(docs))
 }
 
 /// The documentation of a table's `kind` setting. `None` for a table without kinds.

@@ -48,11 +48,11 @@ impl Groups {
             group.check_rules_in(table)?;
         }
         let matrices = &self.matrices;
+        let rule = "must be absent with optimizer = muon, whose decay for matrices is train.optimizer.momentum";
         for (field, value) in [("beta1", matrices.beta1), ("beta2", matrices.beta2)] {
-            if let (OptimizerKind::Muon, Some(value)) = (optimizer, value) {
-                let rule = "must be absent with optimizer = muon, whose decay for matrices is train.optimizer.momentum";
-                return require("train.groups.matrices", field, value, false, rule);
-            }
+            let value = value.filter(|_| optimizer == OptimizerKind::Muon);
+            let shown = value.unwrap_or_default();
+            require("train.groups.matrices", field, shown, value.is_none(), rule)?;
         }
         Ok(())
     }

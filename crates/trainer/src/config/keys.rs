@@ -181,11 +181,8 @@ fn keys() -> BTreeSet<String> {
                 .collect(),
             None => vec![table.path.to_owned()],
         };
-        let names = table
-            .names
-            .iter()
-            .copied()
-            .chain(table.kind.map(|_| "kind"));
+        let names = table.documented().map(|(name, _)| name);
+        let names = names.chain(table.kind.map(|_| "kind"));
         for name in names {
             keys.extend(paths.iter().map(|path| format!("{path}.{name}")));
         }
@@ -221,6 +218,13 @@ fn flatten(above: &str, table: &Table, keys: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::field_docs;
+
+    #[test]
+    fn fields_that_no_file_has_are_no_keys() {
+        assert!(!keys_of("model").contains(&"model.architecture".to_owned()));
+        assert_eq!(field_docs("model", None, "architecture"), None);
+    }
 
     #[test]
     fn mistyped_and_foreign_keys_get_suggestions() {

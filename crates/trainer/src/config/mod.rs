@@ -20,7 +20,7 @@ mod groups;
 mod keys;
 mod kinds;
 pub mod legacy;
-mod model;
+pub(crate) mod model;
 mod objective;
 mod optimizer;
 mod preference;

@@ -2,7 +2,7 @@
 
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{ConfigError, ModelConfig, TransformerConfig};
+use emberlm_model::{ConfigError, ModelConfig, ModelKind, TransformerConfig};
 use serde::{Deserialize, Serialize};
 
 use super::{DataConfig, RunConfig, TrainConfig};
@@ -40,6 +40,15 @@ impl From<EncoderDecoderSettings> for RunModel {
     }
 }
 
+/// The table of a configuration file that has a kind of model.
+pub(crate) fn table_of(kind: ModelKind) -> &'static str {
+    match kind {
+        ModelKind::Decoder => "model",
+        ModelKind::Encoder => "encoder",
+        ModelKind::EncoderDecoder => "encoder_decoder",
+    }
+}
+
 impl RunModel {
     /// The settings of a checked configuration.
     pub fn of(config: &TransformerConfig) -> Self {
@@ -50,13 +59,18 @@ impl RunModel {
             .unwrap_or_else(|| config.raw().into())
     }
 
+    /// The kind of model.
+    pub fn kind(&self) -> ModelKind {
+        match self {
+            Self::Decoder(_) => ModelKind::Decoder,
+            Self::Encoder(_) => ModelKind::Encoder,
+            Self::EncoderDecoder(_) => ModelKind::EncoderDecoder,
+        }
+    }
+
     /// The name of the model's table.
     pub fn table(&self) -> &'static str {
-        match self {
-            Self::Decoder(_) => "model",
-            Self::Encoder(_) => "encoder",
-            Self::EncoderDecoder(_) => "encoder_decoder",
-        }
+        table_of(self.kind())
     }
 
     /// Checks the settings. The vocabulary depends on the data and may be unset.

@@ -4,6 +4,8 @@ mod grpo;
 
 pub use grpo::*;
 
+use emberlm_model::ModelKind;
+
 use super::check::{Must, Range};
 use super::kinds::kinds;
 use super::model::RunModel;
@@ -100,14 +102,14 @@ impl Default for ObjectiveConfig {
 }
 
 impl ObjectiveKind {
-    /// The table of the model that the objective trains.
-    pub fn model_table(self) -> &'static str {
+    /// The kind of model that the objective trains.
+    pub fn model_kind(self) -> ModelKind {
         match self {
             Self::NextToken | Self::Dpo | Self::Orpo | Self::Simpo | Self::Kto | Self::Grpo => {
-                "model"
+                ModelKind::Decoder
             }
-            Self::Mlm | Self::Classify => "encoder",
-            Self::SpanCorruption | Self::Seq2seq => "encoder_decoder",
+            Self::Mlm | Self::Classify => ModelKind::Encoder,
+            Self::SpanCorruption | Self::Seq2seq => ModelKind::EncoderDecoder,
         }
     }
 }
@@ -188,7 +190,7 @@ impl ObjectiveConfig {
     /// # Errors
     /// It is another model's.
     pub fn check_model(&self, model: &RunModel) -> Result<(), TrainError> {
-        match self.kind().model_table() == model.table() {
+        match self.kind().model_kind() == model.kind() {
             true => Ok(()),
             false => Err(self.not_of(model)),
         }
@@ -202,7 +204,7 @@ impl ObjectiveConfig {
             RunModel::EncoderDecoder(_) => "an encoder–decoder",
         };
         let kinds = ObjectiveKind::ALL.into_iter();
-        let kinds = kinds.filter(|kind| kind.model_table() == model.table());
+        let kinds = kinds.filter(|kind| kind.model_kind() == model.kind());
         let names: Vec<_> = kinds.map(ObjectiveKind::name).collect();
         let names = match &names[..] {
             [others @ .., last] if !others.is_empty() => {

@@ -1,9 +1,10 @@
 //! The smaller tables of `[train]`: precision, loss, skipped steps, evaluation and checkpoints.
 
+use emberlm_kernels::Precision;
+
 use super::check::{MOST_SEQUENCES, Must, Range};
 use super::kinds::kinds;
 use super::settings::settings;
-use emberlm_kernels::Precision;
 
 settings! {
     /// Precision of the matrix products.

@@ -4,7 +4,7 @@
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use emberlm_model::{TransformerConfig, count};
+use emberlm_model::{ModelKind, TransformerConfig, count};
 use toml::{Table, Value};
 
 use crate::config::{ObjectiveConfig, ObjectiveKind, RunModel, field_docs, tables};
@@ -40,10 +40,10 @@ fn bases() -> Vec<(String, RunConfig)> {
         bases.push((format!("{preset} {name}"), config));
     };
     for kind in ObjectiveKind::ALL {
-        let preset = match kind.model_table() {
-            "encoder" => "bert-nano",
-            "encoder_decoder" => "t5-nano",
-            _ => "char-nano",
+        let preset = match kind.model_kind() {
+            ModelKind::Decoder => "char-nano",
+            ModelKind::Encoder => "bert-nano",
+            ModelKind::EncoderDecoder => "t5-nano",
         };
         let set = format!("train.objective.kind={}", kind.name());
         let rewards = "train.objective.rewards=[{kind='command', command=['true']}]";

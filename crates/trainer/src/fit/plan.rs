@@ -67,9 +67,8 @@ impl Plan {
 const LARGEST: usize = 1 << 16;
 
 /// Every division of the configuration's step into equal micro-batches; the tokens per step stay the same.
-/// The fastest come first: larger micro-batches before smaller ones, and all of these before divisions that
-/// recompute blocks. The evaluation batch is the configured one, or one that is no larger than the
-/// micro-batch.
+/// The fastest come first: larger micro-batches before smaller ones, and all of these before divisions that recompute
+/// blocks. The evaluation batch is the configured one, or one that is no larger than the micro-batch.
 pub fn plans(train: &TrainConfig) -> Vec<Plan> {
     let sequences = train.micro_batch.saturating_mul(train.accumulation);
     let mut sizes: Vec<usize> = (1..=LARGEST)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use emberlm_data::{ChatTemplateSpec, Floor, Tokenizer};
+use emberlm_model::TransformerConfig;
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 
 use super::validation::Validation;
@@ -11,7 +12,6 @@ use crate::config::{DataConfig, ObjectiveConfig, RunConfig, TrainConfig};
 use crate::data::TrainingData;
 use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
-use emberlm_model::TransformerConfig;
 
 /// The inputs of a run.
 pub(crate) struct RunInputs {

@@ -83,15 +83,7 @@ fn conversations(
     // The last token of a sequence is only predicted.
     let most = this.seq_len + 1;
     let records = source.tokenized(&this.encoder, most, config.train.seed, this.padding)?;
-    let encoded = EncodedRecords {
-        name: "conversations",
-        part: "an answer",
-        identity: records.identity(),
-        train: records.train.len(),
-        validation: records.validation.len(),
-        truncated: records.truncated,
-        left_out: records.left_out,
-    };
+    let encoded = EncodedRecords::of("conversations", "an answer", &records);
     let validation = Validation::Pairs(records.validation);
     let source = TrainSource::Records(records.train);
     this.inputs(&config.data, context, encoded, validation, source)

@@ -8,6 +8,7 @@ use emberlm_model::{ConfigError, ModelConfig, TransformerConfig};
 
 use super::TrainSource;
 use super::inputs::{DataContext, RunInputs};
+use super::records::source::Records;
 use super::validation::Validation;
 use crate::config::{DataConfig, RunConfig, RunModel, TrainConfig};
 use crate::data::identity::DataIdentity;
@@ -74,6 +75,37 @@ impl Tokenization {
         })
     }
 
+    /// [`RecordModel::inputs`] of this model.
+    ///
+    /// # Errors
+    /// The records differ from those of the checkpoint.
+    pub(super) fn inputs(
+        self,
+        data: &DataConfig,
+        context: &dyn DataContext,
+        records: EncodedRecords,
+        validation: Validation,
+        source: TrainSource,
+    ) -> Result<RunInputs, TrainError> {
+        let model = RecordModel {
+            model: self.model,
+            seq_len: self.seq_len,
+            chat_template: self.template.map(|_| self.encoder.template()),
+            tokenizer: self.tokenizer,
+        };
+        model.inputs(data, context, records, validation, source)
+    }
+}
+
+/// The model of a run on records, and their tokenizer.
+pub(super) struct RecordModel {
+    pub(super) model: TransformerConfig,
+    pub(super) seq_len: usize,
+    pub(super) tokenizer: Tokenizer,
+    pub(super) chat_template: Option<ChatTemplateSpec>,
+}
+
+impl RecordModel {
     /// The inputs of the run on these records.
     ///
     /// # Errors
@@ -93,7 +125,7 @@ impl Tokenization {
             model: self.model,
             seq_len: self.seq_len,
             tokenizer: self.tokenizer,
-            chat_template: self.template.map(|_| self.encoder.template()),
+            chat_template: self.chat_template,
             identities,
             floor: None,
             notes,
@@ -165,19 +197,6 @@ pub(super) fn vocabulary(
     }
 }
 
-/// A note on texts that were cut off.
-pub(super) fn truncation_note(
-    truncated: usize,
-    train: usize,
-    validation: usize,
-    limit: usize,
-) -> Option<String> {
-    (truncated > 0).then(|| {
-        let count = train + validation;
-        format!("{truncated} of {count} texts were truncated to {limit} tokens")
-    })
-}
-
 /// The model's chat template, without which records cannot have lists of messages.
 pub(super) fn template_for(
     context: &dyn DataContext,
@@ -210,6 +229,18 @@ pub(super) struct EncodedRecords {
 }
 
 impl EncodedRecords {
+    pub(super) fn of(name: &'static str, part: &'static str, records: &Records) -> Self {
+        Self {
+            name,
+            part,
+            identity: records.identity(),
+            train: records.train.len(),
+            validation: records.validation.len(),
+            truncated: records.truncated,
+            left_out: records.left_out,
+        }
+    }
+
     /// Notes on records that were too long.
     fn notes(&self, seq_len: usize) -> Vec<String> {
         let Self {
@@ -235,45 +266,48 @@ impl EncodedRecords {
     }
 }
 
+/// Refuses packings of documents other than `stream`.
+pub(super) fn check_stream(train: &TrainConfig) -> Result<(), TrainError> {
+    match train.documents {
+        Packing::Stream => Ok(()),
+        other => Err(refused(
+            train,
+            "train",
+            "documents",
+            other,
+            "must be stream",
+        )),
+    }
+}
+
 /// Refuses settings that change the cross-entropy, or that are for windows of a dataset.
 pub(super) fn check_for_completions(train: &TrainConfig) -> Result<(), TrainError> {
-    let objective = train.objective.kind().name();
-    let refuse = |table, field, value: String, rule: &str| {
-        Err(TrainError::Setting {
-            table,
-            field,
-            value,
-            rule: format!("{rule} with objective = {objective}"),
-        })
-    };
-    if train.documents != Packing::Stream {
-        let value = train.documents.to_string();
-        return refuse("train", "documents", value, "must be stream");
-    }
+    check_stream(train)?;
     let loss = &train.loss;
     for (field, value) in [
         ("label_smoothing", loss.label_smoothing),
         ("z_loss", loss.z_loss),
     ] {
         if value != 0.0 {
-            return refuse("train.loss", field, value.to_string(), "must be 0");
+            return Err(refused(train, "train.loss", field, value, "must be 0"));
         }
     }
     Ok(())
 }
 
-/// Refuses settings that only decoders support.
-pub(super) fn check_for_other_models(train: &TrainConfig) -> Result<(), TrainError> {
-    match train.documents {
-        Packing::Stream => Ok(()),
-        other => Err(TrainError::Setting {
-            table: "train",
-            field: "documents",
-            value: other.to_string(),
-            rule: format!(
-                "must be stream with objective = {}",
-                train.objective.kind().name()
-            ),
-        }),
+/// The error for a value that the run's objective does not support.
+fn refused(
+    train: &TrainConfig,
+    table: &'static str,
+    field: &'static str,
+    value: impl ToString,
+    rule: &str,
+) -> TrainError {
+    let objective = train.objective.kind().name();
+    TrainError::Setting {
+        table,
+        field,
+        value: value.to_string(),
+        rule: format!("{rule} with objective = {objective}"),
     }
 }

@@ -11,8 +11,6 @@ use crate::config::{AdamWConfig, Group};
 
 /// AdamW's hyperparameters for a group.
 pub(super) struct Step {
-    /// The factor on the step's learning rate.
-    rate_factor: f64,
     beta1: f64,
     beta2: f64,
     epsilon: f64,
@@ -22,7 +20,6 @@ pub(super) struct Step {
 impl RuleSettings for AdamWConfig {
     fn rule(&self, _: &ParameterRole, own: &Group) -> Rule {
         Rule::AdamW(Step {
-            rate_factor: own.rate,
             beta1: own.beta1.unwrap_or(self.beta1),
             beta2: own.beta2.unwrap_or(self.beta2),
             epsilon: self.epsilon,
@@ -46,7 +43,7 @@ impl UpdateRule for Step {
             Some(Moments::One(_)) | None => (inputs.grad.zeros_like(), inputs.grad.zeros_like()),
         };
         let step = AdamWStep {
-            rate: inputs.rate * self.rate_factor,
+            rate: inputs.rate,
             beta1: self.beta1,
             beta2: self.beta2,
             epsilon: self.epsilon,

@@ -11,8 +11,6 @@ use crate::config::{Group, LionConfig};
 
 /// Lion's hyperparameters for a group.
 pub(super) struct Step {
-    /// Factor on the step's learning rate.
-    rate_factor: f64,
     /// β₁: weight of the moment in the update.
     beta1: f64,
     /// β₂: decay of the moment.
@@ -24,7 +22,6 @@ pub(super) struct Step {
 impl RuleSettings for LionConfig {
     fn rule(&self, _: &ParameterRole, own: &Group) -> Rule {
         Rule::Lion(Step {
-            rate_factor: own.rate,
             beta1: own.beta1.unwrap_or(self.beta1),
             beta2: own.beta2.unwrap_or(self.beta2),
             decay: self.weight_decay * own.weight_decay,
@@ -47,7 +44,7 @@ impl UpdateRule for Step {
     ) -> (Tensor<B, D>, Moments<B>) {
         let grad = clipped(inputs.grad, inputs.factor);
         let mean = Moments::mean_or_zeros(inputs.moments, &grad);
-        let rate = inputs.rate * self.rate_factor;
+        let rate = inputs.rate;
         let blend = mean.clone() * self.beta1 + grad.clone() * (1.0 - self.beta1);
         let updated = inputs.parameter * (1.0 - rate * self.decay) - blend.sign() * rate;
         let mean = mean * self.beta2 + grad * (1.0 - self.beta2);

@@ -312,7 +312,7 @@ impl<B: Backend> Optimizer<B> {
             rate,
             guard,
         } = step;
-        let rate = rate * self.layer_factor(path);
+        let rate = rate * self.layer_factor(path) * self.settings.group(role).rate;
         let moments = self.moments.remove(path);
         // A second handle would prevent the update in place, so it exists only under a guard.
         let before = guard.map(|guard| (guard, value.clone(), moments.clone()));

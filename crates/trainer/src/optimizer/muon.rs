@@ -33,8 +33,6 @@ const EPSILON: f64 = 1e-7;
 
 /// Muon's hyperparameters for a group.
 pub(super) struct Step {
-    /// Factor on the step's learning rate.
-    rate_factor: f64,
     /// μ.
     momentum: f64,
     /// Decoupled weight decay.
@@ -46,7 +44,6 @@ impl RuleSettings for MuonConfig {
     fn rule(&self, role: &ParameterRole, own: &Group) -> Rule {
         match role {
             ParameterRole::Matrix | ParameterRole::FusedMatrix { .. } => Rule::Muon(Step {
-                rate_factor: own.rate,
                 momentum: self.momentum,
                 decay: self.weight_decay * own.weight_decay,
             }),
@@ -73,7 +70,7 @@ impl UpdateRule for Step {
     ) -> (Tensor<B, D>, Moments<B>) {
         let grad = clipped(inputs.grad, inputs.factor);
         let mean = Moments::mean_or_zeros(inputs.moments, &grad);
-        let rate = inputs.rate * self.rate_factor;
+        let rate = inputs.rate;
         let mean = mean * self.momentum + grad.clone() * (1.0 - self.momentum);
         let ahead = grad * (1.0 - self.momentum) + mean.clone() * self.momentum;
         let change = change(ahead, inputs.widths);

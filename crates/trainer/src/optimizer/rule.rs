@@ -1,14 +1,15 @@
 //! The interface of the update rules, and the choice of a parameter's rule by the run's optimizer and the parameter's group.
 
-use super::state::StateKind;
-use super::{Moments, Rule};
-use crate::config::{Group, Groups, OptimizerConfig, TrainConfig};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::Backend;
 use emberlm_model::ParameterRole;
 
-/// An update rule with its hyperparameters for a parameter, except for the step's learning rate.
+use super::state::StateKind;
+use super::{Moments, ParameterGroup, Rule};
+use crate::config::{Group, Groups, OptimizerConfig, TrainConfig};
+
+/// An update rule with its hyperparameters for a parameter, except for the learning rate.
 pub(super) trait UpdateRule {
     /// True if elements are updated independently of each other, so that a parameter can be divided among ranks.
     const IS_ELEMENTWISE: bool;
@@ -32,7 +33,7 @@ pub(super) struct UpdateInputs<'a, B: BurnBackend, const D: usize> {
     pub(super) factor: Option<Tensor<B, 1>>,
     /// The moments; `None` before the first update.
     pub(super) moments: Option<Moments<B>>,
-    /// The step's learning rate, before the group's factor.
+    /// The step's learning rate for this parameter.
     pub(super) rate: f64,
     /// The number of this update.
     pub(super) number: u64,
@@ -73,6 +74,11 @@ impl Settings {
             groups: config.groups.clone(),
             layer_decay: config.layer_decay,
         }
+    }
+
+    /// The settings of a parameter's group.
+    pub(super) fn group(&self, role: &ParameterRole) -> &Group {
+        self.groups.of(ParameterGroup::of(role))
     }
 }
 
@@ -136,7 +142,7 @@ macro_rules! rules {
         impl Settings {
             /// The rule of a parameter by its role.
             fn rule(&self, role: &ParameterRole) -> Rule {
-                let own = self.groups.of(ParameterGroup::of(role));
+                let own = self.group(role);
                 match &self.optimizer {
                     $( OptimizerConfig::$optimizer(config) => config.rule(role, own), )+
                 }
@@ -144,8 +150,8 @@ macro_rules! rules {
         }
 
         /// The optimizers with the tensors of their states.
-        const STATES: [(&str, &[StateKind]); [$(stringify!($module)),+].len()] =
-            [$( (stringify!($optimizer), <$module::Step>::STATE) ),+];
+        const STATES: &[(&str, &[StateKind])] =
+            &[$( (stringify!($optimizer), <$module::Step>::STATE) ),+];
     };
 }
 pub(super) use rules;

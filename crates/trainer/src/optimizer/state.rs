@@ -1,8 +1,8 @@
 //! The optimizer's state in a checkpoint.
 //!
-//! `PATH` is the parameter's path in the model. A rule stores `PATH.moment1` and `PATH.moment2`, or `PATH.momentum`. The state of
-//! a parameter that is split into parts is joined when written and split when read, so a
-//! run can be resumed with a different split.
+//! `PATH` is the parameter's path in the model. A rule stores `PATH.moment1` and `PATH.moment2`, or `PATH.momentum`. The
+//! state of a parameter that is split into parts is joined when written and split when read, so a run can be resumed with
+//! a different split.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::{Moments, Rule};
 /// The names of the tensors, for the reference documentation.
 pub(crate) fn names() -> String {
     let mut states: Vec<(&[StateKind], Vec<&str>)> = Vec::new();
-    for (optimizer, kinds) in super::STATES {
+    for &(optimizer, kinds) in super::STATES {
         match states.iter_mut().find(|(known, _)| *known == kinds) {
             Some((_, optimizers)) => optimizers.push(optimizer),
             None => states.push((kinds, vec![optimizer])),

@@ -3,6 +3,7 @@
 use burn::tensor::Device;
 use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::TransformerConfig;
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 
 use super::RunStart;
@@ -17,7 +18,6 @@ pub use crate::objective::resolve_model;
 pub(crate) use crate::objective::{DataContext, RunInputs};
 use crate::peers::Rank;
 use crate::run::resume;
-use emberlm_model::TransformerConfig;
 
 mod epoch;
 

@@ -11,10 +11,10 @@ use emberlm_model::{
 };
 
 use crate::checkpoint::Checkpoint;
+use crate::config::model::table_of;
 use crate::error::TrainError;
 use crate::objective::adapted;
 use crate::objective::model::TrainingModel;
-use crate::objective::model::config::table_of;
 
 /// The weights that a run begins with.
 pub enum RunWeights<B: BurnBackend> {

@@ -125,7 +125,13 @@ where
     let number = |value: &Value| value.as_f64().unwrap();
     let objective: ObjectiveConfig =
         serde_json::from_value(metadata("losses")[loss_name].clone()).unwrap();
-    let loss = PreferenceLoss::of(&objective).unwrap();
+    let loss: PreferenceLoss = match &objective {
+        ObjectiveConfig::Dpo(config) => config.into(),
+        ObjectiveConfig::Orpo(config) => config.into(),
+        ObjectiveConfig::Simpo(config) => config.into(),
+        ObjectiveConfig::Kto(config) => config.into(),
+        other => panic!("{other:?}"),
+    };
     let (form, labels) = match loss {
         PreferenceLoss::Kto { .. } => ("mismatched", metadata("labels")),
         _ => ("pairs", Value::Array(Vec::new())),

@@ -329,9 +329,12 @@ fn pairs_of_texts_are_learnt_and_resumed_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let objective = ObjectiveConfig::Seq2seq(Seq2SeqConfig::default());
     let mut config = config(encoder_decoder(), objective, pairs(folder.path()));
-    config.train.recompute = true;
-    check_resume(config.clone(), folder.path());
-    config.train.recompute = false;
+    for recompute in [true, false] {
+        let of_runs = folder.path().join(format!("recompute-{recompute}"));
+        fs::create_dir(&of_runs).unwrap();
+        config.train.recompute = recompute;
+        check_resume(config.clone(), &of_runs);
+    }
 
     config.train.steps = 250;
     config.train.evaluation.interval = 125;

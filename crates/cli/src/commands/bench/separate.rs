@@ -60,7 +60,7 @@ fn options(subject: &Subject, args: &BenchArgs) -> Vec<String> {
     let sizes = sizes.map(|(name, size)| [name.to_owned(), size.to_string()]);
     let mut options = sizes.concat();
     options.extend(["--cache".to_owned(), args.cache.cache.name().to_owned()]);
-    if let Some(weights) = args.weights {
+    if let Some(weights) = args.weights.weights {
         options.extend(["--weights".to_owned(), weights.name().to_owned()]);
     }
     if args.memory.ignore_memory {

@@ -62,7 +62,6 @@ impl<B: Backend> AnswerGenerator<'_, B> {
     ) -> Result<Answer, CliError> {
         let len = prompt.len();
         let mut watch = Stopwatch::start();
-        let before = prompt.clone();
         let request = Request {
             max_new_tokens: max_new_tokens.min(self.context().saturating_sub(len)),
             stop_tokens: self.stop_tokens.clone(),
@@ -72,13 +71,12 @@ impl<B: Backend> AnswerGenerator<'_, B> {
         };
         let strings = self.strings.clone();
         let engine = &mut self.engine;
-        let mut generation =
-            TextGeneration::start(engine, self.tokenizer, &before, strings, request)?;
+        let mut generation = TextGeneration::start(engine, self.tokenizer, strings, request)?;
         let mut text = String::new();
         let mut add = |part: String| {
-            let goes_on = show(&part);
+            let continues = show(&part);
             text += &part;
-            goes_on
+            continues
         };
         while !interrupted.load(Ordering::Relaxed) {
             let made = generation.tokens();

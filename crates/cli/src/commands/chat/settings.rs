@@ -90,11 +90,9 @@ impl Settings {
 /// # Errors
 /// Returns an error that suggests the setting with a similar name.
 fn canonical_name(name: String) -> Result<String, String> {
-    let alias = SETTINGS
-        .iter()
-        .position(|setting| setting.aliases.contains(&&name[..]));
-    if let Some(index) = alias {
-        return Ok(NAMES[index].clone());
+    let mut settings = SETTINGS.iter().zip(NAMES.iter());
+    if let Some((_, full)) = settings.find(|(setting, _)| setting.aliases.contains(&&name[..])) {
+        return Ok(full.clone());
     }
     match &name[..] {
         "max-tokens" => Ok("max-new-tokens".to_owned()),

@@ -84,7 +84,7 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
     let found = backend.run(Evaluate {
         ranks,
         model: &model,
-        weights: args.weights,
+        weights: args.weights.weights,
         cache: args.cache.cache,
         windows: &windows,
         batch,

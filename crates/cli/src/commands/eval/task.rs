@@ -75,7 +75,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
     let likelihoods = backend.run(Score {
         ranks,
         model: &model,
-        weights: args.weights,
+        weights: args.weights.weights,
         cache: args.cache.cache,
         rows,
         batch: args.batch,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::{EncoderHeadConfig, PooledActivation};
 use emberlm_trainer::{DataConfig, ObjectiveConfig, RunConfig, RunModel, RunStart, run};
 
@@ -9,7 +10,6 @@ use crate::commands::fit_step;
 use crate::commands::preset_list::ASSUMED_VOCAB_SIZE;
 use crate::commands::train::start::RecordTexts;
 use crate::error::CliError;
-use emberlm_model::TransformerConfig;
 
 /// True unless the data determines the vocabulary size.
 pub fn has_vocabulary(model: &RunModel) -> bool {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use emberlm_generate::SETTINGS;
-use emberlm_model::WeightFormat;
 
 use super::choice::ChoiceArgs;
 use crate::adapter_arg::AdapterArg;
@@ -13,6 +12,7 @@ use crate::cache_arg::CacheArg;
 use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::values;
+use crate::weights_arg::WeightsArg;
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
@@ -74,10 +74,9 @@ pub struct GenerateArgs {
         help_heading = "Model"
     )]
     pub draft_tokens: usize,
-    /// Format of the weights of linear layers and the head: f32, int8 for less memory and more speed, or a type of GGUF files
-    /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
-    #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Model")]
-    pub weights: Option<WeightFormat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub weights: WeightsArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArg,

@@ -80,7 +80,8 @@ pub fn run(
     options.check(model.config().vocab_size())?;
     let length = prompt.ids.len();
     let capacity = length.saturating_add(options.max_new_tokens).min(context);
-    let weights = model::inference_weights(model, args.weights, backend.keeps_packed_weights());
+    let weights =
+        model::inference_weights(model, args.weights.weights, backend.keeps_packed_weights());
     let work = InferenceWork::generation(weights, beams, capacity, length.clamp(1, context))
         .with_cache(args.cache.cache);
     let guard = args.memory.guard(backend);
@@ -89,7 +90,7 @@ pub fn run(
         model,
         prompt: &prompt.ids,
         options: &options,
-        weights: args.weights,
+        weights: args.weights.weights,
         cache: args.cache.cache,
     })??;
     if !args.json {

@@ -92,6 +92,7 @@ fn choice(
 fn refuse_unsupported(args: &GenerateArgs) -> Result<(), CliError> {
     let packed = args
         .weights
+        .weights
         .is_some_and(|format| format != WeightFormat::F32);
     let given = [
         ("--draft", args.draft.is_some()),

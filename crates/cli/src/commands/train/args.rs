@@ -8,6 +8,7 @@ use clap::{Args, FromArgMatches, ValueEnum};
 use emberlm_data::Packing;
 use emberlm_kernels::Precision;
 use emberlm_trainer::config::ObjectiveKind;
+use emberlm_trainer::presets;
 use emberlm_trainer::{Renderer, TrainConfig};
 
 use crate::backend::BackendArg;
@@ -17,7 +18,6 @@ use crate::examples;
 use crate::memory_guard::MemoryArg;
 use crate::new_folder::folder_parser;
 use crate::{run_labels, values};
-use emberlm_trainer::presets;
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]

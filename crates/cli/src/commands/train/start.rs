@@ -6,8 +6,8 @@ use burn::tensor::Device;
 use emberlm_checkpoint::{BaseModel, Model, ModelError, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Dataset, Tokenizer};
 use emberlm_kernels::Backend;
-use emberlm_model::LoraConfig;
 use emberlm_model::encoder::EncoderHeadConfig;
+use emberlm_model::{LoraConfig, ModelKind};
 use emberlm_trainer::config::ObjectiveKind;
 use emberlm_trainer::{RunConfig, RunWeights, presets};
 
@@ -17,10 +17,10 @@ use crate::opened_model::OpenedModel;
 
 /// The preset of a small model for an objective.
 fn small_preset(objective: ObjectiveKind) -> &'static str {
-    match objective.model_table() {
-        "encoder" => "bert-nano",
-        "encoder_decoder" => "t5-nano",
-        _ => presets::DEFAULT,
+    match objective.model_kind() {
+        ModelKind::Decoder => presets::DEFAULT,
+        ModelKind::Encoder => "bert-nano",
+        ModelKind::EncoderDecoder => "t5-nano",
     }
 }
 

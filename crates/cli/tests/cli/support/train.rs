@@ -12,11 +12,28 @@ pub const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set mode
     --set train.micro_batch=4 --set train.log_interval=1 --set train.evaluation.sample_tokens=20 \
     --renderer plain";
 
+/// An encoder of one small layer.
+pub const TINY_ENCODER: &str = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 \
+    --set encoder.positions=24 --set encoder.feed_forward.width=32 --set train.seq_len=24";
+
+/// A small encoder–decoder.
+pub const TINY_ENCODER_DECODER: &str = "--set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 \
+    --set encoder_decoder.head_dim=8 --set encoder_decoder.feed_forward.width=32 --set train.seq_len=24";
+
 impl Sandbox {
     /// A sandbox with a char dataset `data` of a text with learnable structure.
     pub fn with_data() -> Self {
         let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
         Self::with_text(lines.collect::<String>(), "char")
+    }
+
+    /// Writes `sources.jsonl`: numbers, and whether they are odd or even.
+    pub fn write_sources(&self) {
+        let lines = (0..60).map(|i| {
+            let target = ["odd", "even"][usize::from(i % 2 == 0)];
+            format!("{{\"source\": \"the number {i}\", \"target\": \"{target}\"}}\n")
+        });
+        self.write("sources.jsonl", lines.collect::<String>());
     }
 
     pub fn train(&self, line: &str) -> CommandOutput {

@@ -9,6 +9,7 @@
 //!
 //! Biases everywhere, ε 1e-12.
 
+use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
 use super::{EncoderExchange, HeadNames, HeadStyle, initialization, initializer_range, layer_norm};
@@ -18,7 +19,6 @@ use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::transformer::encoder::{EncoderSettings, PooledActivation};
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
-use emberlm_kernels::Activation;
 
 pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "bert",

@@ -1,6 +1,7 @@
 //! DistilBERT (Sanh et al. 2019, [1910.01108](https://arxiv.org/abs/1910.01108)): BERT without segments and pooler,
 //! with a classifier `W₂ · relu(W₁ · x₀)`.
 
+use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
 use super::{EncoderExchange, HeadNames, HeadStyle, initialization, initializer_range};
@@ -10,7 +11,6 @@ use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name};
 use crate::transformer::encoder::{EncoderSettings, PooledActivation};
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
-use emberlm_kernels::Activation;
 
 pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "distilbert",

@@ -11,6 +11,7 @@
 //! Every third block attends to all tokens, with the rotary base 160,000; the others attend to the tokens at most 64
 //! away, with the base 10,000. Norms and linear layers have no biases by default, ε 1e-5.
 
+use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
 use super::{EncoderExchange, HeadNames, HeadStyle, initializer_range};
@@ -26,7 +27,6 @@ use crate::transformer::encoder::{
     EncoderHeadConfig, EncoderSettings, LocalWindow, PooledActivation, Pooling, TokenLayer,
 };
 use crate::weights::names::{TensorName, as_is, linear, part_of};
-use emberlm_kernels::Activation;
 
 /// The tensors of both classifiers.
 const CLASSIFIER: &[TensorName] = &[

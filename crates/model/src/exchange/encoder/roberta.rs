@@ -4,6 +4,7 @@
 //! BERT with one segment, whose positions start at row `pad_token_id + 1` of the position table. ε 1e-5 in published
 //! models, 1e-12 where a `config.json` has none.
 
+use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
 use super::bert;
@@ -12,7 +13,6 @@ use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
 use crate::transformer::encoder::{EncoderSettings, PooledActivation};
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
-use emberlm_kernels::Activation;
 
 pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "roberta",

@@ -69,7 +69,7 @@ fn described(
     let Some(settings) = EncoderSettings::of(written) else {
         return Err(not_expressible(
             "architecture".to_owned(),
-            format!("{:?}", written.kind()),
+            written.kind().name().to_owned(),
         ));
     };
     let head = settings.head.as_ref();

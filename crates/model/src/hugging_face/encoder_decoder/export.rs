@@ -56,7 +56,7 @@ fn described(
     let Some(settings) = EncoderDecoderSettings::of(config) else {
         return Err(not_expressible(
             "architecture".to_owned(),
-            format!("{:?}", config.kind()),
+            config.kind().name().to_owned(),
         ));
     };
     let mut fields = options.fields.clone();

@@ -140,7 +140,7 @@ impl TransformerConfig {
         }
     }
 
-    /// Attention settings common to all blocks; [`TransformerConfig::attention_of`] adds those of each block.
+    /// Attention settings common to all blocks; [`StackConfig::attention`] adds those of each block.
     fn block_attention(&self, both_directions: bool) -> AttentionConfig {
         AttentionConfig {
             d_model: self.filled.d_model,
@@ -187,11 +187,6 @@ impl TransformerConfig {
             AttentionKind::Linear { .. } => None,
         };
         scale.unwrap_or_else(|| default_scale(self.head_dim))
-    }
-
-    /// The attention of block `layer`.
-    pub fn attention_of(&self, layer: usize) -> AttentionConfig {
-        self.stack().attention(layer)
     }
 
     /// The feed-forward layer of a block.

@@ -4,6 +4,7 @@ use emberlm_kernels::Activation;
 use serde::{Deserialize, Serialize};
 
 use crate::config::base::common;
+use crate::config::choices::{is_yes, yes};
 use crate::config::limits::{LARGEST_SIZE, within};
 use crate::config::{
     Architecture, AttentionKind, Biases, DropoutSite, EncoderHeadConfig, Family, FeedForward,
@@ -81,14 +82,6 @@ fn is_learned(position: &Position) -> bool {
     *position == Position::Learned
 }
 
-const fn yes() -> bool {
-    true
-}
-
-const fn is_yes(flag: &bool) -> bool {
-    *flag
-}
-
 impl EncoderSettings {
     /// The sizes of the preset `bert-nano`, without a head or dropout; the vocabulary depends on the data.
     pub fn nano(vocab_size: usize) -> Self {
@@ -163,7 +156,7 @@ impl From<EncoderSettings> for ModelConfig {
         });
         Self {
             vocab_size: Some(settings.vocab_size),
-            seq_len: settings.positions - settings.first_position,
+            seq_len: settings.positions.saturating_sub(settings.first_position),
             d_model: settings.d_model,
             n_layers: settings.n_layers,
             heads: settings.heads,

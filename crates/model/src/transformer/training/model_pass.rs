@@ -184,6 +184,7 @@ impl<B: TrainingBackend, M: Module<B>> ModelPass<'_, B, M> {
             let top = leaf(kept.last.clone());
             let mut grads = backward((encoder.finish(top.clone()), of_states), None, None);
             let grad = take_gradient(&top, &mut grads);
+            drop(top);
             move_gradients(module, grads, &mut to.all);
             let (inputs, _) = encoder.backward(kept, None, grad, &mut to);
             move_gradients(module, inputs, &mut to.all);

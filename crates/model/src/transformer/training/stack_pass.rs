@@ -157,8 +157,11 @@ impl<B: TrainingBackend> StackPass<'_, B> {
         to: &mut Receiver<'_, B>,
     ) -> (B::Gradients, Option<Tensor<Inner<B>, 3>>) {
         let Kept {
-            bias, mut inputs, ..
+            bias,
+            mut inputs,
+            last,
         } = kept;
+        drop(last);
         let (mut of_bias, mut of_states) = (None, None);
         for (layer, block) in self.stack.blocks.iter().enumerate().rev() {
             let Some(input) = inputs.pop() else { break };

@@ -3,7 +3,6 @@
 import { recall, remember } from "./memory.js";
 import { SETTINGS } from "./sampling.js";
 
-// `most` is the end of the slider; larger numbers can be typed.
 const FIELDS = [
   ...SETTINGS,
   { name: "max_tokens", label: "Tokens at most", value: 120, least: 1, most: 500, step: 1 },

@@ -54,7 +54,7 @@ settings! {
     /// Settings of group relative policy optimization.
     pub struct GrpoConfig in "train.objective" {
         /// Completions that are sampled for each prompt. A step has micro_batch × accumulation completions, a multiple of it.
-        pub group: usize = 8, COMPARED, 1..=MOST;
+        pub group: usize = 8, COMPARED, 2..=MOST;
         /// Maximum number of tokens of a completion.
         pub max_new_tokens: usize = 256, 1..=MOST;
         /// Divides the logits that completions are sampled from.

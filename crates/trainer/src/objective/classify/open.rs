@@ -6,7 +6,7 @@ use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivatio
 use crate::config::{ClassifyConfig, RunConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{check_for_other_models, encoder_of, truncation_note, vocabulary};
+use crate::objective::open::{EncodedRecords, RecordModel, check_stream, encoder_of, vocabulary};
 use crate::objective::validation::Validation;
 use crate::objective::{Labels, Objective, RecordSource, TrainSource};
 
@@ -17,7 +17,7 @@ impl Objective for ClassifyConfig {
         context: &dyn DataContext,
     ) -> Result<RunInputs, TrainError> {
         let (settings, data, train) = encoder_of(config)?;
-        check_for_other_models(train)?;
+        check_stream(train)?;
         let source = RecordSource::of_labels(data, self)?;
         let tokenizer = context.tokenizer(data)?;
         settings.vocab_size = vocabulary(settings.vocab_size, tokenizer.vocab_size(), &tokenizer)?;
@@ -41,25 +41,19 @@ impl Objective for ClassifyConfig {
             .find_map(|name| tokenizer.special_id(name));
         let padding = padding.unwrap_or(0);
         let records = source.labelled(&labels, &tokenizer, seq_len, train.seed, padding)?;
-        let identities = vec![records.identity()];
-        context.check_resumed(data, &tokenizer, &identities)?;
-        let (count, held_out) = (records.train.len(), records.validation.len());
-        let notes = truncation_note(records.truncated, count, held_out, seq_len);
-        Ok(RunInputs {
+        let encoded = EncodedRecords::of("texts", "a label", &records);
+        let validation = Validation::Labelled {
+            records: records.validation,
+            labels: labels.0.len(),
+        };
+        let model = RecordModel {
             model,
             seq_len,
             tokenizer,
             chat_template: None,
-            identities,
-            floor: None,
-            validation: Validation::Labelled {
-                records: records.validation,
-                labels: labels.0.len(),
-            },
-            source: TrainSource::Records(records.train),
-            size: count as u64,
-            notes: notes.into_iter().collect(),
-        })
+        };
+        let source = TrainSource::Records(records.train);
+        model.inputs(data, context, encoded, validation, source)
     }
 
     fn records(&self, config: &RunConfig) -> Result<Option<usize>, TrainError> {

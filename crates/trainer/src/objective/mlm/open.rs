@@ -10,7 +10,7 @@ use super::{MaskedLm, vocabulary as vocabulary_of};
 use crate::config::{MlmConfig, RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{check_for_other_models, encoder_of, vocabulary};
+use crate::objective::open::{check_stream, encoder_of, vocabulary};
 use crate::objective::{HostBatch, Objective, WindowTask};
 
 impl WindowTask for MaskedLm {
@@ -30,7 +30,7 @@ impl Objective for MlmConfig {
         context: &dyn DataContext,
     ) -> Result<RunInputs, TrainError> {
         let (settings, data, train) = encoder_of(config)?;
-        check_for_other_models(train)?;
+        check_stream(train)?;
         let data = context.datasets(data)?;
         let tokenizer = data.first().tokenizer();
         let needed = vocabulary_of(tokenizer);

@@ -20,15 +20,6 @@ pub(crate) fn initial<B: Backend>(
     }
 }
 
-/// The table of a configuration file that holds a kind of model.
-pub(crate) fn table_of(kind: ModelKind) -> &'static str {
-    match kind {
-        ModelKind::Decoder => "model",
-        ModelKind::Encoder => "encoder",
-        ModelKind::EncoderDecoder => "encoder_decoder",
-    }
-}
-
 /// The model with a new adapter over weights in the adapter's format; without an adapter it is unchanged.
 ///
 /// # Errors

@@ -25,7 +25,7 @@
 
 use emberlm_data::PreferenceForm;
 
-use crate::config::{DpoConfig, DpoLoss, KtoConfig, ObjectiveConfig, OrpoConfig, SimpoConfig};
+use crate::config::{DpoConfig, DpoLoss, KtoConfig, OrpoConfig, SimpoConfig};
 
 /// A loss of preferences.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,17 +129,6 @@ impl From<&KtoConfig> for PreferenceLoss {
 }
 
 impl PreferenceLoss {
-    /// The loss of an objective; `None` for one that does not learn from preferences.
-    pub fn of(objective: &ObjectiveConfig) -> Option<Self> {
-        match objective {
-            ObjectiveConfig::Dpo(config) => Some(config.into()),
-            ObjectiveConfig::Orpo(config) => Some(config.into()),
-            ObjectiveConfig::Simpo(config) => Some(config.into()),
-            ObjectiveConfig::Kto(config) => Some(config.into()),
-            _ => None,
-        }
-    }
-
     /// The form of its records.
     pub(crate) fn form(self) -> PreferenceForm {
         match self {

@@ -8,7 +8,7 @@ use super::{SpanCorruption, target_tokens, vocabulary};
 use crate::config::{RunConfig, SpanCorruptionConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{check_for_other_models, encoder_decoder_of, resolve_encoder_decoder};
+use crate::objective::open::{check_stream, encoder_decoder_of, resolve_encoder_decoder};
 use crate::objective::{HostBatch, Objective, WindowTask};
 
 impl WindowTask for SpanCorruption {
@@ -28,7 +28,7 @@ impl Objective for SpanCorruptionConfig {
         context: &dyn DataContext,
     ) -> Result<RunInputs, TrainError> {
         let (settings, data, train) = encoder_decoder_of(config)?;
-        check_for_other_models(train)?;
+        check_stream(train)?;
         let data = context.datasets(data)?;
         let tokenizer = data.first().tokenizer();
         let model = resolve_encoder_decoder(settings, vocabulary(tokenizer), tokenizer)?;

@@ -15,6 +15,8 @@ use crate::error::TrainError;
 pub(super) struct JsonSchema(Constraint);
 
 impl JsonSchema {
+    /// Compiles the schema.
+    ///
     /// # Errors
     /// The schema is not supported.
     pub(super) fn new(config: &JsonSchemaConfig) -> Result<Self, TrainError> {

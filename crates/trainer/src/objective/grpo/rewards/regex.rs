@@ -14,6 +14,8 @@ pub(super) struct Match {
 }
 
 impl Match {
+    /// Compiles the expression.
+    ///
     /// # Errors
     /// The regular expression is invalid, or has no group to compare.
     pub(super) fn new(config: &RegexConfig) -> Result<Self, TrainError> {
