@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use burn_flex::Flex;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 use emberlm_model::adapter::{ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, PeftAdapter};
 use emberlm_model::hugging_face::HuggingFaceModel;
 
@@ -17,7 +17,7 @@ const FOLDER: &str = "../crates/model/tests/fixtures/adapters";
 pub const VALID: [&str; 3] = ["llama-lora", "llama-dora", "llama-saved-norms"];
 
 /// The base model.
-static BASE: LazyLock<Mutex<Decoder<Flex>>> = LazyLock::new(|| {
+static BASE: LazyLock<Mutex<Transformer<Flex>>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
     let model = HuggingFaceModel::open(&folder.join(VALID[0]).join("base")).unwrap();
     Mutex::new(model.decoder(&Default::default()).unwrap())

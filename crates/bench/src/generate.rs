@@ -14,7 +14,7 @@ use emberlm_generate::{
     SamplerConfig,
 };
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
-use emberlm_model::{Decoder, TransformerConfig, WeightFormat, count};
+use emberlm_model::{Transformer, TransformerConfig, WeightFormat, count};
 use emberlm_system::measure::median;
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
@@ -250,7 +250,7 @@ impl Bench {
     /// The seconds of each pass that generates a token of every sequence, after a pass that reads the prompts.
     fn together<B: Backend>(
         &self,
-        decoder: &Arc<Decoder<B>>,
+        decoder: &Arc<Transformer<B>>,
         sequences: usize,
     ) -> Result<Vec<f64>, GenerateError> {
         let capacity = self.prompt + self.tokens + 1;

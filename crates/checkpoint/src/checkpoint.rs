@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::CONFIG_FILE;
 use emberlm_model::weights::SafetensorsStore;
-use emberlm_model::{AdapterError, Decoder, TransformerConfig, WeightsError, weights};
+use emberlm_model::{AdapterError, Transformer, TransformerConfig, WeightsError, weights};
 use emberlm_system::read;
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use schemars::JsonSchema;
@@ -256,8 +256,8 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// Adds the checkpoint's adapter, if any, to its base model, with the configuration of the run.
     pub(crate) fn adapted<B: Backend>(
         &self,
-        base: Decoder<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
+        base: Transformer<B>,
+    ) -> Result<Transformer<B>, CheckpointError> {
         let description = self.description.as_ref();
         let Some((description, adapter)) =
             description.and_then(|description| Some((description, description.adapter.as_ref()?)))
@@ -272,8 +272,8 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     pub(crate) fn add_adapter<B: Backend>(
         &self,
         adapter: &AdapterDescription,
-        base: Decoder<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
+        base: Transformer<B>,
+    ) -> Result<Transformer<B>, CheckpointError> {
         let add = || -> Result<_, AdapterError> {
             let store = SafetensorsStore::open(&self.path.join(MODEL))?;
             base.with_adapter(&adapter.settings, 0)?

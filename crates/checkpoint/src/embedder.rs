@@ -2,8 +2,8 @@
 
 use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
-use emberlm_model::InputError;
 use emberlm_model::encoder::{Encoder, EncoderHeadConfig, Pooling, TextStates, TextTokens};
+use emberlm_model::{InputError, Transformer};
 use emberlm_tokenizer::{EncodedSequence, SequenceEncoder};
 
 use crate::error::ModelError;
@@ -13,7 +13,7 @@ const PASS_TOKENS: usize = 1024;
 /// An encoder that embeds texts. [`EncoderModel::embedder`](crate::EncoderModel::embedder) loads one.
 #[derive(Debug)]
 pub struct Embedder<B: Backend> {
-    pub(crate) encoder: Encoder<B>,
+    pub(crate) encoder: Transformer<B>,
     pub(crate) sequences: SequenceEncoder,
     pub(crate) pooling: Pooling,
     pub(crate) normalize: bool,
@@ -25,7 +25,7 @@ impl<B: Backend> Embedder<B> {
     pub const PASS_TOKENS: usize = PASS_TOKENS;
 
     /// The encoder.
-    pub fn encoder(&self) -> &Encoder<B> {
+    pub fn encoder(&self) -> &Transformer<B> {
         &self.encoder
     }
 

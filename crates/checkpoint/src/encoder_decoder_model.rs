@@ -11,7 +11,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
-use emberlm_model::{EncoderDecoder, TransformerConfig};
+use emberlm_model::{Transformer, TransformerConfig};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer, config_warnings};
 use serde_json::{Map, Value};
@@ -187,7 +187,7 @@ impl EncoderDecoderModel {
     ///
     /// # Errors
     /// A tensor is missing, unexpected, or of another shape or type.
-    pub fn load<B: Backend>(&self, device: &Device<B>) -> Result<EncoderDecoder<B>, ModelError> {
+    pub fn load<B: Backend>(&self, device: &Device<B>) -> Result<Transformer<B>, ModelError> {
         Ok(self.source.model(device)?)
     }
 }

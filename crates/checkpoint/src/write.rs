@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, weights};
+use emberlm_model::{Transformer, weights};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use serde::Serialize;
 
@@ -96,7 +96,7 @@ pub(crate) fn remove(folder: &Path) -> Result<(), CheckpointError> {
 /// A file cannot be written.
 pub fn write_untrained<B: Backend>(
     folder: impl AsRef<Path>,
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     description: &Description,
     tokenizer: Option<&Tokenizer>,
 ) -> Result<(), CheckpointError> {
@@ -109,7 +109,7 @@ pub fn write_untrained<B: Backend>(
 /// A file cannot be written.
 pub fn write_model<B: Backend>(
     folder: &Path,
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     description: &Description,
     tokenizer: Option<&Tokenizer>,
     others: &[&'static str],
@@ -152,7 +152,7 @@ pub fn write_manifest(folder: &Path, names: &[&str]) -> Result<(), CheckpointErr
 pub fn save_weights<B: Backend>(
     folder: &Path,
     name: &str,
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
 ) -> Result<(), CheckpointError> {
     let mut tensors = weights::device_tensors(decoder);
     match decoder.has_adapter() {

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use emberlm_checkpoint::{CheckpointError, EncoderDecoderModel, EncoderModel, Model, ModelError};
 use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::{Backend, PackedFormat, memory};
-use emberlm_model::{CacheFormat, Decoder, WeightFormat, gguf};
+use emberlm_model::{CacheFormat, Transformer, WeightFormat, gguf};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::HeldWeights;
 
@@ -184,7 +184,7 @@ pub fn decoder_in<B: Backend>(
     weights: Option<WeightFormat>,
     cache: CacheFormat,
     device: &Device<B>,
-) -> Result<Decoder<B>, CliError> {
+) -> Result<Transformer<B>, CliError> {
     cache.check(model.config())?;
     cache.check_backend::<B>()?;
     let _spinner = progress::loading(model.path());

@@ -130,6 +130,6 @@ pub use emberlm_generate::{
     Engine, EngineConfig, GenerateOptions, Generator, SamplerConfig, SamplingDefaults,
 };
 pub use emberlm_kernels::{Backend, TrainingBackend};
-pub use emberlm_model::{Decoder, ModelConfig, Tokens, TransformerConfig};
+pub use emberlm_model::{ModelConfig, Tokens, Transformer, TransformerConfig};
 pub use emberlm_tokenizer::chat::ChatMessage;
 pub use emberlm_tokenizer::{StopStrings, TextDelta, TextStream, Tokenizer, TokenizerKind};

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use burn::tensor::{Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, KvCache};
+use emberlm_model::{KvCache, Transformer};
 
 use crate::check::{check_ids, check_stop_ids};
 use crate::error::{GenerateError, LogitsError, SettingError};
@@ -289,7 +289,7 @@ pub(crate) fn column<B: Backend>(
 /// A decoder's sequences in a beam search.
 #[derive(Debug)]
 pub struct DecoderBeams<'a, B: Backend> {
-    decoder: &'a Decoder<B>,
+    decoder: &'a Transformer<B>,
     prompt: Vec<u32>,
     cache: KvCache<B>,
     count: usize,
@@ -301,7 +301,7 @@ impl<'a, B: Backend> DecoderBeams<'a, B> {
     /// # Errors
     /// The prompt is empty, an id is outside of the vocabulary, or the context does not hold prompt and new tokens.
     pub fn new(
-        decoder: &'a Decoder<B>,
+        decoder: &'a Transformer<B>,
         prompt: &[u32],
         max_new_tokens: usize,
     ) -> Result<Self, GenerateError> {

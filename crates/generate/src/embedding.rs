@@ -3,7 +3,7 @@
 use burn::tensor::{Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, InputError};
+use emberlm_model::{InputError, Transformer};
 
 use crate::logits::floats;
 
@@ -12,7 +12,7 @@ use crate::logits::floats;
 ///
 /// # Errors
 /// There are no tokens, more than the model's context, or ids outside its vocabulary.
-pub fn embed<B: Backend>(decoder: &Decoder<B>, tokens: &[u32]) -> Result<Vec<f32>, InputError> {
+pub fn embed<B: Backend>(decoder: &Transformer<B>, tokens: &[u32]) -> Result<Vec<f32>, InputError> {
     decoder.config().check_tokens(tokens)?;
     let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
     let data = TensorData::new(ids, [1, tokens.len()]);

@@ -3,7 +3,7 @@
 use burn::tensor::{Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{EncodedSource, EncoderDecoder, KvCache};
+use emberlm_model::{EncodedSource, KvCache, Transformer};
 
 use crate::beam::{BeamModel, column, is_identity};
 use crate::check::{check_ids, check_stop_ids};
@@ -16,7 +16,7 @@ use crate::plain::{Finish, GenerateOptions};
 /// has ended.
 #[derive(Debug)]
 pub struct TargetGenerator<'a, B: Backend> {
-    model: &'a EncoderDecoder<B>,
+    model: &'a Transformer<B>,
     source: EncodedSource<B>,
     chooser: Chooser,
     chosen: Chosen,
@@ -35,7 +35,7 @@ impl<'a, B: Backend> TargetGenerator<'a, B> {
     /// # Errors
     /// A setting is out of its range, the source is empty, or an id is outside of the vocabulary.
     pub fn new(
-        model: &'a EncoderDecoder<B>,
+        model: &'a Transformer<B>,
         source: &[u32],
         options: &GenerateOptions,
     ) -> Result<Self, GenerateError> {
@@ -72,7 +72,9 @@ impl<'a, B: Backend> TargetGenerator<'a, B> {
     fn step(&mut self) -> Result<u32, GenerateError> {
         let target = column(&[self.newest], &self.model.device());
         let (model, source, cache) = (self.model, &self.source, &mut self.cache);
-        let logits = B::run_pass(1, || model.next_logits(target, source, cache).into_data());
+        let logits = B::run_pass(1, || {
+            model.next_target_logits(target, source, cache).into_data()
+        });
         self.chosen = self.chooser.choose(&floats(&logits))?;
         Ok(self.chosen.id)
     }
@@ -114,7 +116,7 @@ impl<B: Backend> Iterator for TargetGenerator<'_, B> {
 /// An encoder–decoder's targets of one source in a beam search.
 #[derive(Debug)]
 pub struct TargetBeams<'a, B: Backend> {
-    model: &'a EncoderDecoder<B>,
+    model: &'a Transformer<B>,
     source: EncodedSource<B>,
     cache: KvCache<B>,
     count: usize,
@@ -126,7 +128,7 @@ impl<'a, B: Backend> TargetBeams<'a, B> {
     /// # Errors
     /// The source is empty, or an id is outside of the vocabulary.
     pub fn new(
-        model: &'a EncoderDecoder<B>,
+        model: &'a Transformer<B>,
         source: &[u32],
         max_new_tokens: usize,
     ) -> Result<Self, GenerateError> {
@@ -142,7 +144,7 @@ impl<'a, B: Backend> TargetBeams<'a, B> {
         let target = column(tokens, &self.model.device());
         let (model, source, cache) = (self.model, &self.source, &mut self.cache);
         let logits = B::run_pass(tokens.len(), || {
-            model.next_logits(target, source, cache).into_data()
+            model.next_target_logits(target, source, cache).into_data()
         });
         floats(&logits).into_owned()
     }
@@ -172,12 +174,12 @@ impl<B: Backend> BeamModel for TargetBeams<'_, B> {
 
 /// Runs the encoder over a source.
 fn encoded<B: Backend>(
-    model: &EncoderDecoder<B>,
+    model: &Transformer<B>,
     source: &[u32],
 ) -> Result<EncodedSource<B>, GenerateError> {
     check_ids(model.config().vocab_size(), source)?;
     let ids: Vec<i64> = source.iter().map(|&id| i64::from(id)).collect();
     let shape = [1, ids.len()];
     let ids = Tensor::from_data(TensorData::new(ids, shape), &model.device());
-    Ok(model.encode(ids, None))
+    Ok(model.encode_source(ids, None))
 }

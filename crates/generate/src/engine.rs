@@ -49,7 +49,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 pub use config::EngineConfig;
 pub use event::{Counts, Ended, Event, EventKind};
@@ -261,7 +261,7 @@ impl<B: Backend> Engine<B> {
     /// # Errors
     /// The slots' capacity exceeds the new decoder's context, or the engine runs an encoder–decoder. The engine does not
     /// change.
-    pub fn replace_decoder(&mut self, decoder: Arc<Decoder<B>>) -> Result<(), SettingError> {
+    pub fn replace_decoder(&mut self, decoder: Arc<Transformer<B>>) -> Result<(), SettingError> {
         let next = EngineModel::from(decoder);
         if !next.is_kind_of(&self.model) {
             let rule = "cannot replace an encoder–decoder";

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use burn::tensor::{Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, KvCache};
+use emberlm_model::{KvCache, Transformer};
 
 use crate::check::{check_prompt, check_stop_tokens};
 use crate::chooser::{Chooser, ChooserConfig, Chosen};
@@ -79,7 +79,7 @@ pub struct Generation {
 /// A setting is out of range, the prompt is empty or has ids outside the vocabulary, or logits are not
 /// finite.
 pub fn generate<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     prompt: &[u32],
     options: &GenerateOptions,
     mut on_token: impl FnMut(u32) -> ControlFlow<()>,
@@ -129,7 +129,7 @@ pub fn generate<B: Backend>(
 /// ```
 #[derive(Debug)]
 pub struct Generator<'a, B: Backend> {
-    decoder: &'a Decoder<B>,
+    decoder: &'a Transformer<B>,
     chooser: Chooser,
     chosen: Chosen,
     stop_tokens: Vec<u32>,
@@ -151,7 +151,7 @@ impl<'a, B: Backend> Generator<'a, B> {
     /// # Errors
     /// A setting is out of range, or the prompt is empty or has ids outside the vocabulary.
     pub fn new(
-        decoder: &'a Decoder<B>,
+        decoder: &'a Transformer<B>,
         prompt: &[u32],
         options: &GenerateOptions,
     ) -> Result<Self, GenerateError> {

@@ -22,7 +22,7 @@ use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
 use emberlm_model::kv_cache::ROLLBACK_TOKENS;
-use emberlm_model::{Decoder, KvCache, RequestedOutput, SequenceChunk};
+use emberlm_model::{KvCache, RequestedOutput, SequenceChunk, Transformer};
 
 use crate::check::{check_prompt, check_stop_tokens};
 use crate::chooser::{Chooser, Chosen};
@@ -82,8 +82,8 @@ impl<'a, B: Backend> Speculator<'a, B> {
     /// A setting is out of range, the prompt is empty, an id is outside the vocabulary, the models have different
     /// vocabularies, or one of them has linear attention, whose state cannot be rolled back by a token.
     pub fn new(
-        target: &'a Decoder<B>,
-        draft: &'a Decoder<B>,
+        target: &'a Transformer<B>,
+        draft: &'a Transformer<B>,
         ahead: usize,
         prompt: &[u32],
         options: &GenerateOptions,
@@ -285,7 +285,7 @@ impl<B: Backend> Iterator for Speculator<'_, B> {
 /// A model with its cache and its context.
 #[derive(Debug)]
 struct Reader<'a, B: Backend> {
-    decoder: &'a Decoder<B>,
+    decoder: &'a Transformer<B>,
     cache: KvCache<B>,
     /// The tokens in the cache, then the tokens still to be read into it.
     tokens: Vec<u32>,
@@ -294,7 +294,7 @@ struct Reader<'a, B: Backend> {
 impl<'a, B: Backend> Reader<'a, B> {
     /// Creates the state for a text of at most `most` tokens that begins with `prompt`. A prompt longer than the
     /// context is truncated to its newest tokens.
-    fn new(decoder: &'a Decoder<B>, prompt: &[u32], most: usize) -> Self {
+    fn new(decoder: &'a Transformer<B>, prompt: &[u32], most: usize) -> Self {
         let config = decoder.config();
         let capacity = most.min(config.seq_len());
         let kept = prompt.len().saturating_sub(config.seq_len());
@@ -340,6 +340,7 @@ impl<'a, B: Backend> Reader<'a, B> {
             tokens: &self.tokens[self.cache.len()..end],
             cache: &mut self.cache,
             output: logits,
+            source: None,
             adapter: None,
         };
         let decoder = self.decoder;

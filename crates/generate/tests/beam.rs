@@ -10,7 +10,7 @@ use emberlm_generate::{
     Beam, BeamModel, BeamOptions, DecoderBeams, Finish, GenerateError, GenerateOptions,
     SamplerConfig, TargetBeams, TargetGenerator, beam_search,
 };
-use emberlm_model::EncoderDecoder;
+use emberlm_model::Transformer;
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use serde_json::Value;
@@ -67,7 +67,7 @@ impl Expected {
 
 pub const MODELS: [&str; 5] = ["t5-relu", "t5-early", "t5-untied", "t5-silu", "mt5-untied"];
 
-pub fn model(name: &str) -> (EncoderDecoder<Flex>, Expected) {
+pub fn model(name: &str) -> (Transformer<Flex>, Expected) {
     let folder = format!("encoder_decoder/{name}");
     let directory = HuggingFaceEncoderDecoder::open(&fixtures().join(&folder)).unwrap();
     let model = directory.model(&Default::default()).unwrap();

@@ -23,7 +23,7 @@ use emberlm_generate::{
     Generation, Request, RequestId, SamplerConfig, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
-use emberlm_model::{CacheFormat, Decoder, TransformerConfig, WeightFormat, families};
+use emberlm_model::{CacheFormat, Transformer, TransformerConfig, WeightFormat, families};
 
 pub const SEQ_LEN: usize = 20;
 pub const VOCAB_SIZE: usize = 23;
@@ -75,7 +75,7 @@ pub fn raw(name: &str) -> ModelConfig {
     raw
 }
 
-pub fn decoder(name: &str, seed: u64) -> Arc<Decoder<Flex>> {
+pub fn decoder(name: &str, seed: u64) -> Arc<Transformer<Flex>> {
     let config = TransformerConfig::try_from(raw(name)).unwrap();
     let weights = match name {
         "8 bits" => WeightFormat::INT8,
@@ -112,7 +112,7 @@ pub fn greedy(prompt: &[u32], max_new_tokens: usize) -> Request {
 }
 
 /// A sample of the request by plain generation.
-pub fn plain(decoder: &Decoder<Flex>, request: &Request, sample: usize) -> Generation {
+pub fn plain(decoder: &Transformer<Flex>, request: &Request, sample: usize) -> Generation {
     let options = GenerateOptions {
         max_new_tokens: request.max_new_tokens,
         stop_tokens: request.stop_tokens.clone(),

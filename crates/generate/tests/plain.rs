@@ -6,13 +6,13 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_generate::{Finish, GenerateOptions, Generation, Generator, SamplerConfig, generate};
 use emberlm_model::config::Init;
-use emberlm_model::{Decoder, TransformerConfig, WeightFormat, families};
+use emberlm_model::{Transformer, TransformerConfig, WeightFormat, families};
 
 const SEQ_LEN: usize = 16;
 const VOCAB_SIZE: usize = 23;
 const PROMPT: [u32; 3] = [3, 14, 1];
 
-fn decoder(preset: &str) -> Decoder<Flex> {
+fn decoder(preset: &str) -> Transformer<Flex> {
     let mut raw = families::preset(preset).unwrap().config;
     raw.vocab_size = Some(VOCAB_SIZE);
     raw.seq_len = SEQ_LEN;
@@ -48,12 +48,12 @@ fn drawn(max_new_tokens: usize, seed: u64) -> GenerateOptions {
     }
 }
 
-fn run(decoder: &Decoder<Flex>, prompt: &[u32], options: &GenerateOptions) -> Generation {
+fn run(decoder: &Transformer<Flex>, prompt: &[u32], options: &GenerateOptions) -> Generation {
     generate(decoder, prompt, options, |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// The most probable token after `context`, by a full pass without a cache.
-fn likeliest(decoder: &Decoder<Flex>, context: &[u32]) -> u32 {
+fn likeliest(decoder: &Transformer<Flex>, context: &[u32]) -> u32 {
     let ids: Vec<i64> = context.iter().map(|&id| i64::from(id)).collect();
     let data = TensorData::new(ids, [1, context.len()]);
     let tokens = Tensor::<Flex, 2, Int>::from_data(data, &Default::default());
@@ -69,7 +69,7 @@ fn likeliest(decoder: &Decoder<Flex>, context: &[u32]) -> u32 {
 }
 
 /// Greedy generation as documented, with a full pass per token. A full context is cut to its last half.
-fn by_full_passes(decoder: &Decoder<Flex>, prompt: &[u32], count: usize) -> Vec<u32> {
+fn by_full_passes(decoder: &Transformer<Flex>, prompt: &[u32], count: usize) -> Vec<u32> {
     let mut context = prompt[prompt.len().saturating_sub(SEQ_LEN)..].to_vec();
     let mut made = Vec::new();
     for _ in 0..count {

@@ -11,7 +11,7 @@ use emberlm_generate::{
     Penalties, SamplerConfig, Speculator, Vocabulary, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
-use emberlm_model::{Decoder, TransformerConfig, families};
+use emberlm_model::{Transformer, TransformerConfig, families};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -30,17 +30,17 @@ fn raw(preset: &str, d_model: usize, seq_len: usize) -> ModelConfig {
     raw
 }
 
-fn made(raw: ModelConfig, seed: u64) -> Decoder<Flex> {
+fn made(raw: ModelConfig, seed: u64) -> Transformer<Flex> {
     let config = TransformerConfig::try_from(raw).unwrap();
     config.init(seed, &Default::default())
 }
 
-fn target() -> Decoder<Flex> {
+fn target() -> Transformer<Flex> {
     made(raw("pocket-tales", 24, SEQ_LEN), 9)
 }
 
 /// Draft models of high and low accuracy, of another family, and with a shorter context.
-fn drafts() -> Vec<Decoder<Flex>> {
+fn drafts() -> Vec<Transformer<Flex>> {
     vec![
         target(),
         made(raw("pocket-tales", 24, SEQ_LEN), 2),
@@ -57,14 +57,14 @@ fn options(chooser: impl Into<ChooserConfig>, max_new_tokens: usize) -> Generate
     }
 }
 
-fn plain(target: &Decoder<Flex>, prompt: &[u32], options: &GenerateOptions) -> Generation {
+fn plain(target: &Transformer<Flex>, prompt: &[u32], options: &GenerateOptions) -> Generation {
     generate(target, prompt, options, |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// The tokens, the outcome, and the acceptance of draft tokens.
 fn guessed(
-    target: &Decoder<Flex>,
-    draft: &Decoder<Flex>,
+    target: &Transformer<Flex>,
+    draft: &Transformer<Flex>,
     ahead: usize,
     prompt: &[u32],
     options: &GenerateOptions,
@@ -116,7 +116,7 @@ proptest! {
 }
 
 /// The logits after `tokens`.
-fn logits(target: &Decoder<Flex>, tokens: &[u32]) -> Vec<f64> {
+fn logits(target: &Transformer<Flex>, tokens: &[u32]) -> Vec<f64> {
     let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
     let ids = TensorData::new(ids, [1, tokens.len()]);
     let ids = Tensor::<Flex, 2, Int>::from_data(ids, &Default::default());
@@ -126,7 +126,7 @@ fn logits(target: &Decoder<Flex>, tokens: &[u32]) -> Vec<f64> {
 }
 
 /// The probabilities of the next token, with the temperature and top-k of `sampler`.
-fn probabilities(target: &Decoder<Flex>, tokens: &[u32], sampler: &SamplerConfig) -> Vec<f64> {
+fn probabilities(target: &Transformer<Flex>, tokens: &[u32], sampler: &SamplerConfig) -> Vec<f64> {
     let mut logits = logits(target, tokens);
     let mut sorted = logits.clone();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -252,7 +252,7 @@ fn speculation_honours_every_constraint() {
 fn incompatible_models_are_rejected() {
     let target = target();
     let options = options(SamplerConfig::greedy(), 5);
-    let refused = |draft: &Decoder<Flex>, ahead, prompt: &[u32]| {
+    let refused = |draft: &Transformer<Flex>, ahead, prompt: &[u32]| {
         let refused = Speculator::new(&target, draft, ahead, prompt, &options);
         refused.unwrap_err().to_string()
     };

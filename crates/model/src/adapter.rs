@@ -29,13 +29,13 @@ use crate::error::AdapterError;
 use crate::nn::init::fnv1a;
 use crate::nn::linear::Linear;
 use crate::nn::low_rank::{Adapter, LowRankConfig};
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::transformer::originals::Originals;
 use crate::weights::TensorStore;
 use crate::weights::map::Source;
 use modules::AdaptableModule;
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Returns the model with new adapters, which leave its output unchanged. All other parameters are frozen, except the
     /// modules and biases that `config` names. The initial values of A depend only on `seed` and the parameters' paths.
     ///
@@ -96,7 +96,7 @@ impl<B: Backend> Decoder<B> {
         self.linears().any(|(_, linear)| linear.adapter.is_some())
     }
 
-    /// Removes the adapters: the model that [`Decoder::with_adapter`] was given.
+    /// Removes the adapters: the model that [`Transformer::with_adapter`] was given.
     pub fn without_adapter(mut self) -> Self {
         for linear in self.linears_mut() {
             linear.adapter = None;
@@ -126,7 +126,7 @@ impl<B: Backend> Decoder<B> {
         self
     }
 
-    /// Loads the trained parameters of a run with adapters into a model that [`Decoder::with_adapter`] returned.
+    /// Loads the trained parameters of a run with adapters into a model that [`Transformer::with_adapter`] returned.
     ///
     /// # Errors
     /// A tensor is missing, unexpected, or has another shape.

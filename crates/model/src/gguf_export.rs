@@ -24,7 +24,7 @@ use crate::gguf::{ROPE_FACTORS, description, fields};
 use crate::hugging_face::{Exported, exchange_of, read_config, with_required_parameters};
 use crate::transformer::calibration::{InputImportance, InputProducts};
 use crate::transformer::checked::TransformerConfig;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::transformer::reconfigure::{TRAINING_ONLY, computed};
 use crate::weights::{Element, Published, published};
 
@@ -77,7 +77,7 @@ fn architecture_of(config: &TransformerConfig) -> Result<&'static Architecture, 
 /// Files have no architecture for the family, or it cannot express the configuration; the weights are packed; the file
 /// cannot be written.
 pub fn export<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     path: &Path,
     options: &GgufOptions<'_>,
 ) -> Result<Exported, HuggingFaceError> {
@@ -275,7 +275,7 @@ fn same_setting(one: Option<&serde_json::Value>, other: Option<&serde_json::Valu
 /// The paths of the linear layers of tensors, by name. A tensor of several layers, such as one with all experts, has one
 /// entry for each, in order.
 fn layers_of_tensors<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     source: impl Fn(&str) -> Option<crate::weights::map::Source>,
 ) -> HashMap<String, Vec<String>> {
     let mut found: HashMap<String, Vec<String>> = HashMap::new();

@@ -28,7 +28,7 @@ use crate::families::Family;
 use crate::gguf;
 use crate::transformer::checked::TransformerConfig;
 use crate::transformer::count;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::transformer::weight_format::{StoredFormats, WeightFormat};
 use crate::weights::quantized::{self, Quantization};
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decoder};
@@ -176,7 +176,10 @@ impl HuggingFaceModel {
     /// # Errors
     /// Those of [`HuggingFaceModel::tensors`]; a tensor is missing, unexpected, or has another shape or type; a scale
     /// is not finite.
-    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, HuggingFaceError> {
+    pub fn decoder<B: Backend>(
+        &self,
+        device: &Device<B>,
+    ) -> Result<Transformer<B>, HuggingFaceError> {
         self.decoder_in(self.weight_format(), device)
     }
 
@@ -189,7 +192,7 @@ impl HuggingFaceModel {
         &self,
         format: WeightFormat,
         device: &Device<B>,
-    ) -> Result<Decoder<B>, HuggingFaceError> {
+    ) -> Result<Transformer<B>, HuggingFaceError> {
         let store = self.tensors()?;
         let exchange = exchange_of(self.config.family())?;
         let embedding = match &self.gguf {

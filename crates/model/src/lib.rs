@@ -75,14 +75,12 @@ pub use nn::tokens::{IGNORED_ELEMENT, Tokens, id_tensor};
 pub use nn::{kv_cache, tokens};
 pub use transformer::calibration::{InputImportance, InputProducts};
 pub use transformer::checked::TransformerConfig;
-pub use transformer::decoder::Decoder;
-pub use transformer::encoder::Encoder;
-pub use transformer::encoder_decoder::{EncodedSource, EncoderDecoder};
+pub use transformer::encoder_decoder::EncodedSource;
+pub use transformer::input::ModelInput;
+pub use transformer::model::Transformer;
 pub use transformer::parameters::{Parameter, ParameterRole, Parameters};
 pub use transformer::ragged::{RaggedOutput, RequestedOutput, SequenceChunk};
 pub use transformer::token_scores::TokenScores;
 pub use transformer::training::{CompleteGradient, GradientSink, PassGradients, TrainingPass};
 pub use transformer::weight_format::{StoredFormats, WeightFormat};
-pub use transformer::{
-    checked, count, decoder, encoder, encoder_decoder, parameters, ragged, training,
-};
+pub use transformer::{checked, count, encoder, encoder_decoder, parameters, ragged, training};

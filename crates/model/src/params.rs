@@ -62,36 +62,43 @@ pub fn visit_param_ids<B: Backend, M: Module<B>>(module: &M, visit: impl FnMut(&
 
 /// Path of the field that Burn is currently visiting.
 #[derive(Default)]
-pub(crate) struct Trail(Vec<String>);
+pub(crate) struct Trail {
+    names: Vec<String>,
+    /// True once the encoder of an encoder–decoder was entered, which is visited first.
+    is_pair: bool,
+}
 
 impl Trail {
     /// Adds a field to the path.
     ///
     /// Burn also enters enum variants. Unsplit tables and f32 weights get the path of their field; the parts of a split
-    /// table are below `parts`. The decoder's three components are left out, so that `stack.norm_final` is `norm_final`
-    /// in files and optimizer states. A model in training has the paths of the model that it holds.
+    /// table are below `parts`. A model's components are left out, so that `stack.norm_final` is `norm_final` in files and
+    /// optimizer states; with two stacks, the second is `decoder`. A model in training has the paths of the model that it
+    /// holds.
     pub(crate) fn enter(&mut self, name: &str, container: &str) {
+        self.is_pair |= container == "Struct:Stack" && self.names.iter().any(|of| of == "encoder");
         let name = match (container, name) {
+            ("Struct:Transformer", "stack") if self.is_pair => "decoder",
             ("Enum:TokenTable", "Whole") | ("Enum:LinearWeight", "Float") => "",
-            ("Enum:FeedForwardLayer", "Dense" | "Experts") | ("Enum:TrainingModel", _) => "",
+            ("Enum:FeedForwardLayer", "Dense" | "Experts") | ("Struct:TrainingModel", "model") => {
+                ""
+            }
             ("Struct:Adapter", "parts") => "",
             ("Enum:TokenTable", "Parts") => "parts",
-            ("Struct:Decoder", "embeddings" | "stack" | "lm_head")
-            | ("Struct:Encoder", "embeddings" | "stack")
-            | ("Struct:EncoderDecoder", "embeddings" | "lm_head")
+            ("Struct:Transformer", "embeddings" | "stack" | "lm_head")
             | ("Enum:EncoderHead", "MaskedLm" | "Sequence" | "Token") => "",
             ("Enum:EncoderHead", "Pooler") => "dense",
             _ => name,
         };
-        self.0.push(name.to_owned());
+        self.names.push(name.to_owned());
     }
 
     pub(crate) fn exit(&mut self) {
-        self.0.pop();
+        self.names.pop();
     }
 
     pub(crate) fn path(&self) -> String {
-        let named = self.0.iter().filter(|name| !name.is_empty());
+        let named = self.names.iter().filter(|name| !name.is_empty());
         named.map(String::as_str).collect::<Vec<_>>().join(".")
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`checked`] | the validated configuration of a decoder |
-//! | [`decoder`] | embeddings, a stack of blocks and the head |
-//! | [`encoder`] | the bidirectional transformer: embeddings, a stack and a head for tokens or classes |
-//! | [`encoder_decoder`] | two stacks, the second with cross-attention to the first: T5 |
-//! | `cache` | the decoder's cache of keys and values |
+//! | [`checked`] | the validated configuration |
+//! | [`model`] | embeddings, one or two stacks of blocks, and the head |
+//! | [`input`] | what a model reads |
+//! | [`encoder`] | states of texts, and heads for tokens or classes |
+//! | [`encoder_decoder`] | sources and targets: T5 |
+//! | `cache` | the cache of keys and values |
 //! | [`ragged`] | one pass over the next tokens of several sequences |
 //! | `token_scores` | losses of individual tokens |
 //! | [`training`] | gradients |
@@ -21,9 +22,10 @@ pub(crate) mod cache;
 pub(crate) mod calibration;
 pub mod checked;
 pub mod count;
-pub mod decoder;
 pub mod encoder;
 pub mod encoder_decoder;
+pub mod input;
+pub mod model;
 pub(crate) mod originals;
 pub mod parameters;
 pub mod ragged;

@@ -53,7 +53,7 @@ fn weights_of_encoders_are_those_of_transformers() {
         let fixture = expected(name);
         let directory = HuggingFaceEncoder::open(&fixtures().join("encoders").join(name)).unwrap();
         let encoder = directory.encoder::<Flex>(&Default::default()).unwrap();
-        let found = encoder.attention_weights(row(&fixture, "ids"));
+        let found = encoder.text_attention_weights(row(&fixture, "ids"));
         check(name, "layer", found, &fixture);
     }
 }
@@ -68,12 +68,12 @@ fn weights_of_encoder_decoders_are_those_of_transformers() {
         let (source, target) = (row(&fixture, "source"), row(&fixture, "target"));
         let found = model.encoder_attention_weights(source.clone(), None);
         check(name, "encoder", found, &fixture);
-        let source = model.encode(source, None);
+        let source = model.encode_source(source, None);
         let found = model.decoder_attention_weights(target.clone(), &source);
         check(name, "decoder", found, &fixture);
         let found = model.cross_attention_weights(target.clone(), &source);
         check(name, "cross", found, &fixture);
-        let logits = host(model.forward(target, &source));
+        let logits = host(model.decode(target, &source));
         let error = relative(&logits, &fixture.floats("logits"));
         within(&format!("{name} logits"), error, WEIGHTS);
     }
@@ -92,9 +92,8 @@ fn a_pass_over_several_targets_has_the_logits_of_each() {
         // The second is the fixture's source.
         let sources = [2, len, 5].map(|kept| {
             let ids = TensorData::new(ids[..kept].to_vec(), [1, kept]);
-            model.encode(Tensor::from_data(ids, &Default::default()), None)
+            model.encode_source(Tensor::from_data(ids, &Default::default()), None)
         });
-        let sources: Vec<_> = sources.iter().collect();
         let mut caches = [(); 3].map(|()| model.cache(1, target.len()));
         let steps: [[usize; 3]; 3] = [[1, 3, 0], [4, 1, 2], [2, 3, 5]];
         let mut logits: [Vec<f32>; 3] = Default::default();
@@ -102,14 +101,16 @@ fn a_pass_over_several_targets_has_the_logits_of_each() {
             let mut chunks: Vec<_> = caches
                 .iter_mut()
                 .zip(lengths)
-                .map(|(cache, len)| SequenceChunk {
+                .zip(&sources)
+                .map(|((cache, len), source)| SequenceChunk {
                     tokens: &target[cache.len()..cache.len() + len],
                     cache,
                     output: RequestedOutput::All,
+                    source: Some(source),
                     adapter: None,
                 })
                 .collect();
-            let output = host(model.ragged(&mut chunks, &sources).logits.unwrap());
+            let output = host(model.ragged(&mut chunks).logits.unwrap());
             let width = output.len() / lengths.iter().sum::<usize>();
             let mut first = 0;
             for (logits, len) in logits.iter_mut().zip(lengths) {
@@ -120,7 +121,7 @@ fn a_pass_over_several_targets_has_the_logits_of_each() {
         let error = relative(&logits[1], &fixture.floats("logits"));
         within(&format!("{name} ragged"), error, WEIGHTS);
         for (source, found) in sources.iter().zip(&logits) {
-            let expected = host(model.forward(row(&fixture, "target"), source));
+            let expected = host(model.decode(row(&fixture, "target"), source));
             within(name, relative(found, &expected), WEIGHTS);
         }
     }

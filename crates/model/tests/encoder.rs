@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::encoder::EncoderInput;
+use emberlm_model::ModelInput;
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 
 use crate::parity::fixture::Fixture;
@@ -49,11 +49,11 @@ fn ids<B: Backend>(fixture: &Fixture, name: &str, device: &Device<B>) -> Tensor<
 }
 
 /// The fixture's batch with its padding.
-fn batch<B: Backend>(fixture: &Fixture, device: &Device<B>) -> EncoderInput<B> {
-    EncoderInput {
-        ids: ids(fixture, "ids", device),
+fn batch<B: Backend>(fixture: &Fixture, device: &Device<B>) -> ModelInput<B> {
+    ModelInput {
         segments: (!fixture.names("segments").is_empty()).then(|| ids(fixture, "segments", device)),
         padding: Some(ids::<B>(fixture, "mask", device).equal_elem(1)),
+        ..ids(fixture, "ids", device).into()
     }
 }
 

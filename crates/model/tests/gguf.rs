@@ -10,7 +10,7 @@ use emberlm_gguf::{GgufFile, GgufHeader, TensorType, Value};
 use emberlm_kernels::cpu::matrix::Matrix;
 use emberlm_kernels::cpu::packed::pack;
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::{Decoder, HuggingFaceError, KvCache, PackedFormat, WeightFormat};
+use emberlm_model::{HuggingFaceError, KvCache, PackedFormat, Transformer, WeightFormat};
 
 const TOKENS: [i32; 12] = [5, 1, 60, 33, 2, 9, 9, 41, 17, 64, 3, 50];
 
@@ -21,7 +21,7 @@ fn fixtures() -> PathBuf {
 fn logits(path: &Path) -> Vec<u32> {
     let device = Default::default();
     let model = HuggingFaceModel::open(path).unwrap_or_else(|error| panic!("{error}"));
-    let decoder: Decoder<Flex> = model
+    let decoder: Transformer<Flex> = model
         .decoder(&device)
         .unwrap_or_else(|error| panic!("{error}"));
     let tokens = Tensor::<Flex, 2, Int>::from_data([TOKENS], &device);
@@ -108,10 +108,10 @@ fn matrices_of_several_types_stay_packed_and_multiply_as_the_unpacked_ones() {
         let device = Default::default();
         let model = HuggingFaceModel::open(&path).unwrap();
         let stored = model.weight_format();
-        let packed: Decoder<Flex> = model.decoder(&device).unwrap();
+        let packed: Transformer<Flex> = model.decoder(&device).unwrap();
         assert_eq!(packed.weight_format().embedding(), stored.embedding());
         assert_eq!(stored.head(), Some(PackedFormat::Q5_0), "{name}");
-        let unpacked: Decoder<Flex> = model.decoder_in(WeightFormat::F32, &device).unwrap();
+        let unpacked: Transformer<Flex> = model.decoder_in(WeightFormat::F32, &device).unwrap();
         assert_eq!(unpacked.weight_format(), WeightFormat::F32);
         // One pass over all tokens, and one per token in integers. Both round the inputs of layers to 8 bits.
         let [whole, wanted] = [&packed, &unpacked].map(|decoder| {
@@ -157,10 +157,10 @@ fn matrices_of_16_bits_are_held_as_they_are_with_the_logits_of_f32() {
             let model = HuggingFaceModel::open(&path).unwrap();
             assert_eq!(model.weight_format(), WeightFormat::F32, "{name}");
             let inference = model.inference_format().unwrap();
-            let held: Decoder<Flex> = model.decoder_in(inference, &device).unwrap();
+            let held: Transformer<Flex> = model.decoder_in(inference, &device).unwrap();
             assert_eq!(held.weight_format().layers(), Some(format), "{name}");
             assert_eq!(held.weight_format().embedding(), Some(format), "{name}");
-            let floats: Decoder<Flex> = model.decoder_in(WeightFormat::F32, &device).unwrap();
+            let floats: Transformer<Flex> = model.decoder_in(WeightFormat::F32, &device).unwrap();
             let [found, expected] = [held, floats].map(|decoder| {
                 let tokens = Tensor::<Flex, 2, Int>::from_data([TOKENS], &device);
                 let logits = decoder.forward(tokens).into_data();

@@ -12,7 +12,7 @@ use emberlm_model::gguf::FileType;
 use emberlm_model::gguf_export::{GgufOptions, check_exportable, export};
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::{
-    Decoder, Family, HuggingFaceError, InputImportance, InputProducts, TransformerConfig,
+    Family, HuggingFaceError, InputImportance, InputProducts, Transformer, TransformerConfig,
 };
 
 const TOKENS: [i32; 12] = [5, 1, 60, 33, 2, 9, 9, 41, 17, 64, 3, 50];
@@ -38,14 +38,14 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-fn decoder(path: &Path) -> Decoder<Flex> {
+fn decoder(path: &Path) -> Transformer<Flex> {
     let model = HuggingFaceModel::open(path).unwrap_or_else(|error| panic!("{error}"));
     let device = Default::default();
     let decoder = model.decoder(&device);
     decoder.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn logits(decoder: &Decoder<Flex>) -> Vec<u32> {
+fn logits(decoder: &Transformer<Flex>) -> Vec<u32> {
     let tokens = Tensor::<Flex, 2, Int>::from_data([TOKENS], &decoder.device());
     let logits = decoder.forward(tokens).into_data();
     logits.iter::<f32>().map(f32::to_bits).collect()
@@ -61,7 +61,7 @@ fn options(file_type: FileType) -> GgufOptions<'static> {
     }
 }
 
-fn exported(decoder: &Decoder<Flex>, path: &Path, file_type: FileType) -> GgufFile {
+fn exported(decoder: &Transformer<Flex>, path: &Path, file_type: FileType) -> GgufFile {
     export(decoder, path, &options(file_type)).unwrap_or_else(|error| panic!("{error}"));
     GgufFile::open(path).unwrap()
 }
@@ -214,7 +214,7 @@ fn matrices_have_the_type_of_the_file() {
 
 fn refused(config: TransformerConfig) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let decoder: Decoder<Flex> = config.init(1, &Default::default());
+    let decoder: Transformer<Flex> = config.init(1, &Default::default());
     let path = folder.path().join("m.gguf");
     let error = export(&decoder, &path, &options(FileType::F32)).unwrap_err();
     assert!(!path.exists(), "{error}");
@@ -264,7 +264,7 @@ fn models_that_files_cannot_describe_are_refused_by_the_setting() {
 #[test]
 fn importance_is_the_mean_square_of_the_inputs() {
     let config = small(Family::Llama, |_| {});
-    let decoder: Decoder<Flex> = config.init(3, &Default::default());
+    let decoder: Transformer<Flex> = config.init(3, &Default::default());
     let sequences = [vec![7, 3, 9], vec![1, 7]];
     let importance = InputImportance::over(&decoder, sequences.clone());
     let tokens = emberlm_model::weights::named_tensors(&decoder);
@@ -302,7 +302,7 @@ fn importance_is_the_mean_square_of_the_inputs() {
 #[test]
 fn products_of_inputs_have_the_importance_on_their_diagonal() {
     let config = small(Family::Llama, |_| {});
-    let decoder: Decoder<Flex> = config.init(3, &Default::default());
+    let decoder: Transformer<Flex> = config.init(3, &Default::default());
     let sequences = [vec![7, 3, 9], vec![1, 7]];
     let importance = InputImportance::over(&decoder, sequences.clone());
     let products = InputProducts::over(&decoder, sequences);

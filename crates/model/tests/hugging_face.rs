@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use burn_flex::Flex;
 use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export, read_config};
 use emberlm_model::weights::{Element, HostTensor, named_tensors};
-use emberlm_model::{Decoder, HuggingFaceError, TransformerConfig, families};
+use emberlm_model::{HuggingFaceError, Transformer, TransformerConfig, families};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value};
@@ -120,7 +120,7 @@ impl Copied {
         )
     }
 
-    fn load(&self) -> Result<Decoder<Flex>, HuggingFaceError> {
+    fn load(&self) -> Result<Transformer<Flex>, HuggingFaceError> {
         HuggingFaceModel::open(self.0.path())?.decoder(&Default::default())
     }
 
@@ -165,12 +165,12 @@ fn stored(folder: &Path) -> BTreeMap<String, Stored> {
     found
 }
 
-fn load(folder: &Path) -> Decoder<Flex> {
+fn load(folder: &Path) -> Transformer<Flex> {
     let model = HuggingFaceModel::open(folder).unwrap();
     model.decoder(&Default::default()).unwrap()
 }
 
-fn initial(config: TransformerConfig) -> Decoder<Flex> {
+fn initial(config: TransformerConfig) -> Transformer<Flex> {
     config.init(3, &Default::default())
 }
 
@@ -183,7 +183,7 @@ fn options(element: Element) -> ExportOptions {
 }
 
 /// The bit patterns of every parameter.
-fn bits(decoder: &Decoder<Flex>) -> Vec<(String, Vec<u32>)> {
+fn bits(decoder: &Transformer<Flex>) -> Vec<(String, Vec<u32>)> {
     let bits = |tensor: HostTensor| tensor.values.into_iter().map(f32::to_bits).collect();
     let tensors = named_tensors(decoder).into_iter();
     tensors.map(|(name, tensor)| (name, bits(tensor))).collect()

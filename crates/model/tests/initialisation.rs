@@ -396,7 +396,7 @@ fn every_parameter_of_a_new_model_is_trained() {
     let encoder = TransformerConfig::try_from(EncoderSettings::nano(30)).unwrap();
     check(
         "encoder",
-        &encoder.init_encoder::<Training>(1, &device).parameters(),
+        &encoder.init::<Training>(1, &device).parameters(),
     );
     for init_factor in [1.0, 0.5] {
         let settings = EncoderDecoderSettings {
@@ -404,9 +404,7 @@ fn every_parameter_of_a_new_model_is_trained() {
             ..EncoderDecoderSettings::nano(30)
         };
         let model = TransformerConfig::try_from(settings).unwrap();
-        let parameters = model
-            .init_encoder_decoder::<Training>(1, &device)
-            .parameters();
+        let parameters = model.init::<Training>(1, &device).parameters();
         check("encoder-decoder", &parameters);
     }
 }

@@ -8,7 +8,7 @@ use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_model::weights::{ParamVisitor, visit_params};
 use emberlm_model::{
-    Adapter, Decoder, LinearWeight, LowRank, LowRankConfig, PackedFormat, ParameterRole,
+    Adapter, LinearWeight, LowRank, LowRankConfig, PackedFormat, ParameterRole, Transformer,
     TransformerConfig, families,
 };
 
@@ -32,7 +32,7 @@ impl ParamVisitor<Training> for Visited {
 }
 
 /// Compares the listed parameters with Burn's and returns them.
-fn listed(name: &str, decoder: &Decoder<Training>) -> Vec<(String, ParameterRole, bool)> {
+fn listed(name: &str, decoder: &Transformer<Training>) -> Vec<(String, ParameterRole, bool)> {
     let mut visited = Visited::default();
     visit_params(decoder, &mut visited);
     let parameters = decoder.parameters();

@@ -10,11 +10,11 @@ use emberlm_model::weights::{
     Element, HostTensor, SafetensorsStore, TensorStore, load_named, load_own, named_tensors,
     published, save_own,
 };
-use emberlm_model::{Decoder, TransformerConfig, WeightsError, families};
+use emberlm_model::{Transformer, TransformerConfig, WeightsError, families};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
-fn decoder(preset: &str, seed: u64) -> Decoder<Flex> {
+fn decoder(preset: &str, seed: u64) -> Transformer<Flex> {
     let mut raw = families::preset(preset).unwrap().config;
     raw.vocab_size = Some(11);
     raw.seq_len = 8;

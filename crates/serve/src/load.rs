@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 use emberlm_checkpoint::{Model, ModelError};
 use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError};
 use emberlm_kernels::Backend;
-use emberlm_model::{CacheFormat, CacheFormatError, Decoder, count};
+use emberlm_model::{CacheFormat, CacheFormatError, Transformer, count};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::ChatEncoder;
 
@@ -168,9 +168,9 @@ impl<'a> LoadPlan<'a> {
     /// Those of [`LoadPlan::start`].
     pub fn load<B: Backend>(
         self,
-        decoder: Decoder<B>,
+        decoder: Transformer<B>,
         sandbox: Option<GrammarSandbox>,
-        reload: Option<Reload<Decoder<B>>>,
+        reload: Option<Reload<Transformer<B>>>,
     ) -> Result<Loaded<B>, LoadError> {
         let Started {
             worker,
@@ -192,15 +192,15 @@ impl<'a> LoadPlan<'a> {
     /// the operating system cannot start a thread.
     pub fn start<B: Backend>(
         &self,
-        decoder: Decoder<B>,
-        reload: Option<Reload<Decoder<B>>>,
+        decoder: Transformer<B>,
+        reload: Option<Reload<Transformer<B>>>,
     ) -> Result<Started<B>, LoadError> {
         let (config, cache) = (self.engine(), self.options.cache);
         let decoder = decoder.with_cache_format(cache)?;
         let engine = Engine::new(Arc::new(decoder), config)?;
         let cache_bytes = engine.cache_bytes();
         let limit = engine.config().slots.saturating_add(self.options.queue);
-        let again = move |decoder: Decoder<B>| {
+        let again = move |decoder: Transformer<B>| {
             let decoder = decoder.with_cache_format(cache);
             let decoder = decoder.map_err(|error| error.to_string())?;
             Engine::new(Arc::new(decoder), config).map_err(|error| error.to_string())
@@ -265,7 +265,7 @@ fn fitting_slots(bytes: usize) -> usize {
 /// The model has no tokenizer, or does not support the options.
 pub fn load<B: Backend>(
     model: &Model,
-    decoder: Decoder<B>,
+    decoder: Transformer<B>,
     options: &ServeOptions,
     sandbox: Option<GrammarSandbox>,
 ) -> Result<Loaded<B>, LoadError> {

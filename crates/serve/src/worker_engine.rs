@@ -6,7 +6,7 @@ use emberlm_generate::{
     Counts, EmbeddingRequest, Engine, Event, GenerateError, ModelSizes, Request, RequestId,
 };
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 /// A request to an engine.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub enum SubmitError {
 }
 
 impl<B: Backend> WorkerEngine for Engine<B> {
-    type Replacement = Arc<Decoder<B>>;
+    type Replacement = Arc<Transformer<B>>;
 
     fn limits(&self) -> EngineLimits {
         let config = self.config();

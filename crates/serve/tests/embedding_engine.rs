@@ -25,7 +25,7 @@ fn embedder() -> Embedder<Flex> {
     let folder = tempfile::tempdir().unwrap();
     let options = ExportOptions::default();
     encoder::export(
-        &config.init_encoder::<Flex>(4, &device),
+        &config.init::<Flex>(4, &device),
         "bert",
         folder.path(),
         &options,

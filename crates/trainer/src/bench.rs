@@ -18,7 +18,6 @@ use crate::fit::SequenceSizes;
 use crate::memory;
 use crate::objective::adapted;
 use crate::objective::loader::{TrainLoader, to_tensors};
-use crate::objective::model::config::initial;
 use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::objective::{HostBatch, TrainSource};
 use crate::optimizer::Optimizer;
@@ -148,12 +147,9 @@ fn measure_steps<B: TrainingBackend>(
     if train.documents.isolates_documents() {
         model.check_documents()?;
     }
-    let mut training = match initial::<B>(model, train.seed, device) {
-        TrainingModel::Decoder(decoder) => {
-            adapted(decoder, train.adapter.as_ref(), train.seed)?.into()
-        }
-        other => other,
-    };
+    let initial = model.init::<B>(train.seed, device);
+    let training = adapted(initial, train.adapter.as_ref(), train.seed)?;
+    let mut training: TrainingModel<B> = training.into();
     training = training.with_precision(train.precision.products);
     let optimizer = Optimizer::new(train, training.parameters()).sharded(peers.rank());
     let tokens = train.micro_batch * train.accumulation * sizes.input;

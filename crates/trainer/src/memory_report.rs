@@ -59,7 +59,7 @@ pub fn measure<B: TrainingBackend>(
     let decoder = model.init::<B>(train.seed, device);
     let decoder = adapted(decoder, train.adapter.as_ref(), train.seed)?;
     let decoder = decoder.with_precision(train.precision.products);
-    let mut training = TrainingModel::Decoder(decoder.clone());
+    let mut training = TrainingModel::from(decoder.clone());
     let mut report = MemoryReport {
         weights: since(before.in_use),
         ..MemoryReport::default()

@@ -51,7 +51,7 @@ fn write_encoder(folder: &Path) {
         ..EncoderSettings::new(32, 2)
     };
     let config = TransformerConfig::try_from(settings).unwrap();
-    let model = config.init_encoder::<Backend>(4, &Default::default());
+    let model = config.init::<Backend>(4, &Default::default());
     encoder::export(&model, "bert", folder, &ExportOptions::default()).unwrap();
     write_byte_tokenizer(folder);
 }
@@ -63,7 +63,7 @@ fn write_encoder_decoder(folder: &Path) {
         ..EncoderDecoderSettings::new(32, 2)
     };
     let config = TransformerConfig::try_from(settings).unwrap();
-    let model = config.init_encoder_decoder::<Backend>(4, &Default::default());
+    let model = config.init::<Backend>(4, &Default::default());
     encoder_decoder::export(&model, "t5", folder, &ExportOptions::default()).unwrap();
     write_byte_tokenizer(folder);
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Args;
 use emberlm_generate::{GenerateError, GenerateOptions, Speculator};
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, TransformerConfig};
+use emberlm_model::{Transformer, TransformerConfig};
 use serde::Serialize;
 
 use super::median;
@@ -96,8 +96,8 @@ fn pays_from(ahead: usize, cost: f64) -> Option<f64> {
 
 /// Measures each number of draft tokens, given the seconds of a token without any.
 pub fn measure<B: Backend>(
-    target: &Decoder<B>,
-    draft: &Decoder<B>,
+    target: &Transformer<B>,
+    draft: &Transformer<B>,
     ahead: &[usize],
     (prompt, options): (&[u32], &GenerateOptions),
     (rounds, seconds_per_token): (usize, f64),

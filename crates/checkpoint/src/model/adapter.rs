@@ -4,7 +4,7 @@ use std::path::Path;
 
 use emberlm_kernels::Backend;
 use emberlm_model::adapter::PeftAdapter;
-use emberlm_model::{Decoder, LoraConfig};
+use emberlm_model::{LoraConfig, Transformer};
 
 use super::adapter_source::AdapterSource;
 use super::{Model, Source};
@@ -42,7 +42,10 @@ impl Model {
     ///
     /// # Errors
     /// The adapter cannot be read, or is not for these weights.
-    pub fn add_adapter<B: Backend>(&self, base: Decoder<B>) -> Result<Decoder<B>, ModelError> {
+    pub fn add_adapter<B: Backend>(
+        &self,
+        base: Transformer<B>,
+    ) -> Result<Transformer<B>, ModelError> {
         match (&self.adapter, &self.source) {
             (Some(adapter), _) => adapter.add_to(base),
             (None, Source::Checkpoint { checkpoint, .. }) => Ok(checkpoint.adapted(base)?),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_kernels::Backend;
 use emberlm_model::adapter::{ADAPTER_CONFIG_FILE, PeftAdapter};
-use emberlm_model::{Decoder, LoraConfig, TransformerConfig};
+use emberlm_model::{LoraConfig, Transformer, TransformerConfig};
 
 use super::{Model, missing, newest};
 use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
@@ -78,7 +78,10 @@ impl AdapterSource {
     }
 
     /// Adds the adapter to its base model, with the configuration of [`AdapterSource::model_config`].
-    pub(crate) fn add_to<B: Backend>(&self, decoder: Decoder<B>) -> Result<Decoder<B>, ModelError> {
+    pub(crate) fn add_to<B: Backend>(
+        &self,
+        decoder: Transformer<B>,
+    ) -> Result<Transformer<B>, ModelError> {
         Ok(match self {
             Self::Peft(adapter) => adapter.add_to(decoder)?,
             Self::Checkpoint(checkpoint, _) => checkpoint.adapted(decoder)?,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, WeightFormat};
+use emberlm_model::{Transformer, WeightFormat};
 use emberlm_system::read;
 
 use super::Model;
@@ -74,7 +74,7 @@ impl BaseModel {
         &self,
         format: WeightFormat,
         device: &Device<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
+    ) -> Result<Transformer<B>, CheckpointError> {
         let model = self.open()?;
         model.decoder_in(format, device).map_err(self.error())
     }

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::{Decoder, TransformerConfig, WeightFormat, weights};
+use emberlm_model::{Transformer, TransformerConfig, WeightFormat, weights};
 use serde::de::DeserializeOwned;
 
 use crate::checkpoint::{Checkpoint, MODEL, TRAINING, damaged};
@@ -14,7 +14,10 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     ///
     /// # Errors
     /// The configuration is invalid, or the weights do not match it.
-    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, CheckpointError> {
+    pub fn decoder<B: Backend>(
+        &self,
+        device: &Device<B>,
+    ) -> Result<Transformer<B>, CheckpointError> {
         self.decoder_in(self.weight_format(), device)
     }
 
@@ -33,7 +36,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         &self,
         format: WeightFormat,
         device: &Device<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
+    ) -> Result<Transformer<B>, CheckpointError> {
         self.weights(MODEL, format, device)
     }
 
@@ -45,7 +48,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     pub fn training_decoder<B: Backend>(
         &self,
         device: &Device<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
+    ) -> Result<Transformer<B>, CheckpointError> {
         let name = match self.holds_average() {
             true => TRAINING,
             false => MODEL,
@@ -58,7 +61,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         name: &str,
         format: WeightFormat,
         device: &Device<B>,
-    ) -> Result<Decoder<B>, CheckpointError> {
+    ) -> Result<Transformer<B>, CheckpointError> {
         let Some(description) = &self.description else {
             return Err(damaged(&self.path, "it holds no decoder".to_owned()));
         };

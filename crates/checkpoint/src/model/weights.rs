@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::weights::Element;
-use emberlm_model::{Decoder, WeightFormat};
+use emberlm_model::{Transformer, WeightFormat};
 
 use super::adapter_source::AdapterSource;
 use super::{Model, Source};
@@ -42,7 +42,7 @@ impl Model {
     }
 
     /// Loads the model in the format of its stored weights: f32 or packed.
-    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Decoder<B>, ModelError> {
+    pub fn decoder<B: Backend>(&self, device: &Device<B>) -> Result<Transformer<B>, ModelError> {
         self.decoder_in(self.weight_format(), device)
     }
 
@@ -52,7 +52,7 @@ impl Model {
         &self,
         format: WeightFormat,
         device: &Device<B>,
-    ) -> Result<Decoder<B>, ModelError> {
+    ) -> Result<Transformer<B>, ModelError> {
         let decoder = match &self.source {
             Source::Checkpoint { checkpoint, .. } => checkpoint.decoder_in(format, device)?,
             Source::HuggingFace { model, .. } => model.decoder_in(format, device)?,

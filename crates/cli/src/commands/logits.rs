@@ -116,7 +116,7 @@ impl Job for Logits<'_> {
             }
             OpenedModel::Encoder(model) => {
                 let encoder = model.hugging_face().encoder::<B::InnerBackend>(&device)?;
-                let states = encoder.forward(ids); // [1, seq, d_model]
+                let states = encoder.states(ids); // [1, seq, d_model]
                 if let Some(logits) = encoder.token_logits(states.clone()) {
                     return Ok(host(logits.squeeze_dim::<2>(0))); // [seq, outputs]
                 }
@@ -133,8 +133,8 @@ impl Job for Logits<'_> {
             }
             OpenedModel::EncoderDecoder(model) => {
                 let loaded = model.load::<B::InnerBackend>(&device)?;
-                let source = loaded.encode(ids, None);
-                let logits = loaded.forward(row(&self.subject.input, &device), &source);
+                let source = loaded.encode_source(ids, None);
+                let logits = loaded.decode(row(&self.subject.input, &device), &source);
                 Ok(host(logits.squeeze_dim::<2>(0))) // [target, vocab_size]
             }
         }

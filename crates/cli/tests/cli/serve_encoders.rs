@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::hugging_face::{ExportOptions, encoder};
+use emberlm_model::{Transformer, TransformerConfig};
 use serde_json::{Value, json};
 
 use super::support::model::Cpu;
@@ -23,7 +23,7 @@ fn wide_encoder() -> tempfile::TempDir {
         ..EncoderSettings::new(192, 4)
     };
     let config = TransformerConfig::try_from(settings).unwrap();
-    let model = config.init_encoder::<Cpu>(5, &Default::default());
+    let model = config.init::<Cpu>(5, &Default::default());
     encoder::export(&model, "bert", folder.path(), &ExportOptions::default()).unwrap();
     folder
 }

@@ -5,27 +5,17 @@ use std::sync::Arc;
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::{
-    Decoder, EncodedSource, EncoderDecoder, KvCache, RaggedOutput, SequenceChunk, TransformerConfig,
+    EncodedSource, KvCache, ModelKind, RaggedOutput, SequenceChunk, Transformer, TransformerConfig,
 };
 
-/// The model that an engine runs. Cheap to clone.
+/// The model that an engine runs: a decoder, which continues prompts and embeds texts, or an encoder–decoder, which
+/// generates the targets of sources. Cheap to clone.
 #[derive(Clone, Debug)]
-pub enum EngineModel<B: Backend> {
-    /// Continues prompts, and embeds texts.
-    Decoder(Arc<Decoder<B>>),
-    /// Generates the targets of sources: a request's prompt is a source.
-    EncoderDecoder(Arc<EncoderDecoder<B>>),
-}
+pub struct EngineModel<B: Backend>(Arc<Transformer<B>>);
 
-impl<B: Backend> From<Arc<Decoder<B>>> for EngineModel<B> {
-    fn from(decoder: Arc<Decoder<B>>) -> Self {
-        Self::Decoder(decoder)
-    }
-}
-
-impl<B: Backend> From<Arc<EncoderDecoder<B>>> for EngineModel<B> {
-    fn from(model: Arc<EncoderDecoder<B>>) -> Self {
-        Self::EncoderDecoder(model)
+impl<B: Backend> From<Arc<Transformer<B>>> for EngineModel<B> {
+    fn from(model: Arc<Transformer<B>>) -> Self {
+        Self(model)
     }
 }
 
@@ -55,19 +45,13 @@ impl From<&TransformerConfig> for ModelSizes {
 
 impl<B: Backend> EngineModel<B> {
     /// The decoder; `None` for an encoder–decoder.
-    pub fn decoder(&self) -> Option<&Arc<Decoder<B>>> {
-        match self {
-            Self::Decoder(decoder) => Some(decoder),
-            Self::EncoderDecoder(_) => None,
-        }
+    pub fn decoder(&self) -> Option<&Arc<Transformer<B>>> {
+        (self.config().kind() == ModelKind::Decoder).then_some(&self.0)
     }
 
     /// The model's configuration.
     pub fn config(&self) -> &TransformerConfig {
-        match self {
-            Self::Decoder(decoder) => decoder.config(),
-            Self::EncoderDecoder(model) => model.config(),
-        }
+        self.0.config()
     }
 
     /// The model's sizes.
@@ -87,18 +71,12 @@ impl<B: Backend> EngineModel<B> {
 
     /// An empty cache of one sequence of up to `capacity` tokens.
     pub(super) fn cache(&self, capacity: usize) -> KvCache<B> {
-        match self {
-            Self::Decoder(decoder) => decoder.cache(1, capacity),
-            Self::EncoderDecoder(model) => model.cache(1, capacity),
-        }
+        self.0.cache(1, capacity)
     }
 
     /// Number of adapters that requests may select.
     pub(super) fn adapters(&self) -> usize {
-        match self {
-            Self::Decoder(decoder) => decoder.bank_len(),
-            Self::EncoderDecoder(_) => 0,
-        }
+        self.0.bank_len()
     }
 
     /// Returns true if both models are of one kind.
@@ -108,32 +86,24 @@ impl<B: Backend> EngineModel<B> {
 
     /// Returns true if both models have one configuration and cache format, and thereby caches of one shape.
     pub(super) fn has_configuration_of(&self, other: &Self) -> bool {
-        let format = |model: &Self| model.decoder().map(|decoder| decoder.cache_format());
-        self.config() == other.config() && format(self) == format(other)
+        let formats = [self, other].map(|model| model.0.cache_format());
+        self.config() == other.config() && formats[0] == formats[1]
     }
 
     /// Runs the encoder over a source. `None` for a decoder.
     pub(super) fn encode(&self, source: &[u32]) -> Option<EncodedSource<B>> {
-        let Self::EncoderDecoder(model) = self else {
-            return None;
-        };
+        let model = &self.0;
+        model.encoder.as_ref()?;
         let ids: Vec<i64> = source.iter().map(|&id| i64::from(id)).collect();
         let ids = TensorData::new(ids, [1, source.len()]);
         Some(B::run(|| {
             let ids = Tensor::<B, 2, Int>::from_data(ids, &model.device());
-            model.encode(ids, None)
+            model.encode_source(ids, None)
         }))
     }
 
-    /// Runs one pass over chunks; `sources` has the source of each chunk of an encoder–decoder.
-    pub(super) fn ragged(
-        &self,
-        chunks: &mut [SequenceChunk<'_, B>],
-        sources: &[&EncodedSource<B>],
-    ) -> RaggedOutput<B> {
-        match self {
-            Self::Decoder(decoder) => decoder.ragged(chunks),
-            Self::EncoderDecoder(model) => model.ragged(chunks, sources),
-        }
+    /// Runs one pass over chunks.
+    pub(super) fn ragged(&self, chunks: &mut [SequenceChunk<'_, B>]) -> RaggedOutput<B> {
+        self.0.ragged(chunks)
     }
 }

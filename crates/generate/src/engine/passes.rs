@@ -137,7 +137,6 @@ impl<B: Backend> Engine<B> {
         let model = &self.model;
         let chunk = self.config.prefill_tokens;
         let (mut chunks, mut asked, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sources = Vec::new();
         let slots = self.slots.iter_mut().zip(takes).enumerate();
         let mut slots: Vec<_> = slots.filter(|(_, (_, taken))| **taken > 0).collect();
         // The rows of one adapter are computed together.
@@ -157,19 +156,20 @@ impl<B: Backend> Engine<B> {
                 RequestedOutput::HiddenSum => embedded.push(at),
                 RequestedOutput::None | RequestedOutput::All => {}
             }
-            if let Source::Encoded(source) = &slot.source {
-                sources.push(source);
-            }
             chunks.push(SequenceChunk {
                 tokens: &slot.tokens[seen..seen + taken],
                 cache: &mut slot.cache,
                 output,
+                source: match &slot.source {
+                    Source::Encoded(source) => Some(source),
+                    _ => None,
+                },
                 adapter: slot.adapter,
             });
         }
         self.done.passes += 1;
         let (logits, sums) = B::run_pass(takes.iter().sum(), || {
-            let output = model.ragged(&mut chunks, &sources);
+            let output = model.ragged(&mut chunks);
             let data = Tensor::<B, 2>::into_data;
             (output.logits.map(data), output.hidden_sums.map(data))
         });

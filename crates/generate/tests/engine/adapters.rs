@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use emberlm_generate::{EmbeddingRequest, Engine, EngineConfig, EventKind, Request, embed};
 use emberlm_model::config::Experts;
 use emberlm_model::nn::FeedForwardLayer;
-use emberlm_model::{Decoder, LoraConfig, TransformerConfig, WeightFormat};
+use emberlm_model::{LoraConfig, Transformer, TransformerConfig, WeightFormat};
 use emberlm_system::random::SplitMix64;
 
 use super::deterministic::{Bits, step};
@@ -26,7 +26,7 @@ const MODELS: [&str; 5] = [
 ];
 
 /// A base model and adapters of it: of queries and values, of all layers, and with magnitudes (DoRA).
-fn models(name: &str) -> (Decoder<Flex>, Vec<Arc<Decoder<Flex>>>) {
+fn models(name: &str) -> (Transformer<Flex>, Vec<Arc<Transformer<Flex>>>) {
     let mut raw = raw(match name {
         "experts" => "pocket-tales",
         name => name,
@@ -72,7 +72,7 @@ fn models(name: &str) -> (Decoder<Flex>, Vec<Arc<Decoder<Flex>>>) {
 
 /// Sets the factors B, which are zero at first, to other values, the same in every run: with some values two tokens are
 /// equally probable up to rounding, and either can be chosen.
-fn trained(mut decoder: Decoder<Flex>) -> Decoder<Flex> {
+fn trained(mut decoder: Transformer<Flex>) -> Transformer<Flex> {
     let mut random = SplitMix64::new(3);
     for block in &mut decoder.stack.blocks {
         let mut linears = vec![&mut block.attention.qkv, &mut block.attention.out];
@@ -106,8 +106,8 @@ fn trained(mut decoder: Decoder<Flex>) -> Decoder<Flex> {
 
 /// An engine for the model and its adapters, whose numbers are 0, 1 and 2.
 fn engine(
-    base: &Decoder<Flex>,
-    adapted: &[Arc<Decoder<Flex>>],
+    base: &Transformer<Flex>,
+    adapted: &[Arc<Transformer<Flex>>],
     deterministic: bool,
 ) -> Engine<Flex> {
     let mut bank = base.clone();
@@ -117,7 +117,7 @@ fn engine(
     single(Arc::new(bank), deterministic)
 }
 
-fn single(decoder: Arc<Decoder<Flex>>, deterministic: bool) -> Engine<Flex> {
+fn single(decoder: Arc<Transformer<Flex>>, deterministic: bool) -> Engine<Flex> {
     let config = EngineConfig {
         slots: 5,
         capacity: CAPACITY,
@@ -133,10 +133,10 @@ fn with(adapter: Option<usize>, request: Request) -> Request {
 
 /// The model by itself: the base, or one of the adapters.
 fn separate(
-    base: &Decoder<Flex>,
-    adapted: &[Arc<Decoder<Flex>>],
+    base: &Transformer<Flex>,
+    adapted: &[Arc<Transformer<Flex>>],
     adapter: Option<usize>,
-) -> Arc<Decoder<Flex>> {
+) -> Arc<Transformer<Flex>> {
     adapter.map_or_else(
         || Arc::new(base.clone()),
         |number| Arc::clone(&adapted[number]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig, EventKind, Request, RequestId};
-use emberlm_model::{Decoder, TransformerConfig, WeightFormat};
+use emberlm_model::{Transformer, TransformerConfig, WeightFormat};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -14,7 +14,7 @@ use super::{MODELS, raw};
 /// The id and the bits of the log-probability of each token.
 pub type Bits = BTreeMap<(RequestId, usize), Vec<(u32, u32)>>;
 
-fn decoder(name: &str) -> Arc<Decoder<Flex>> {
+fn decoder(name: &str) -> Arc<Transformer<Flex>> {
     let mut raw = raw(name);
     // Wide enough for products to use different kernels for one, some and many rows.
     (raw.d_model, raw.heads, raw.kv_heads, raw.seq_len) = (256, 4, None, 64);
@@ -31,7 +31,7 @@ fn decoder(name: &str) -> Arc<Decoder<Flex>> {
     )
 }
 
-fn engine(decoder: &Arc<Decoder<Flex>>, deterministic: bool) -> Engine<Flex> {
+fn engine(decoder: &Arc<Transformer<Flex>>, deterministic: bool) -> Engine<Flex> {
     let config = EngineConfig {
         slots: 5,
         capacity: 64,

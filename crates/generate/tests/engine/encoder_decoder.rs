@@ -8,7 +8,7 @@ use emberlm_generate::{
     Engine, EngineConfig, EventKind, Finish, GenerateError, GenerateOptions, Overflow, Request,
     RequestId, SamplerConfig, TargetGenerator,
 };
-use emberlm_model::EncoderDecoder;
+use emberlm_model::Transformer;
 use emberlm_model::TransformerConfig;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 
@@ -17,7 +17,7 @@ use crate::beam;
 const VOCAB_SIZE: usize = 40;
 
 /// A model whose next token depends on source and target, wide enough for products of different kernels.
-fn model() -> Arc<EncoderDecoder<Flex>> {
+fn model() -> Arc<Transformer<Flex>> {
     let settings = EncoderDecoderSettings {
         vocab_size: VOCAB_SIZE,
         encoder_layers: 2,
@@ -26,10 +26,10 @@ fn model() -> Arc<EncoderDecoder<Flex>> {
         ..EncoderDecoderSettings::new(128, 4)
     };
     let config = TransformerConfig::try_from(settings).unwrap();
-    Arc::new(config.init_encoder_decoder(3, &Default::default()))
+    Arc::new(config.init(3, &Default::default()))
 }
 
-fn engine(model: &Arc<EncoderDecoder<Flex>>, slots: usize, deterministic: bool) -> Engine<Flex> {
+fn engine(model: &Arc<Transformer<Flex>>, slots: usize, deterministic: bool) -> Engine<Flex> {
     let config = EngineConfig {
         slots,
         capacity: 48,
@@ -74,7 +74,7 @@ fn run(engine: &mut Engine<Flex>, samples: &mut Samples) -> bool {
 }
 
 fn plain(
-    model: &EncoderDecoder<Flex>,
+    model: &Transformer<Flex>,
     request: &Request,
     sample: usize,
 ) -> (Vec<(u32, f32)>, Option<Finish>) {

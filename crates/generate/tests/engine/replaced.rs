@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::Request;
-use emberlm_model::{Decoder, TransformerConfig, WeightFormat};
+use emberlm_model::{Transformer, TransformerConfig, WeightFormat};
 
 use super::{EventLog, decoder, drain, engine, greedy, plain, raw, run, step};
 
@@ -32,7 +32,7 @@ fn running_requests_keep_the_old_decoder_and_waiting_ones_get_the_new() {
 }
 
 /// A model with a different width and vocabulary.
-fn other(vocab_size: usize, seq_len: usize) -> Arc<Decoder<Flex>> {
+fn other(vocab_size: usize, seq_len: usize) -> Arc<Transformer<Flex>> {
     let mut raw = raw("char-nano");
     (raw.vocab_size, raw.seq_len, raw.d_model) = (Some(vocab_size), seq_len, 48);
     let config = TransformerConfig::try_from(raw).unwrap();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use burn_flex::Flex;
 use emberlm_generate::{Engine, EngineConfig};
 use emberlm_model::config::{AttentionKind, Window};
-use emberlm_model::{Decoder, TransformerConfig};
+use emberlm_model::{Transformer, TransformerConfig};
 
 use super::{greedy, plain, raw, run};
 
 const LONG: usize = 1600;
 
-fn decoder() -> Arc<Decoder<Flex>> {
+fn decoder() -> Arc<Transformer<Flex>> {
     let mut raw = raw("pocket-tales");
     raw.seq_len = LONG;
     raw.attention = AttentionKind::windowed(Window::new(9));

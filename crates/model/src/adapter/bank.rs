@@ -3,12 +3,12 @@
 use emberlm_kernels::Backend;
 
 use crate::error::AdapterError;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Adds the adapter of `adapted` to the bank and returns its number there, by which
     /// [`SequenceChunk::adapter`](crate::SequenceChunk::adapter) selects it. `adapted` must be this model with an
-    /// adapter: its other weights are not used. The adapter is prepared as by [`Decoder::with_fused_adapters`].
+    /// adapter: its other weights are not used. The adapter is prepared as by [`Transformer::with_fused_adapters`].
     ///
     /// # Errors
     /// `adapted` has no adapter, one with parameters of the base model, or another configuration.

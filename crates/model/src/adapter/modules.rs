@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use emberlm_kernels::Backend;
 
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::weights::map::Source;
 
 /// A linear layer of a published checkpoint. A fused layer of the decoder consists of several.
@@ -26,7 +26,7 @@ pub(super) struct AdaptableModule {
     pub(super) shared: bool,
 }
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Lists the modules in the order of the decoder's layers and their outputs.
     pub(super) fn adaptable_modules(&self) -> Vec<AdaptableModule> {
         let mut modules = Vec::new();

@@ -17,7 +17,7 @@ use super::peft_config::{PeftSelection, config_fields, read_config};
 use super::peft_errors::foreign;
 use super::whole::{TOKENS, module_of};
 use crate::error::{AdapterError, WeightsError};
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::weights::map::Source;
 use crate::weights::{
     Element, Naming, ParamVisitor, SafetensorsStore, TensorStore, load_present, published,
@@ -102,7 +102,10 @@ impl PeftAdapter {
     ///
     /// # Errors
     /// The weights cannot be read, do not match the settings, or are those of another model.
-    pub fn add_to<B: Backend>(&self, decoder: Decoder<B>) -> Result<Decoder<B>, AdapterError> {
+    pub fn add_to<B: Backend>(
+        &self,
+        decoder: Transformer<B>,
+    ) -> Result<Transformer<B>, AdapterError> {
         let store = SafetensorsStore::open(&self.folder.join(ADAPTER_WEIGHTS_FILE))?;
         let modules = decoder.adaptable_modules();
         let rank = |module: &AdaptableModule| {
@@ -192,7 +195,7 @@ impl PeftAdapter {
     }
 }
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// The tensors in PEFT's files of the parameters that are trained and saved with the adapters, by path.
     pub fn peft_sources(&self) -> HashMap<String, Source> {
         let modules = self.adaptable_modules();
@@ -284,7 +287,7 @@ impl<B: Backend, S: Fn(&str) -> Option<Source>> ParamVisitor<B> for ExpectedTens
 /// # Errors
 /// The model has no adapters, PEFT cannot express them, or a file cannot be written.
 pub fn write_peft<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     config: &LoraConfig,
     base: &str,
     folder: &Path,

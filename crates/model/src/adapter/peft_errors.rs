@@ -8,10 +8,10 @@ use super::is_adapter_path;
 use super::peft::PREFIX;
 use super::whole::module_of;
 use crate::error::AdapterError;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::weights::{TensorStore, whole_path};
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// The modules that have a parameter in published checkpoints.
     pub(super) fn published_modules(&self) -> BTreeSet<String> {
         let parameters = self.parameters();

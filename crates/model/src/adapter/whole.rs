@@ -12,7 +12,7 @@ use super::config::{AdapterBias, LoraConfig, is_named};
 use super::is_adapter_path;
 use super::modules::AdaptableModule;
 use crate::error::AdapterError;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::transformer::originals::Originals;
 use crate::weights::map::Source;
 use crate::weights::{HostTensor, ParamMapper, Parts, device_tensors, map_params, whole_path};
@@ -22,7 +22,7 @@ pub(super) const TOKENS: &str = "tokens";
 /// Path of the head.
 const HEAD: &str = "head";
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Makes the parameters that `config` names trainable, and keeps their values. `targets` are the adapted layers.
     ///
     /// # Errors

@@ -18,7 +18,8 @@ use crate::exchange::fields::Fields;
 use crate::exchange::{known_fields, quantization};
 use crate::hugging_face::{check_size, in_weights, open_weights, read_fields};
 use crate::transformer::checked::TransformerConfig;
-use crate::transformer::encoder::{Encoder, EncoderHeadConfig, EncoderSettings};
+use crate::transformer::encoder::{EncoderHeadConfig, EncoderSettings};
+use crate::transformer::model::Transformer;
 use crate::weights::map::Source;
 use crate::weights::{Naming, SafetensorsStore, TensorStore, load, load_present, names};
 
@@ -103,7 +104,10 @@ impl HuggingFaceEncoder {
     ///
     /// # Errors
     /// A tensor is missing, unexpected, or of another shape or type.
-    pub fn encoder<B: Backend>(&self, device: &Device<B>) -> Result<Encoder<B>, HuggingFaceError> {
+    pub fn encoder<B: Backend>(
+        &self,
+        device: &Device<B>,
+    ) -> Result<Transformer<B>, HuggingFaceError> {
         let loaded = self.check_size().and_then(|()| self.loaded(device));
         loaded.map_err(in_weights(&self.path))
     }
@@ -118,7 +122,7 @@ impl HuggingFaceEncoder {
         config: &TransformerConfig,
         seed: u64,
         device: &Device<B>,
-    ) -> Result<Encoder<B>, HuggingFaceError> {
+    ) -> Result<Transformer<B>, HuggingFaceError> {
         const TRAINING: [&str; 4] = ["head", "dropout", "attention_dropout", "init"];
         let (own, other) = (
             EncoderSettings::of(&self.config),
@@ -138,7 +142,7 @@ impl HuggingFaceEncoder {
         let is_of_head = |path: &str| path.starts_with("head.");
         let loaded = self.check_size().and_then(|()| {
             load_present(
-                config.init_encoder::<B>(seed, device),
+                config.init::<B>(seed, device),
                 &self.store,
                 naming,
                 is_of_head,
@@ -157,7 +161,7 @@ impl HuggingFaceEncoder {
         self.style.sequence_head(labels)
     }
 
-    fn loaded<B: Backend>(&self, device: &Device<B>) -> Result<Encoder<B>, WeightsError> {
+    fn loaded<B: Backend>(&self, device: &Device<B>) -> Result<Transformer<B>, WeightsError> {
         let exchange = EXCHANGES[self.exchange];
         let head = self.config.encoder_head();
         let constant: fn(&str) -> bool = match head {
@@ -175,7 +179,7 @@ impl HuggingFaceEncoder {
                 _ => &[],
             },
         };
-        load(self.config.blank_encoder::<B>(device), &self.store, naming)
+        load(self.config.blank::<B>(device), &self.store, naming)
     }
 
     fn check_size(&self) -> Result<(), WeightsError> {

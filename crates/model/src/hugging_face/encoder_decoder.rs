@@ -18,7 +18,8 @@ use crate::exchange::known_fields;
 use crate::exchange::t5::{self, EXCHANGES, Exchange};
 use crate::hugging_face::{check_size, in_weights, open_weights, read_fields};
 use crate::transformer::checked::TransformerConfig;
-use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderSettings};
+use crate::transformer::encoder_decoder::EncoderDecoderSettings;
+use crate::transformer::model::Transformer;
 use crate::weights::map::Source;
 use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, equal, load};
 
@@ -108,7 +109,7 @@ impl HuggingFaceEncoderDecoder {
     pub fn model<B: Backend>(
         &self,
         device: &Device<B>,
-    ) -> Result<EncoderDecoder<B>, HuggingFaceError> {
+    ) -> Result<Transformer<B>, HuggingFaceError> {
         self.model_as(&self.config, device)
     }
 
@@ -120,7 +121,7 @@ impl HuggingFaceEncoderDecoder {
         &self,
         config: &TransformerConfig,
         device: &Device<B>,
-    ) -> Result<EncoderDecoder<B>, HuggingFaceError> {
+    ) -> Result<Transformer<B>, HuggingFaceError> {
         let own = EncoderDecoderSettings::of(&self.config);
         let other = EncoderDecoderSettings::of(config);
         check_same(&own, &other, &["dropout", "init_factor"])?;
@@ -134,11 +135,7 @@ impl HuggingFaceEncoderDecoder {
                     false => t5::UNTIED,
                 },
             };
-            load(
-                config.blank_encoder_decoder::<B>(device),
-                &self.store,
-                naming,
-            )
+            load(config.blank::<B>(device), &self.store, naming)
         });
         loaded.map_err(in_weights(&self.path))
     }

@@ -16,7 +16,7 @@ use crate::config::difference::{first_difference, object};
 use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::{Exchange, PADDING, quantization};
 use crate::transformer::checked::TransformerConfig;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::transformer::reconfigure::{TRAINING_ONLY, computed};
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 use crate::weights::{Element, Published, PublishedPacked, published, write};
@@ -75,7 +75,7 @@ pub fn check_exportable(config: &TransformerConfig) -> Result<(), HuggingFaceErr
 /// `transformers` has no model type for the family, the model type cannot express the configuration, the weights are
 /// packed in another format than int8, or a file cannot be written.
 pub fn export<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     folder: &Path,
     options: &ExportOptions,
 ) -> Result<Exported, HuggingFaceError> {

@@ -95,20 +95,19 @@ pub struct Embeddings<B: BurnBackend> {
 impl<B: Backend> Embeddings<B> {
     /// Embeds tokens `[batch, seq]` as `[batch, seq, d_model]`; the first token is at position `offset`.
     pub fn forward(&self, tokens: &Tokens<B>, offset: usize) -> Tensor<B, 3> {
-        let x = self.scaled(tokens.ids.clone());
-        let documents = tokens.documents.as_ref();
-        self.normed(self.positions.add(x, offset, documents), None)
+        self.forward_with_segments(tokens, None, offset)
     }
 
     /// [`Embeddings::forward`] of tokens that belong to `segments` `[batch, seq]`; without them, all belong to segment 0.
     pub fn forward_with_segments(
         &self,
-        ids: Tensor<B, 2, Int>,
+        tokens: &Tokens<B>,
         segments: Option<Tensor<B, 2, Int>>,
         offset: usize,
     ) -> Tensor<B, 3> {
-        let x = self.positions.add(self.scaled(ids), offset, None);
-        self.normed(x, segments)
+        let x = self.scaled(tokens.ids.clone());
+        let documents = tokens.documents.as_ref();
+        self.normed(self.positions.add(x, offset, documents), segments)
     }
 
     /// Embeds ids `[1, rows]` at the positions `[rows]`, of segments `[1, rows]`, as `[1, rows, d_model]`.

@@ -4,13 +4,13 @@ use burn::tensor::Device;
 use emberlm_kernels::Backend;
 
 use super::checked::TransformerConfig;
-use super::decoder::Decoder;
+use super::model::Transformer;
 use crate::error::CacheFormatError;
 use crate::nn::kv_cache::{CacheFormat, KvCache};
 
 impl<B: Backend> KvCache<B> {
     /// Creates an empty cache in f32 for a model of this configuration, with room for `capacity` tokens in each of
-    /// `batch` sequences. [`crate::Decoder::cache`] creates one in the decoder's cache format.
+    /// `batch` sequences. [`crate::Transformer::cache`] creates one in the decoder's cache format.
     ///
     /// Keys and values are allocated immediately: for every token, or, in a block with a window, for the window, the
     /// global tokens, [`ROLLBACK_TOKENS`](crate::kv_cache::ROLLBACK_TOKENS) and some hundred more for alignment. Linear attention's sums are small and
@@ -35,8 +35,8 @@ impl CacheFormat {
     }
 }
 
-impl<B: Backend> Decoder<B> {
-    /// Sets the format of the caches that [`Decoder::cache`] builds. Passes without a cache round keys and values in the
+impl<B: Backend> Transformer<B> {
+    /// Sets the format of the caches that [`Transformer::cache`] builds. Passes without a cache round keys and values in the
     /// same way, by means of a temporary cache, so the losses and logits of texts are those of generation.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Statistics of the inputs of linear layers over a text, for choosing quantized weights.
 //!
-//! A decoder whose linear layers have recorders ([`Decoder::with_input_recorders`]) computes as before, and each layer
+//! A decoder whose linear layers have recorders ([`Transformer::with_input_recorders`]) computes as before, and each layer
 //! reports its inputs. [`InputImportance`] keeps the mean square of each input, and [`InputProducts`] the products of
 //! all pairs of inputs. Methods that need other sums implement [`InputRecorder`].
 
@@ -14,9 +14,9 @@ use emberlm_kernels::cpu::product::{Output, product};
 use emberlm_kernels::{Backend, Precision};
 
 use crate::nn::linear::InputRecorder;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Returns the model with a recorder in each linear layer of its blocks, except the routers of mixtures. `recorder`
     /// is called with the path of the layer, such as `blocks.0.attention.qkv`, and its number of inputs.
     pub fn with_input_recorders(
@@ -41,7 +41,7 @@ impl InputImportance {
     ///
     /// Each sequence must satisfy [`crate::TransformerConfig::check_tokens`].
     pub fn over<B: Backend>(
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         sequences: impl IntoIterator<Item = Vec<u32>>,
     ) -> Self {
         let sums = record(decoder, sequences, Squares::new);
@@ -71,7 +71,7 @@ impl InputProducts {
     ///
     /// Each sequence must satisfy [`crate::TransformerConfig::check_tokens`].
     pub fn over<B: Backend>(
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         sequences: impl IntoIterator<Item = Vec<u32>>,
     ) -> Self {
         let products = record(decoder, sequences, Products::new).into_iter();
@@ -132,7 +132,7 @@ impl InputRecorder for Products {
 
 /// Computes the hidden states of sequences of tokens with a recorder in each linear layer. Returns the recorders by path.
 fn record<B: Backend, R: InputRecorder + 'static>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     sequences: impl IntoIterator<Item = Vec<u32>>,
     recorder: impl Fn(usize) -> R,
 ) -> BTreeMap<String, Arc<R>> {

@@ -10,141 +10,23 @@
 //! | module | contents |
 //! |---|---|
 //! | `config` | [`EncoderDecoderSettings`]: a configuration as written |
+//! | `t5` | the initial weights of T5 |
 
 mod config;
+pub(crate) mod t5;
 
 pub use crate::config::RelativePositions;
 pub use config::EncoderDecoderSettings;
 
-use burn::module::{Module, ParamId};
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, Precision};
+use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions};
 
-use crate::config::Init;
-use crate::nn::block::Block;
+use crate::config::Architecture;
 use crate::nn::context::{StackContext, StackMemory};
-use crate::nn::embeddings::Embeddings;
 use crate::nn::kv_cache::KvCache;
-use crate::nn::lm_head::LmHead;
-use crate::nn::stack::Stack;
-use crate::params::{ParamMapper, changed, map_params};
-use crate::transformer::checked::TransformerConfig;
-
-/// An encoder–decoder with its weights.
-///
-/// ```
-/// use burn::tensor::Tensor;
-/// use burn_flex::Flex;
-/// use emberlm_model::TransformerConfig;
-/// use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-///
-/// let settings = EncoderDecoderSettings { vocab_size: 100, ..EncoderDecoderSettings::new(32, 4) };
-/// let device = Default::default();
-/// let model = TransformerConfig::try_from(settings)?.init_encoder_decoder::<Flex>(1, &device);
-/// let source = Tensor::from_data([[1, 2, 3], [4, 5, 0]], &device);
-/// let padding = Tensor::from_data([[true, true, true], [true, true, false]], &device);
-/// let labels = Tensor::from_data([[7, 8, 9, 1], [6, 1, -100, -100]], &device);
-/// let memory = model.encode(source, Some(padding));
-/// assert_eq!(model.forward(model.shifted_right(labels), &memory).dims(), [2, 4, 100]);
-/// # Ok::<(), emberlm_model::ConfigError>(())
-/// ```
-#[derive(Module, Debug)]
-pub struct EncoderDecoder<B: BurnBackend> {
-    /// Maps tokens of the source and of the target to vectors.
-    pub embeddings: Embeddings<B>,
-    /// The blocks of the encoder; every token attends to every token.
-    pub encoder: Stack<B>,
-    /// The blocks of the decoder, with cross-attention to the encoder's states.
-    pub decoder: Stack<B>,
-    /// Maps the decoder's states to logits.
-    pub lm_head: LmHead<B>,
-    #[module(skip)]
-    config: TransformerConfig,
-}
-
-impl TransformerConfig {
-    /// Builds an encoder–decoder with its initial weights, which depend only on the configuration and `seed`. They are
-    /// those of the T5 paper's code: embeddings N(0, 1), other matrices N(0, 1/inputs), queries divided by `√head_dim`
-    /// in addition, because the scores have no factor.
-    pub fn init_encoder_decoder<B: Backend>(
-        &self,
-        seed: u64,
-        device: &Device<B>,
-    ) -> EncoderDecoder<B> {
-        let mut model = self.initialized_encoder_decoder(Some(seed), device);
-        let Init::T5 { factor } = self.initialization() else {
-            return model;
-        };
-        let of_queries = 1.0 / (self.head_dim() as f64).sqrt();
-        for block in &mut model.encoder.blocks {
-            scale_queries(block, of_queries);
-        }
-        for block in &mut model.decoder.blocks {
-            scale_queries(block, of_queries);
-        }
-        match factor {
-            1.0 => model,
-            factor => map_params(model, &mut Scale { factor }),
-        }
-    }
-
-    /// Builds a zero-initialized encoder–decoder to load weights into. Parameters are allocated lazily.
-    pub fn blank_encoder_decoder<B: Backend>(&self, device: &Device<B>) -> EncoderDecoder<B> {
-        self.initialized_encoder_decoder(None, device)
-    }
-
-    fn initialized_encoder_decoder<B: Backend>(
-        &self,
-        seed: Option<u64>,
-        device: &Device<B>,
-    ) -> EncoderDecoder<B> {
-        let from = self.initializer(seed, device, B::largest_buffer(device));
-        let decoder = self.stack();
-        let encoder = self.source_stack().unwrap_or_else(|| decoder.clone());
-        EncoderDecoder {
-            embeddings: self.embeddings().init_from(&from),
-            encoder: encoder.init_from(&from.within("encoder.")),
-            decoder: decoder.init_from(&from.within("decoder.")),
-            lm_head: self.lm_head().init_from(&from),
-            config: self.clone(),
-        }
-    }
-}
-
-/// Multiplies the weights that compute a block's queries.
-fn scale_queries<B: Backend>(block: &mut Block<B>, factor: f64) {
-    let [queries, keys, values] = block.attention.qkv_widths();
-    let weight = &mut block.attention.qkv.weight;
-    *weight = weight.clone().mapped(|weight| {
-        let rest = weight.clone().narrow(1, queries, keys + values);
-        Tensor::cat(vec![weight.narrow(1, 0, queries) * factor, rest], 1)
-    });
-    if let Some(cross) = &mut block.cross {
-        let weight = &mut cross.attention.q.weight;
-        *weight = weight.clone().mapped(|weight| weight * factor);
-    }
-}
-
-/// Multiplies every matrix.
-struct Scale {
-    factor: f64,
-}
-
-impl<B: Backend> ParamMapper<B> for Scale {
-    fn map<const D: usize>(
-        &mut self,
-        _path: &str,
-        _id: ParamId,
-        value: Tensor<B, D>,
-    ) -> Tensor<B, D> {
-        match D {
-            2 => changed(value, |value| value * self.factor),
-            _ => value,
-        }
-    }
-}
+use crate::transformer::model::Transformer;
 
 /// A source as the decoder attends to it: the encoder's states as keys and values of every block's cross-attention.
 #[derive(Clone, Debug)]
@@ -192,85 +74,63 @@ fn padded<B: Backend>(padding: Option<Tensor<B, 2, Bool>>) -> StackContext<'stat
     mask.into()
 }
 
-impl<B: Backend> EncoderDecoder<B> {
-    /// The model's configuration.
-    pub fn config(&self) -> &TransformerConfig {
-        &self.config
-    }
-
-    /// Returns the model with its matrix products in another precision. The stored weights do not change.
-    pub fn with_precision(mut self, precision: Precision) -> Self {
-        self.encoder.set_precision(precision);
-        self.decoder.set_precision(precision);
-        self.lm_head.precision = precision;
-        self
-    }
-
-    /// The device that holds the weights.
-    pub fn device(&self) -> Device<B> {
-        self.embeddings.tokens.device()
-    }
-
+impl<B: Backend> Transformer<B> {
     /// Runs the encoder over sources `[batch, source]`. `padding` is false at padding tokens, `[batch, source]`; no
     /// token attends to them. Ids must be below `vocab_size`; [`TransformerConfig::check_tokens`] checks input.
-    pub fn encode(
+    pub fn encode_source(
         &self,
         source: Tensor<B, 2, Int>,
         padding: Option<Tensor<B, 2, Bool>>,
     ) -> EncodedSource<B> {
         let x = self.embeddings.forward(&source.into(), 0);
-        let states = self.encoder.run(x, padded(padding.clone()), None);
+        let states = match &self.encoder {
+            Some(encoder) => encoder.run(x, padded(padding.clone()), None),
+            None => x,
+        };
         EncodedSource {
-            memory: self.decoder.memory(states.clone(), padding),
+            memory: self.stack.memory(states.clone(), padding),
             states,
         }
     }
 
     /// The decoder's final hidden states for target tokens `[batch, target]` that continue the cached ones.
-    pub(crate) fn hidden(
+    pub(crate) fn target_hidden(
         &self,
         target: Tensor<B, 2, Int>,
         source: &EncodedSource<B>,
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
         let x = self.embeddings.forward(&target.into(), 0);
-        self.decoder.run(x, source.context(), cache)
+        self.stack.run(x, source.context(), cache)
     }
 
     /// Computes the logits of every position, `[batch, target]` to `[batch, target, vocab_size]`. The first target
-    /// token is the start token, as in [`EncoderDecoder::shifted_right`].
-    pub fn forward(&self, target: Tensor<B, 2, Int>, source: &EncodedSource<B>) -> Tensor<B, 3> {
-        let hidden = self.hidden(target, source, None);
+    /// token is the start token, as in [`Transformer::shifted_right`].
+    pub fn decode(&self, target: Tensor<B, 2, Int>, source: &EncodedSource<B>) -> Tensor<B, 3> {
+        let hidden = self.target_hidden(target, source, None);
         self.lm_head.forward(hidden, &self.embeddings.tokens)
-    }
-
-    /// An empty cache for [`EncoderDecoder::next_logits`], with room for `capacity` target tokens of each of `batch`
-    /// sequences.
-    pub fn cache(&self, batch: usize, capacity: usize) -> KvCache<B> {
-        let stack = self.config.stack();
-        stack.cache(batch, capacity, &self.device())
     }
 
     /// Computes the logits of every position of target tokens that continue the cached ones, and adds the tokens to the
     /// cache.
-    pub fn forward_cached(
+    pub fn decode_cached(
         &self,
         target: Tensor<B, 2, Int>,
         source: &EncodedSource<B>,
         cache: &mut KvCache<B>,
     ) -> Tensor<B, 3> {
-        let hidden = self.hidden(target, source, Some(cache));
+        let hidden = self.target_hidden(target, source, Some(cache));
         self.lm_head.forward(hidden, &self.embeddings.tokens)
     }
 
-    /// Logits of the last position only, `[batch, vocab_size]`; otherwise as [`EncoderDecoder::forward_cached`].
-    pub fn next_logits(
+    /// Logits of the last position only, `[batch, vocab_size]`; otherwise as [`Transformer::decode_cached`].
+    pub fn next_target_logits(
         &self,
         target: Tensor<B, 2, Int>,
         source: &EncodedSource<B>,
         cache: &mut KvCache<B>,
     ) -> Tensor<B, 2> {
-        let hidden = self.hidden(target, source, Some(cache));
+        let hidden = self.target_hidden(target, source, Some(cache));
         let [_, seq, _] = hidden.dims();
         let last = hidden.narrow(1, seq - 1, 1); // [batch, 1, d_model]
         let logits = self.lm_head.forward(last, &self.embeddings.tokens);
@@ -294,21 +154,13 @@ impl<B: Backend> EncoderDecoder<B> {
     }
 
     /// The cross-entropy in nats of labels `[batch, target]`, summed over those that are not below 0, `[1]`.
-    pub fn loss_sum(&self, labels: Tensor<B, 2, Int>, source: &EncodedSource<B>) -> Tensor<B, 1> {
-        let hidden = self.hidden(self.shifted_right(labels.clone()), source, None);
-        self.loss_sum_of(hidden, labels, HeadLossOptions::default())
-    }
-
-    /// [`EncoderDecoder::loss_sum`] of the decoder's hidden states before the head, `[batch, target, d_model]`, with the
-    /// optional additional terms of training.
-    pub fn loss_sum_of(
+    pub fn target_loss_sum(
         &self,
-        hidden: Tensor<B, 3>,
         labels: Tensor<B, 2, Int>,
-        options: HeadLossOptions,
+        source: &EncodedSource<B>,
     ) -> Tensor<B, 1> {
-        let tokens = &self.embeddings.tokens;
-        self.lm_head.loss_sum(hidden, tokens, labels, options)
+        let hidden = self.target_hidden(self.shifted_right(labels.clone()), source, None);
+        self.training_loss_sum_of(hidden, labels, HeadLossOptions::default())
     }
 
     /// The attention weights of the encoder after the softmax, `[batch, heads, source, source]` per block.
@@ -318,7 +170,10 @@ impl<B: Backend> EncoderDecoder<B> {
         padding: Option<Tensor<B, 2, Bool>>,
     ) -> Vec<Tensor<B, 4>> {
         let x = self.embeddings.forward(&source.into(), 0);
-        self.encoder.run_attention_weights(x, padded(padding))
+        let encoder = self.encoder.as_ref();
+        encoder.map_or_else(Vec::new, |encoder| {
+            encoder.run_attention_weights(x, padded(padding))
+        })
     }
 
     /// The weights of the decoder's self-attentions after the softmax, `[batch, heads, target, target]` per block. The
@@ -329,7 +184,7 @@ impl<B: Backend> EncoderDecoder<B> {
         source: &EncodedSource<B>,
     ) -> Vec<Tensor<B, 4>> {
         let x = self.embeddings.forward(&target.into(), 0);
-        self.decoder.run_attention_weights(x, source.context())
+        self.stack.run_attention_weights(x, source.context())
     }
 
     /// The weights of the decoder's cross-attentions after the softmax, `[batch, heads, target, source]` per block. The
@@ -340,6 +195,6 @@ impl<B: Backend> EncoderDecoder<B> {
         source: &EncodedSource<B>,
     ) -> Vec<Tensor<B, 4>> {
         let x = self.embeddings.forward(&target.into(), 0);
-        self.decoder.run_cross_weights(x, source.context())
+        self.stack.run_cross_weights(x, source.context())
     }
 }

@@ -17,11 +17,8 @@ use crate::nn::{
     FeedForwardLayer, Linear, LinearWeight, LmHead, Mixture, Norm, Stack,
 };
 use crate::params::{part_path, whole_path};
-use crate::transformer::decoder::Decoder;
-use crate::transformer::encoder::{
-    Encoder, EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier,
-};
-use crate::transformer::encoder_decoder::EncoderDecoder;
+use crate::transformer::encoder::{EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
+use crate::transformer::model::Transformer;
 
 /// Role of a parameter in the model, which determines how it is trained.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,21 +115,7 @@ impl Parameters {
     }
 }
 
-impl<B: Backend> Decoder<B> {
-    /// Lists the parameters.
-    pub fn parameters(&self) -> Parameters {
-        listed(|list| self.list(list))
-    }
-}
-
-impl<B: Backend> Encoder<B> {
-    /// Lists the parameters.
-    pub fn parameters(&self) -> Parameters {
-        listed(|list| self.list(list))
-    }
-}
-
-impl<B: Backend> EncoderDecoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Lists the parameters.
     pub fn parameters(&self) -> Parameters {
         listed(|list| self.list(list))
@@ -211,18 +194,17 @@ impl ParameterLister {
     }
 }
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     fn list(&self, list: &mut ParameterLister) {
         self.embeddings.list(list);
-        self.stack.list(list);
+        match &self.encoder {
+            Some(encoder) => {
+                list.module("encoder", |list| encoder.list(list));
+                list.module("decoder", |list| self.stack.list(list));
+            }
+            None => self.stack.list(list),
+        }
         self.lm_head.list(list);
-    }
-}
-
-impl<B: Backend> Encoder<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        self.embeddings.list(list);
-        self.stack.list(list);
         if let Some(head) = &self.head {
             list.module("head", |list| head.list(list));
         }
@@ -267,15 +249,6 @@ impl<B: Backend> TokenClassifier<B> {
         }
         list.norm("norm", self.norm.as_ref());
         list.module("out", |list| self.out.list(list, ParameterRole::Head));
-    }
-}
-
-impl<B: Backend> EncoderDecoder<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        self.embeddings.list(list);
-        list.module("encoder", |list| self.encoder.list(list));
-        list.module("decoder", |list| self.decoder.list(list));
-        self.lm_head.list(list);
     }
 }
 

@@ -9,7 +9,6 @@
 //! In an encoder–decoder the sequences are targets; cross-attention runs per sequence too, over the keys and values of
 //! its source, which were computed once.
 
-use std::iter::repeat;
 use std::ops::Range;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -17,13 +16,12 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::{AttentionMask, Backend};
 
 use crate::nn::adapter_rows::{AdapterGroup, AdapterRows};
-use crate::nn::context::StackMemory;
 use crate::nn::embeddings::Embeddings;
 use crate::nn::kv_cache::KvCache;
 use crate::nn::packed::{self, RowSpan, Taps};
 use crate::nn::stack::{Stack, StackSpan};
-use crate::transformer::decoder::Decoder;
-use crate::transformer::encoder_decoder::{EncodedSource, EncoderDecoder};
+use crate::transformer::encoder_decoder::EncodedSource;
+use crate::transformer::model::Transformer;
 
 /// The output requested for one sequence of a ragged batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +46,9 @@ pub struct SequenceChunk<'a, B: Backend> {
     pub cache: &'a mut KvCache<B>,
     /// The requested output.
     pub output: RequestedOutput,
-    /// The number of an adapter in the decoder's bank ([`Decoder::add_to_bank`]); `None` for the decoder's own weights.
+    /// The source of an encoder–decoder's target.
+    pub source: Option<&'a EncodedSource<B>>,
+    /// The number of an adapter in the decoder's bank ([`Transformer::add_to_bank`]); `None` for the decoder's own weights.
     pub adapter: Option<usize>,
 }
 
@@ -72,55 +72,33 @@ impl<B: Backend> Default for RaggedOutput<B> {
     }
 }
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Runs the chunks in one pass and returns the outputs that they request. Except for rounding, the logits of a
-    /// chunk are those of [`Decoder::forward_cached`]: matrix products of another shape may add their terms in
+    /// chunk are those of [`Transformer::forward_cached`]: matrix products of another shape may add their terms in
     /// another order.
     ///
     /// Chunks may have different adapters. Neighbours with one adapter are computed together, so chunks should be sorted
     /// by adapter. A number that the bank does not have selects no adapter.
     ///
-    /// Each chunk's tokens must meet the requirements of [`Decoder::forward_cached`].
+    /// Each chunk's tokens must meet the requirements of [`Transformer::forward_cached`].
     pub fn ragged(&self, chunks: &mut [SequenceChunk<'_, B>]) -> RaggedOutput<B> {
         let adapters = adapter_rows(chunks);
         PassRows::of(chunks).run(RaggedPass {
             embeddings: &self.embeddings,
             stack: &self.stack,
-            spans: spans(chunks, repeat(None)),
+            spans: spans(chunks),
             adapters: adapters.as_ref(),
             logits: |states| self.logits(states),
         })
     }
 }
 
-impl<B: Backend> EncoderDecoder<B> {
-    /// Runs the chunks of targets in one pass and returns the outputs that they request. `sources` has the source of
-    /// each chunk, in the same order. Except for rounding, the logits of a chunk are those of
-    /// [`EncoderDecoder::forward_cached`].
-    pub fn ragged(
-        &self,
-        chunks: &mut [SequenceChunk<'_, B>],
-        sources: &[&EncodedSource<B>],
-    ) -> RaggedOutput<B> {
-        PassRows::of(chunks).run(RaggedPass {
-            embeddings: &self.embeddings,
-            stack: &self.decoder,
-            spans: spans(chunks, sources.iter().map(|source| Some(source.memory()))),
-            adapters: None,
-            logits: |states| self.lm_head.forward(states, &self.embeddings.tokens),
-        })
-    }
-}
-
 /// The chunks as spans of rows, each with its cache and memory.
-fn spans<'a, B: Backend>(
-    chunks: &'a mut [SequenceChunk<'_, B>],
-    memories: impl Iterator<Item = Option<&'a StackMemory<B>>>,
-) -> Vec<StackSpan<'a, B>> {
+fn spans<'a, B: Backend>(chunks: &'a mut [SequenceChunk<'_, B>]) -> Vec<StackSpan<'a, B>> {
     let mut first = 0;
-    let chunks = chunks.iter_mut().zip(memories);
-    let chunks = chunks.filter(|(chunk, _)| !chunk.tokens.is_empty());
-    let of = |(chunk, memory): (&'a mut SequenceChunk<'_, B>, _)| {
+    let chunks = chunks.iter_mut();
+    let chunks = chunks.filter(|chunk| !chunk.tokens.is_empty());
+    let of = |chunk: &'a mut SequenceChunk<'_, B>| {
         let rows = RowSpan {
             first,
             count: 1,
@@ -131,7 +109,7 @@ fn spans<'a, B: Backend>(
             rows,
             mask: AttentionMask::default(),
             cache: Some(&mut *chunk.cache),
-            memory,
+            memory: chunk.source.map(EncodedSource::memory),
         }
     };
     chunks.map(of).collect()

@@ -13,12 +13,12 @@ use crate::error::ConfigError;
 use crate::nn::linear::LinearWeight;
 use crate::params::{ParamMapper, ParamVisitor, Parts, map_params, visit_params, whole_path};
 use crate::transformer::checked::TransformerConfig;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 
 /// Fields that do not affect the output of trained weights.
 pub(crate) const TRAINING_ONLY: [&str; 3] = ["init", "dropout", "dropout_sites"];
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Returns the model with the same weights and another dropout or context length. Learned positions are truncated
     /// to the context.
     ///

@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Int, Tensor};
 use emberlm_kernels::{Backend, reference};
 
 use crate::nn::tokens::Tokens;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 
 /// Scores of each target `[batch, seq]`.
 #[derive(Clone, Debug)]
@@ -16,8 +16,8 @@ pub struct TokenScores<B: Backend> {
     pub greedy: Tensor<B, 2, Bool>,
 }
 
-impl<B: Backend> Decoder<B> {
-    /// Computes the cross-entropy in nats of every target, `[batch, seq]`; the sum is [`Decoder::loss_sum`]. `tokens`
+impl<B: Backend> Transformer<B> {
+    /// Computes the cross-entropy in nats of every target, `[batch, seq]`; the sum is [`Transformer::loss_sum`]. `tokens`
     /// and `targets` are `[batch, seq]`. Logits are computed block by block and never held all at once.
     pub fn token_losses(
         &self,
@@ -27,7 +27,7 @@ impl<B: Backend> Decoder<B> {
         self.token_scores(tokens, targets).losses
     }
 
-    /// Computes [`Decoder::token_losses`] and compares each target with greedy decoding.
+    /// Computes [`Transformer::token_losses`] and compares each target with greedy decoding.
     pub fn token_scores(
         &self,
         tokens: impl Into<Tokens<B>>,
@@ -38,7 +38,7 @@ impl<B: Backend> Decoder<B> {
         self.token_scores_in_blocks(tokens, targets, rows)
     }
 
-    /// [`Decoder::token_scores`] with the logits of at most `rows` tokens in memory.
+    /// [`Transformer::token_scores`] with the logits of at most `rows` tokens in memory.
     fn token_scores_in_blocks(
         &self,
         tokens: impl Into<Tokens<B>>,

@@ -17,7 +17,7 @@
 //! gradients are then summed in another order.
 //!
 //! The gradients of a block's parameters are complete when the backward pass reaches the block's input, long before those of
-//! the first block. [`Decoder::streamed_gradients`] hands them over then, so that several processes can exchange them while
+//! the first block. [`Transformer::streamed_gradients`] hands them over then, so that several processes can exchange them while
 //! the pass continues. In one graph, a hook on each block's input takes them.
 //!
 //! The backward passes of recomputed blocks run one after another instead of as nested operations of one graph, because
@@ -29,7 +29,7 @@ mod model_pass;
 mod stack_pass;
 
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
+use burn::tensor::{Device, Distribution, Tensor};
 
 use emberlm_kernels::{AttentionMask, TrainingBackend};
 use emberlm_system::random::split_mix;
@@ -37,10 +37,8 @@ use emberlm_system::random::split_mix;
 use crate::config::DropoutSite;
 use crate::nn::low_rank::Adapter;
 use crate::nn::router_loss::{ExpertLoad, RouterCoefficients};
-use crate::nn::tokens::Tokens;
-use crate::transformer::decoder::Decoder;
-use crate::transformer::encoder::{Encoder, EncoderInput};
-use crate::transformer::encoder_decoder::EncoderDecoder;
+use crate::transformer::input::ModelInput;
+use crate::transformer::model::Transformer;
 
 use model_pass::ModelPass;
 use stack_pass::StackPass;
@@ -90,72 +88,112 @@ pub struct PassGradients<B: TrainingBackend> {
     pub expert_load: ExpertLoad,
 }
 
-impl<B: TrainingBackend> Decoder<B> {
+impl<B: TrainingBackend> Transformer<B> {
     /// Computes `loss` and its gradients with respect to all parameters. `loss` maps the hidden states before the head,
-    /// `[batch, seq, d_model]`, to `[1]`. `tokens` is `[batch, seq]`.
+    /// `[batch, seq, d_model]`, to `[1]`; of an encoder–decoder, those of its decoder.
     ///
     /// If the model has dropout, the backend's random state is reseeded.
     pub fn gradients(
         &self,
-        tokens: impl Into<Tokens<B>>,
+        input: impl Into<ModelInput<B>>,
         pass: TrainingPass,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> (Tensor<Inner<B>, 1>, B::Gradients) {
         let none = RouterCoefficients::default();
-        let pass = self.gradients_with_routers(tokens, pass, none, loss);
+        let pass = self.gradients_with_routers(input, pass, none, loss);
         (pass.loss, pass.gradients)
     }
 
-    /// [`Decoder::gradients`] of the sum of `loss` and the losses of the routers.
+    /// [`Transformer::gradients`] of the sum of `loss` and the losses of the routers.
     pub fn gradients_with_routers(
         &self,
-        tokens: impl Into<Tokens<B>>,
+        input: impl Into<ModelInput<B>>,
         pass: TrainingPass,
         coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
     ) -> PassGradients<B> {
-        self.pass(tokens.into(), pass, coefficients, loss, None)
+        self.pass(input.into(), pass, coefficients)
+            .gradients(loss, None)
     }
 
-    /// [`Decoder::gradients_with_routers`] that hands the gradient of every parameter to `sink` when the backward pass has
-    /// passed its block.
+    /// [`Transformer::gradients_with_routers`] that hands the gradient of every parameter to `sink` when the backward pass
+    /// has passed its block.
     pub fn streamed_gradients(
         &self,
-        tokens: impl Into<Tokens<B>>,
+        input: impl Into<ModelInput<B>>,
         pass: TrainingPass,
         coefficients: RouterCoefficients,
         loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
         sink: &GradientSink<B>,
     ) -> PassGradients<B> {
-        self.pass(tokens.into(), pass, coefficients, loss, Some(sink))
+        self.pass(input.into(), pass, coefficients)
+            .gradients(loss, Some(sink))
     }
 
     fn pass(
         &self,
-        tokens: Tokens<B>,
+        input: ModelInput<B>,
         pass: TrainingPass,
         coefficients: RouterCoefficients,
-        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: Option<&GradientSink<B>>,
-    ) -> PassGradients<B> {
+    ) -> ModelPass<'_, B, Self> {
+        let ModelInput {
+            tokens,
+            segments,
+            padding,
+            target,
+        } = input;
+        let pair = self.encoder.as_ref().zip(target);
         let draws = self.uses_dropout() || pass.embedding_noise > 0.0;
-        let mask = AttentionMask::of_documents(tokens.documents.clone());
-        let noise = pass.embedding_noise;
+        let seeds = DropoutSeeds {
+            // An encoder–decoder without recomputation draws from one stream per stack, as in earlier versions.
+            by_part: pass.recompute || pair.is_none(),
+            ..DropoutSeeds::new(draws, pass, self.device())
+        };
+        let mask = AttentionMask {
+            padding,
+            ..AttentionMask::of_documents(tokens.documents.clone())
+        };
+        let (offset, noise) = (self.config().first_position(), pass.embedding_noise);
+        let embed = move || {
+            let embeddings = &self.embeddings;
+            noisy(
+                embeddings.forward_with_segments(&tokens, segments.clone(), offset),
+                noise,
+            )
+        };
+        let first = |stack| StackPass {
+            stack,
+            embed: Box::new(embed),
+            mask,
+            component: 0,
+            seeds: seeds.clone(),
+        };
+        let (encoder, last) = match pair {
+            None => (None, first(&self.stack)),
+            Some((encoder, target)) => {
+                let parts = match seeds.by_part {
+                    true => encoder.blocks.len() + 2,
+                    false => 1,
+                };
+                let target = target.into();
+                let last = StackPass {
+                    stack: &self.stack,
+                    embed: Box::new(move || self.embeddings.forward(&target, 0)),
+                    mask: AttentionMask::default(),
+                    component: parts,
+                    seeds: seeds.clone(),
+                };
+                (Some(first(encoder)), last)
+            }
+        };
         ModelPass {
             module: self,
             embeddings: &self.embeddings,
-            encoder: None,
-            last: StackPass {
-                stack: &self.stack,
-                embed: Box::new(move || noisy(self.embeddings.forward(&tokens, 0), noise)),
-                mask,
-                component: 0,
-                seeds: DropoutSeeds::new(draws, pass, self.device()),
-            },
+            encoder,
+            last,
             coefficients,
             recompute: pass.recompute,
         }
-        .gradients(loss, sink)
     }
 
     /// True if training draws dropout masks.
@@ -166,6 +204,7 @@ impl<B: TrainingBackend> Decoder<B> {
                 .filter_map(|(_, linear)| linear.adapter.as_ref())
         };
         config.dropout() > 0.0 && !config.dropout_sites().is_empty()
+            || config.dropout_at(DropoutSite::Attention) > 0.0
             || adapters().any(Adapter::uses_dropout)
     }
 }
@@ -183,110 +222,6 @@ fn noisy<B: TrainingBackend>(embedded: Tensor<B, 3>, alpha: f64) -> Tensor<B, 3>
     }
     let noise = embedded.random_like(Distribution::Uniform(-bound, bound));
     embedded + noise.detach()
-}
-
-impl<B: TrainingBackend> Encoder<B> {
-    /// Computes `loss` and its gradients with respect to all parameters, which are handed to `sink` as soon as they are
-    /// complete. `loss` maps the final hidden states, `[batch, seq, d_model]`, to `[1]`.
-    ///
-    /// If the model has dropout, the backend's random state is reseeded.
-    pub fn streamed_gradients(
-        &self,
-        input: impl Into<EncoderInput<B>>,
-        pass: TrainingPass,
-        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: &GradientSink<B>,
-    ) -> Tensor<Inner<B>, 1> {
-        let input = input.into();
-        let mask = AttentionMask {
-            padding: input.padding.clone(),
-            ..AttentionMask::default()
-        };
-        ModelPass {
-            module: self,
-            embeddings: &self.embeddings,
-            encoder: None,
-            last: StackPass {
-                stack: &self.stack,
-                embed: Box::new(move || self.embedded_with_context(input.clone()).0),
-                mask,
-                component: 0,
-                seeds: DropoutSeeds::new(self.uses_dropout(), pass, self.device()),
-            },
-            coefficients: RouterCoefficients::default(),
-            recompute: pass.recompute,
-        }
-        .gradients(loss, Some(sink))
-        .loss
-    }
-
-    /// True if training draws dropout masks.
-    pub fn uses_dropout(&self) -> bool {
-        let config = self.config();
-        config.dropout() > 0.0 || config.dropout_at(DropoutSite::Attention) > 0.0
-    }
-}
-
-impl<B: TrainingBackend> EncoderDecoder<B> {
-    /// Computes `loss` and its gradients with respect to all parameters, which are handed to `sink`. `loss` maps the
-    /// decoder's hidden states before the head, `[batch, target, d_model]`, to `[1]`. `source` is `[batch, source]`, with a
-    /// padding mask that is false at padding tokens; `target` is the decoder's input, `[batch, target]`.
-    ///
-    /// If the model has dropout, the backend's random state is reseeded.
-    pub fn streamed_gradients(
-        &self,
-        source: Tensor<B, 2, Int>,
-        padding: Option<Tensor<B, 2, Bool>>,
-        target: Tensor<B, 2, Int>,
-        pass: TrainingPass,
-        loss: impl FnOnce(Tensor<B, 3>) -> Tensor<B, 1>,
-        sink: &GradientSink<B>,
-    ) -> Tensor<Inner<B>, 1> {
-        let mask = AttentionMask {
-            padding,
-            ..AttentionMask::default()
-        };
-        // Without recomputation, runs of earlier versions continue with their masks: each stack draws from one stream.
-        let seeds = DropoutSeeds {
-            by_part: pass.recompute,
-            ..DropoutSeeds::new(self.uses_dropout(), pass, self.device())
-        };
-        let embed = |tokens: Tensor<B, 2, Int>| {
-            let tokens = tokens.into();
-            Box::new(move || self.embeddings.forward(&tokens, 0)) as Box<_>
-        };
-        let parts_of_encoder = match seeds.by_part {
-            true => self.encoder.blocks.len() + 2,
-            false => 1,
-        };
-        ModelPass {
-            module: self,
-            embeddings: &self.embeddings,
-            encoder: Some(StackPass {
-                stack: &self.encoder,
-                embed: embed(source),
-                mask,
-                component: 0,
-                seeds: seeds.clone(),
-            }),
-            last: StackPass {
-                stack: &self.decoder,
-                embed: embed(target),
-                mask: AttentionMask::default(),
-                component: parts_of_encoder,
-                seeds,
-            },
-            coefficients: RouterCoefficients::default(),
-            recompute: pass.recompute,
-        }
-        .gradients(loss, Some(sink))
-        .loss
-    }
-
-    /// True if training draws dropout masks.
-    pub fn uses_dropout(&self) -> bool {
-        self.config().dropout() > 0.0
-    }
 }
 
 /// The seeds of the dropout masks of one micro-batch.

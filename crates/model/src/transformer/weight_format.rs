@@ -4,7 +4,7 @@ use emberlm_kernels::{Backend, PackedFormat, PackedWeight};
 
 use crate::error::WeightsError;
 use crate::nn::packed_rows::PackedRows;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 
 /// Storage format of the linear layers' weights and the head. Embeddings, norms and biases are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl WeightFormat {
     }
 }
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// Packs the weights of the blocks' linear layers and the head, layer by layer: the f32 values of one layer are
     /// freed before the next is packed. A tied embedding table stays in f32 for lookups.
     ///

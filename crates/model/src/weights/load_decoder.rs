@@ -15,7 +15,7 @@ use crate::error::WeightsError;
 use crate::nn::linear::LinearWeight;
 use crate::nn::packed_rows::PackedRows;
 use crate::nn::token_table::TokenTable;
-use crate::transformer::decoder::Decoder;
+use crate::transformer::model::Transformer;
 use crate::transformer::parameters::Parameters;
 use crate::transformer::weight_format::WeightFormat;
 
@@ -25,10 +25,10 @@ use crate::transformer::weight_format::WeightFormat;
 /// # Errors
 /// Those of [`super::load_own`].
 pub fn load_own_in<B: Backend>(
-    decoder: Decoder<B>,
+    decoder: Transformer<B>,
     file: &Path,
     format: WeightFormat,
-) -> Result<Decoder<B>, WeightsError> {
+) -> Result<Transformer<B>, WeightsError> {
     let naming = Naming {
         source: |path: &str| Some(Source::as_is(path)),
         optional_prefix: "",
@@ -44,16 +44,16 @@ pub fn load_own_in<B: Backend>(
     )
 }
 
-/// Loads a decoder with its weights in the given format, as [`Decoder::with_weights`] would convert them. Stored
+/// Loads a decoder with its weights in the given format, as [`Transformer::with_weights`] would convert them. Stored
 /// packed weights are read unchanged if they have the format, otherwise unpacked. Floating-point weights are packed one
 /// by one while loading, so at most one of them is held in f32.
 pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
-    mut decoder: Decoder<B>,
+    mut decoder: Transformer<B>,
     store: &dyn TensorStore,
     naming: Naming<'_, S>,
     quantization: Option<Quantization>,
     weights: WeightFormat,
-) -> Result<Decoder<B>, WeightsError> {
+) -> Result<Transformer<B>, WeightsError> {
     decoder.check_format(weights)?;
     let parameters = decoder.parameters();
     let mut loader = Loader::new(&decoder, store, naming);

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use burn_flex::Flex;
 use emberlm_model::config::{AttentionKind, Position, Wiring};
 use emberlm_model::nn::AttentionContext;
-use emberlm_model::{Decoder, TransformerConfig};
+use emberlm_model::{Transformer, TransformerConfig};
 
 use crate::decoder::decoding::{assert_close, decoders, device};
 use crate::decoder::spread::{SEQ_LEN, base};
@@ -35,7 +35,7 @@ fn rows_are_distributions_over_visible_tokens() {
 }
 
 /// A model of one block whose attention receives the unnormalized embeddings.
-fn one_block(heads: usize, attention: AttentionKind) -> Decoder<Flex> {
+fn one_block(heads: usize, attention: AttentionKind) -> Transformer<Flex> {
     let mut raw = base();
     raw.n_layers = 1;
     raw.heads = heads;

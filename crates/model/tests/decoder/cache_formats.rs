@@ -3,7 +3,7 @@
 
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
-use emberlm_model::{CacheFormat, Decoder, TransformerConfig, count};
+use emberlm_model::{CacheFormat, Transformer, TransformerConfig, count};
 
 use crate::decoder::decoding::device;
 use crate::decoder::spread::{SEQ_LEN, base, spread};
@@ -15,7 +15,7 @@ const BOUNDS: [(CacheFormat, f64); 2] = [(CacheFormat::F16, 0.005), (CacheFormat
 
 /// The tested models, with heads of 32 elements. A token that is routed to another expert by the rounding would change
 /// its logits by any amount.
-fn decoders() -> impl Iterator<Item = (String, Decoder<Flex>)> {
+fn decoders() -> impl Iterator<Item = (String, Transformer<Flex>)> {
     let configs = spread().into_iter().map(|(_, config)| config);
     let wide = configs.filter_map(|config| {
         let mut raw = config.raw().clone();
@@ -26,7 +26,7 @@ fn decoders() -> impl Iterator<Item = (String, Decoder<Flex>)> {
     wide.map(|config| (format!("{:?}", config.raw()), config.init(5, &device())))
 }
 
-fn in_format(decoder: &Decoder<Flex>, format: CacheFormat) -> Decoder<Flex> {
+fn in_format(decoder: &Transformer<Flex>, format: CacheFormat) -> Transformer<Flex> {
     decoder.clone().with_cache_format(format).unwrap()
 }
 

@@ -4,7 +4,7 @@
 use burn::tensor::Tensor;
 use burn_flex::Flex;
 use emberlm_kernels::HeadLossOptions;
-use emberlm_model::{Decoder, IGNORED_ELEMENT, KvCache};
+use emberlm_model::{IGNORED_ELEMENT, KvCache, Transformer};
 
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE, spread};
 use crate::decoder::values::{BATCH, host, host_ids, tensor, tokens};
@@ -195,7 +195,7 @@ fn in_chunks(sizes: &[usize]) {
 }
 
 /// The tested models, with weights large enough that attention and activations are far from trivial.
-pub fn decoders() -> impl Iterator<Item = (String, Decoder<Flex>)> {
+pub fn decoders() -> impl Iterator<Item = (String, Transformer<Flex>)> {
     spread()
         .into_iter()
         .map(|(name, config)| (name, config.init(5, &device())))
@@ -205,7 +205,7 @@ pub fn device() -> Device {
     Default::default()
 }
 
-pub fn new_cache(decoder: &Decoder<Flex>) -> KvCache<Flex> {
+pub fn new_cache(decoder: &Transformer<Flex>) -> KvCache<Flex> {
     KvCache::new(decoder.config(), BATCH, SEQ_LEN, &device())
 }
 

@@ -7,7 +7,7 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::config::{AttentionKind, ModelConfig};
-use emberlm_model::{Decoder, Tokens, TransformerConfig};
+use emberlm_model::{Tokens, Transformer, TransformerConfig};
 
 use crate::decoder::decoding::assert_close;
 use crate::decoder::gradients::one_at_a_time;
@@ -65,7 +65,7 @@ fn single_document_is_bit_identical_to_none() {
 #[test]
 fn documents_do_not_affect_each_other() {
     for (name, config) in isolating() {
-        let decoder: Decoder<Flex> = config.init(5, &Default::default());
+        let decoder: Transformer<Flex> = config.init(5, &Default::default());
         let losses = |factor| {
             let first = ids(factor, 1).narrow(1, 0, 5);
             let documents = (0..SEQ_LEN).map(|i| if i < 5 { 0 } else { 5 }).collect();
@@ -88,7 +88,7 @@ fn documents_do_not_affect_each_other() {
 #[test]
 fn invalid_documents_do_not_panic() {
     for (_, config) in isolating() {
-        let decoder: Decoder<Flex> = config.init(5, &Default::default());
+        let decoder: Transformer<Flex> = config.init(5, &Default::default());
         for wrong in [-100, 3, 100] {
             let tokens = Tokens {
                 ids: ids(7, 1),

@@ -6,7 +6,7 @@ use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::weights::{load_own_in, named_tensors, save_own};
-use emberlm_model::{Decoder, PackedFormat, TransformerConfig, WeightFormat};
+use emberlm_model::{PackedFormat, Transformer, TransformerConfig, WeightFormat};
 
 use crate::decoder::decoding::{assert_close, decoders, device, new_cache, targets};
 use crate::decoder::spread::{SEQ_LEN, base};
@@ -16,11 +16,11 @@ use crate::decoder::values::{host, tensor, tokens};
 /// error of a weight, half a scale, is 0.4 % of the largest weight in its row.
 const TOLERANCE: f64 = 0.05;
 
-fn quantized(decoder: &Decoder<Flex>) -> Decoder<Flex> {
+fn quantized(decoder: &Transformer<Flex>) -> Transformer<Flex> {
     decoder.clone().with_weights(WeightFormat::INT8).unwrap()
 }
 
-fn logits<B: Backend>(decoder: &Decoder<B>, tokens: Tensor<B, 2, Int>) -> Vec<f32> {
+fn logits<B: Backend>(decoder: &Transformer<B>, tokens: Tensor<B, 2, Int>) -> Vec<f32> {
     let logits = decoder.forward(tokens).into_data();
     logits.iter::<f32>().collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{Int, Tensor};
 use emberlm_kernels::{HeadLossOptions, TrainingBackend};
-use emberlm_model::{Decoder, IGNORED_ELEMENT, Tokens, TrainingPass};
+use emberlm_model::{IGNORED_ELEMENT, Tokens, TrainingPass, Transformer};
 
 use crate::decoder::gradients::by_path;
 use crate::decoder::values::{host, tensor};
@@ -35,7 +35,7 @@ struct LossAndGradients {
 
 /// Compares the losses and gradients of packed sequences with those of separate documents, with and without
 /// recomputation. `tolerance` bounds `‖a - b‖ / ‖b‖` of the gradients.
-pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, tolerance: f64) {
+pub fn check<B: TrainingBackend>(name: &str, decoder: &Transformer<B>, seed: u64, tolerance: f64) {
     let config = decoder.config();
     let packed = Packed::new(config.seq_len(), config.vocab_size() as u64, seed);
     let mut single = LossAndGradients {
@@ -75,7 +75,7 @@ pub fn check<B: TrainingBackend>(name: &str, decoder: &Decoder<B>, seed: u64, to
 }
 
 fn loss_and_gradients<B: TrainingBackend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     tokens: Tokens<B>,
     targets: Tensor<B, 2, Int>,
     recompute: bool,

@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
-use emberlm_model::{Decoder, KvCache, RequestedOutput, SequenceChunk, WeightFormat};
+use emberlm_model::{KvCache, RequestedOutput, SequenceChunk, Transformer, WeightFormat};
 
 use crate::decoder::decoding::{assert_close, decoders, device};
 use crate::decoder::spread::{SEQ_LEN, VOCAB_SIZE};
@@ -21,7 +21,7 @@ const PASSES: [[usize; 3]; 6] = [
     [6, 1, 9],
 ];
 
-fn new_cache<B: Backend>(decoder: &Decoder<B>) -> KvCache<B> {
+fn new_cache<B: Backend>(decoder: &Transformer<B>) -> KvCache<B> {
     KvCache::new(decoder.config(), 1, SEQ_LEN, &decoder.device())
 }
 
@@ -33,7 +33,7 @@ fn sequences() -> [Vec<u32>; 3] {
 }
 
 /// Computes the logits `[seq, vocab_size]` of a full pass over each sequence.
-fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
+fn full(decoder: &Transformer<Flex>) -> [Vec<f32>; 3] {
     sequences().map(|ids| {
         let ids = ids.into_iter().map(i64::from).collect();
         host(decoder.forward(tensor(ids, SEQ_LEN)))
@@ -41,7 +41,7 @@ fn full(decoder: &Decoder<Flex>) -> [Vec<f32>; 3] {
 }
 
 /// Runs [`PASSES`] with alternating requested outputs and compares the outputs with those of full passes.
-fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>; 3]) {
+fn assert_as_full<B: Backend>(name: &str, decoder: &Transformer<B>, full: &[Vec<f32>; 3]) {
     let (ids, mut caches) = (sequences(), [0; 3].map(|_| new_cache(decoder)));
     for (n, pass) in PASSES.iter().enumerate() {
         let mut expected = Vec::new();
@@ -64,6 +64,7 @@ fn assert_as_full<B: Backend>(name: &str, decoder: &Decoder<B>, full: &[Vec<f32>
                 tokens,
                 cache,
                 output,
+                source: None,
                 adapter: None,
             });
         }
@@ -117,6 +118,7 @@ fn hidden_sums_add_up_to_mean_of_full_pass() {
                     chunks.push(SequenceChunk {
                         tokens: &ids[i][seen],
                         cache,
+                        source: None,
                         adapter: None,
                         output: [
                             RequestedOutput::HiddenSum,
@@ -156,6 +158,7 @@ fn empty_chunk_has_no_output() {
         tokens: &[],
         cache: &mut cache,
         output: RequestedOutput::All,
+        source: None,
         adapter: None,
     }];
     assert!(decoder.ragged(&mut chunks).logits.is_none());

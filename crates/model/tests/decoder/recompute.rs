@@ -8,7 +8,7 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{HeadLossOptions, TrainingBackend};
 use emberlm_model::config::DropoutSite;
-use emberlm_model::{Decoder, Tokens, TrainingPass, TransformerConfig};
+use emberlm_model::{Tokens, TrainingPass, Transformer, TransformerConfig};
 
 use crate::decoder::gradients::{by_path, one_at_a_time};
 use crate::decoder::spread::{SEQ_LEN, spread};
@@ -122,7 +122,7 @@ fn with_dropout(config: &TransformerConfig, p: f64) -> TransformerConfig {
 }
 
 fn loss_and_gradients<B: TrainingBackend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     input: Tokens<B>,
     pass: TrainingPass,
 ) -> LossAndGradients {

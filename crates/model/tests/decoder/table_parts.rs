@@ -13,7 +13,7 @@ use emberlm_model::weights::{
     save_own,
 };
 use emberlm_model::{
-    Decoder, IGNORED_ELEMENT, TokenTable, Tokens, TrainingPass, TransformerConfig, WeightFormat,
+    IGNORED_ELEMENT, TokenTable, Tokens, TrainingPass, Transformer, TransformerConfig, WeightFormat,
 };
 
 use crate::decoder::gradients::{by_path, one_at_a_time};
@@ -29,7 +29,7 @@ fn largest(config: &TransformerConfig) -> Option<u64> {
     Some(rows * 4 * (config.d_model() as u64 + 1))
 }
 
-fn split<B: Backend>(config: &TransformerConfig) -> Decoder<B> {
+fn split<B: Backend>(config: &TransformerConfig) -> Transformer<B> {
     let decoder = config.init_within::<B>(5, &Default::default(), largest(config));
     let TokenTable::Parts(parts) = &decoder.embeddings.tokens else {
         panic!("the table is not split");
@@ -41,7 +41,7 @@ fn split<B: Backend>(config: &TransformerConfig) -> Decoder<B> {
     decoder
 }
 
-fn unsplit<B: Backend>(config: &TransformerConfig) -> Decoder<B> {
+fn unsplit<B: Backend>(config: &TransformerConfig) -> Transformer<B> {
     let decoder = config.init::<B>(5, &Default::default());
     assert!(matches!(decoder.embeddings.tokens, TokenTable::Whole(_)));
     decoder
@@ -79,7 +79,7 @@ fn objective() -> HeadLossOptions {
 
 /// Computes the loss and gradients of a training pass.
 fn trained<B: TrainingBackend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     input: Tokens<B>,
     recompute: bool,
 ) -> (f32, BTreeMap<String, Vec<f32>>) {
@@ -150,7 +150,7 @@ fn split_table_predicts_like_unsplit() {
         for weights in [WeightFormat::F32, WeightFormat::INT8] {
             let parts = parts.clone().with_weights(weights).unwrap();
             let unsplit = unsplit.clone().with_weights(weights).unwrap();
-            let found = |decoder: &Decoder<Flex>| {
+            let found = |decoder: &Transformer<Flex>| {
                 let losses = decoder.token_losses(tokens::<Flex>(7), targets());
                 (
                     host(decoder.forward(tokens(7))),
@@ -190,7 +190,7 @@ fn files_contain_one_table() {
         assert_eq!(named_tensors::<Flex, _>(&loaded), expected, "{name}");
 
         let source = |path: &str| config.family().source(&config, path);
-        let of = |decoder: &Decoder<Flex>| {
+        let of = |decoder: &Transformer<Flex>| {
             let tensors = published(decoder, Element::Bf16, source);
             let named = tensors.iter().map(|t| (t.name().to_owned(), t.values()));
             named.collect::<Vec<_>>()

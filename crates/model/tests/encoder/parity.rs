@@ -9,8 +9,9 @@ use burn::tensor::activation::log_softmax;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::Encoder;
-use emberlm_model::encoder::{EncoderHead, EncoderInput, Pooling, TextTokens};
+use emberlm_model::ModelInput;
+use emberlm_model::Transformer;
+use emberlm_model::encoder::{EncoderHead, Pooling, TextTokens};
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_model::weights::{Element, ParamMapper, map_params, published};
 
@@ -28,7 +29,7 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let encoder = directory.encoder::<Autodiff<B>>(device).unwrap();
     let input = batch(&fixture, device);
     let padding = input.padding.clone();
-    let states = encoder.forward(input);
+    let states = encoder.states(input);
     let expected = fixture.floats("states");
     let error = relative(
         &kept(&fixture, &host(states.clone())),
@@ -66,7 +67,7 @@ fn kept(fixture: &Fixture, values: &[f32]) -> Vec<f32> {
 
 /// The head's output as rows `[rows, outputs]`; without a head, the first tokens' states.
 fn head_output<B: Backend>(
-    encoder: &Encoder<B>,
+    encoder: &Transformer<B>,
     states: Tensor<B, 3>,
     padding: Option<Tensor<B, 2, Bool>>,
 ) -> Tensor<B, 2> {
@@ -88,7 +89,7 @@ fn head_output<B: Backend>(
 fn check_loss<B: Backend>(
     directory: &HuggingFaceEncoder,
     fixture: &Fixture,
-    encoder: &Encoder<Autodiff<B>>,
+    encoder: &Transformer<Autodiff<B>>,
     logits: Tensor<Autodiff<B>, 2>,
 ) {
     let labels = fixture.list("labels");
@@ -156,7 +157,7 @@ impl<B: AutodiffBackend> ParamMapper<B> for Gradients<'_, B> {
 }
 
 /// Packed texts, in another order, have the states of the padded batch.
-fn check_packed<B: Backend>(fixture: &Fixture, encoder: &Encoder<B>) {
+fn check_packed<B: Backend>(fixture: &Fixture, encoder: &Transformer<B>) {
     let texts = texts(fixture);
     let order = [2, 0, 1, 0];
     let tokens = order.map(|text| TextTokens {
@@ -250,17 +251,17 @@ fn padding_changes_no_state() {
             ids.resize(text.len() + 5, i64::from(id));
             let mask: Vec<bool> = (0..ids.len()).map(|place| place < text.len()).collect();
             let shape = [1, ids.len()];
-            let input = EncoderInput {
+            let input = ModelInput {
                 padding: Some(Tensor::from_data(TensorData::new(mask, shape), &device)),
                 ..Tensor::<B, 2, Int>::from_data(TensorData::new(ids, shape), &device).into()
             };
-            host(encoder.forward(input).narrow(1, 0, text.len()))
+            host(encoder.states(input).narrow(1, 0, text.len()))
         };
         let expected = padded(3);
         assert_eq!(padded(7), expected, "{name}");
         let ids: Vec<i64> = text.iter().map(|&id| i64::from(id)).collect();
         let ids = TensorData::new(ids, [1, text.len()]);
-        let unpadded = encoder.forward(Tensor::<B, 2, Int>::from_data(ids, &device));
+        let unpadded = encoder.states(Tensor::<B, 2, Int>::from_data(ids, &device));
         within(
             "unpadded states",
             relative(&host(unpadded), &expected),

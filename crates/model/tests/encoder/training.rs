@@ -7,11 +7,12 @@ use burn::module::{Module, ParamId};
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::{HeadLossOptions, Precision};
-use emberlm_model::encoder::{EncoderHeadConfig, EncoderInput, EncoderSettings};
+use emberlm_model::ModelInput;
+use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::parameters::Parameters;
 use emberlm_model::weights::{ParamVisitor, named_tensors, visit_params};
-use emberlm_model::{Activation, Encoder, ParameterRole, TrainingPass, TransformerConfig};
+use emberlm_model::{Activation, ParameterRole, TrainingPass, Transformer, TransformerConfig};
 
 use super::open;
 use crate::decoder::gradients::{one_at_a_time, streamed};
@@ -48,7 +49,7 @@ fn every_parameter_is_listed_with_its_role() {
     }
     let settings = EncoderDecoderSettings::new(16, 2);
     let config = TransformerConfig::try_from(settings).unwrap();
-    let model = config.init_encoder_decoder::<Training>(1, &Default::default());
+    let model = config.init::<Training>(1, &Default::default());
     let parameters = model.parameters();
     check_list("t5", &model, &parameters);
     let role = |path: &str| parameters.role(path).unwrap();
@@ -158,9 +159,9 @@ fn dropout_of_embeddings_acts_after_their_norm() {
         ..EncoderSettings::new(64, 4)
     };
     let config = TransformerConfig::try_from(settings).unwrap();
-    let encoder = config.init_encoder::<Training>(1, &Default::default());
+    let encoder = config.init::<Training>(1, &Default::default());
     let ids = Tensor::from_data([[1, 2, 3, 4, 5, 6, 7, 8]], &Default::default());
-    let embedded = encoder.embeddings.forward(&burn_tokens(ids), 0);
+    let embedded = encoder.embeddings.forward(&ids.into(), 0);
     let values: Vec<f32> = embedded.into_data().iter().collect();
     let zeros = values.iter().filter(|&&value| value == 0.0).count();
     // Half of 512, with a standard deviation of 11. A norm after dropout would leave no zeros.
@@ -173,16 +174,16 @@ fn burn_tokens(ids: Tensor<Training, 2, Int>) -> emberlm_model::Tokens<Training>
 
 /// The gradients of a model of masked tokens with padding, segments and dropout.
 fn masked_gradients(
-    encoder: &Encoder<Training>,
+    encoder: &Transformer<Training>,
     recompute: bool,
 ) -> BTreeMap<String, Option<Vec<f32>>> {
     let device = Default::default();
     let row = |values: [[i32; 5]; 2]| Tensor::<Training, 2, Int>::from_data(values, &device);
     let padding = row([[1; 5], [1, 1, 1, 0, 0]]).equal_elem(1);
-    let input = EncoderInput {
-        ids: row([[1, 2, 3, 4, 5], [6, 7, 8, 0, 0]]),
+    let input = ModelInput {
         segments: Some(row([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])),
         padding: Some(padding.clone()),
+        ..row([[1, 2, 3, 4, 5], [6, 7, 8, 0, 0]]).into()
     };
     let targets = row([[-100, 9, -100, 3, -100], [4, -100, -100, -100, -100]]);
     let pass = TrainingPass {
@@ -196,7 +197,7 @@ fn masked_gradients(
         sum.unwrap() / 3.0
     };
     let arrived = streamed(encoder, |sink| {
-        encoder.streamed_gradients(input, pass, loss, sink);
+        encoder.streamed_gradients(input, pass, RouterCoefficients::default(), loss, sink);
     });
     let gradients = arrived.into_iter();
     gradients
@@ -204,7 +205,7 @@ fn masked_gradients(
         .collect()
 }
 
-fn masked(dropout: f64) -> Encoder<Training> {
+fn masked(dropout: f64) -> Transformer<Training> {
     let settings = EncoderSettings {
         vocab_size: 30,
         n_layers: 3,
@@ -214,7 +215,7 @@ fn masked(dropout: f64) -> Encoder<Training> {
         ..EncoderSettings::new(16, 2)
     };
     let config = TransformerConfig::try_from(settings).unwrap();
-    config.init_encoder(3, &Default::default())
+    config.init(3, &Default::default())
 }
 
 #[test]

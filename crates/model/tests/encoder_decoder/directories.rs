@@ -44,7 +44,7 @@ fn a_type_that_cannot_express_the_model_is_refused() {
         vocab_size: 20,
         ..EncoderDecoderSettings::new(8, 2)
     });
-    let model = model.unwrap().init_encoder_decoder::<Flex>(1, &device);
+    let model = model.unwrap().init::<Flex>(1, &device);
     let out = tempfile::tempdir().unwrap();
     let options = ExportOptions::default();
     let error = |model_type| {
@@ -69,7 +69,7 @@ fn initial_weights_depend_on_the_seed_and_differ_between_the_stacks() {
     let config = TransformerConfig::try_from(settings).unwrap();
     let device = Default::default();
     let [one, same, other] =
-        [1, 1, 2].map(|seed| named_tensors(&config.init_encoder_decoder::<Flex>(seed, &device)));
+        [1, 1, 2].map(|seed| named_tensors(&config.init::<Flex>(seed, &device)));
     assert!(one == same);
     assert!(one != other);
     let parameters: usize = one.iter().map(|(_, tensor)| tensor.values.len()).sum();

@@ -8,7 +8,7 @@ use burn::module::{AutodiffModule, ParamId};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::EncoderDecoder;
+use emberlm_model::Transformer;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{Element, HostTensor, ParamMapper, map_params, published};
 
@@ -25,11 +25,11 @@ fn check<B: Backend>(name: &str, device: &Device<B>) {
     let (directory, fixture) = open(name);
     let model = directory.model::<Autodiff<B>>(device).unwrap();
     let padding = padding::<Autodiff<B>>(&fixture, device);
-    let source = model.encode(ids(&fixture, "source", device), Some(padding));
+    let source = model.encode_source(ids(&fixture, "source", device), Some(padding));
     check_states(&fixture, &host(source.states()));
 
     let labels = ids::<Autodiff<B>>(&fixture, "labels", device);
-    let logits = host(model.forward(model.shifted_right(labels.clone()), &source));
+    let logits = host(model.decode(model.shifted_right(labels.clone()), &source));
     within(
         "logits",
         relative(&logits, &fixture.floats("logits")),
@@ -41,7 +41,7 @@ fn check<B: Backend>(name: &str, device: &Device<B>) {
         .iter()
         .filter(|&&label| label >= 0)
         .count();
-    let loss = model.loss_sum(labels, &source) / learnt as f64;
+    let loss = model.target_loss_sum(labels, &source) / learnt as f64;
     let error = (f64::from(host(loss.clone())[0]) / fixture.loss() - 1.0).abs();
     within("loss", error, LOSS);
     let source = |path: &str| directory.source(path);
@@ -73,9 +73,9 @@ fn check_states(fixture: &Fixture, found: &[f32]) {
 
 fn check_gradients<B: Backend>(
     fixture: &Fixture,
-    model: &EncoderDecoder<Autodiff<B>>,
+    model: &Transformer<Autodiff<B>>,
     gradients: &<Autodiff<B> as AutodiffBackend>::Gradients,
-    named: impl Fn(&EncoderDecoder<Autodiff<B>>) -> BTreeMap<String, HostTensor>,
+    named: impl Fn(&Transformer<Autodiff<B>>) -> BTreeMap<String, HostTensor>,
 ) {
     let mut gradients = Gradients::<'_, Autodiff<B>>(gradients);
     let found = named(&map_params(model.clone(), &mut gradients));
@@ -107,15 +107,15 @@ fn token<B: Backend>(id: i64, device: &Device<B>) -> Tensor<B, 2, Int> {
     Tensor::from_data(TensorData::new(vec![id], [1, 1]), device)
 }
 
-fn check_greedy<B: Backend>(fixture: &Fixture, model: &EncoderDecoder<B>) {
+fn check_greedy<B: Backend>(fixture: &Fixture, model: &Transformer<B>) {
     let device = model.device();
     let expected = fixture.list("greedy");
-    let source = model.encode(first_source(fixture, &device), None);
+    let source = model.encode_source(first_source(fixture, &device), None);
     let mut cache = model.cache(1, expected.len());
     let mut next = i64::from(model.config().start_token().unwrap());
     let mut found = Vec::new();
     for _ in &expected {
-        let logits = host(model.next_logits(token(next, &device), &source, &mut cache));
+        let logits = host(model.next_target_logits(token(next, &device), &source, &mut cache));
         let best = (0..logits.len())
             .max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
             .unwrap();
@@ -126,19 +126,19 @@ fn check_greedy<B: Backend>(fixture: &Fixture, model: &EncoderDecoder<B>) {
 }
 
 /// Logits from the cache, in pieces of several lengths, against those of one pass.
-fn check_cache<B: Backend>(fixture: &Fixture, model: &EncoderDecoder<B>) {
+fn check_cache<B: Backend>(fixture: &Fixture, model: &Transformer<B>) {
     let device = model.device();
     let padding = padding::<B>(fixture, &device);
-    let source = model.encode(ids(fixture, "source", &device), Some(padding));
+    let source = model.encode_source(ids(fixture, "source", &device), Some(padding));
     let target = model.shifted_right(ids(fixture, "labels", &device));
     let [batch, len] = target.dims();
-    let whole = host(model.forward(target.clone(), &source));
+    let whole = host(model.decode(target.clone(), &source));
     let mut cache = model.cache(batch, len);
     let mut pieces = Vec::new();
     let mut first = 0;
     for length in [1, 3, 1, len - 5] {
         let piece = target.clone().narrow(1, first, length);
-        pieces.push(model.forward_cached(piece, &source, &mut cache));
+        pieces.push(model.decode_cached(piece, &source, &mut cache));
         first += length;
     }
     let cached = host(Tensor::cat(pieces, 1));
@@ -213,8 +213,8 @@ fn padding_of_the_source_changes_nothing() {
         let kept = unpadded.dims()[1];
         let target = ids::<burn_flex::Flex>(&fixture, "labels", &device).narrow(0, 0, 1);
         let target = model.shifted_right(target);
-        let without = model.encode(unpadded.clone(), None);
-        let expected = host(model.forward(target.clone(), &without));
+        let without = model.encode_source(unpadded.clone(), None);
+        let expected = host(model.decode(target.clone(), &without));
         for padded in [1, 5, 700] {
             for id in [0, 7] {
                 let rest = Tensor::full([1, padded], id, &device);
@@ -222,10 +222,10 @@ fn padding_of_the_source_changes_nothing() {
                 let mask = (0..kept + padded).map(|place| place < kept);
                 let mask: Vec<bool> = mask.collect();
                 let mask = Tensor::from_data(TensorData::new(mask, [1, kept + padded]), &device);
-                let source = model.encode(ids, Some(mask));
+                let source = model.encode_source(ids, Some(mask));
                 let states = host(source.states().narrow(1, 0, kept));
                 within("states", relative(&states, &host(without.states())), 1e-6);
-                let logits = host(model.forward(target.clone(), &source));
+                let logits = host(model.decode(target.clone(), &source));
                 within("logits", relative(&logits, &expected), 1e-6);
             }
         }

@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use emberlm_kernels::{HeadLossOptions, Precision};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{ParamMapper, map_params};
-use emberlm_model::{EncoderDecoder, GradientSink, TrainingPass, TransformerConfig};
+use emberlm_model::{GradientSink, TrainingPass, Transformer, TransformerConfig};
 
 use crate::decoder::gradients::{one_at_a_time, streamed};
 use crate::parity::checks::{host, relative};
@@ -17,7 +17,7 @@ use crate::parity::checks::{host, relative};
 type Training = Autodiff<Flex>;
 type Gradients = BTreeMap<String, (usize, Option<Vec<f32>>)>;
 
-fn model(dropout: f64, tied: bool) -> EncoderDecoder<Training> {
+fn model(dropout: f64, tied: bool) -> Transformer<Training> {
     let mut settings = EncoderDecoderSettings {
         vocab_size: 30,
         encoder_layers: 3,
@@ -27,7 +27,7 @@ fn model(dropout: f64, tied: bool) -> EncoderDecoder<Training> {
     };
     settings.head.tied = tied;
     let config = TransformerConfig::try_from(settings).unwrap();
-    config.init_encoder_decoder(3, &Default::default())
+    config.init(3, &Default::default())
 }
 
 fn pass(recompute: bool) -> TrainingPass {
@@ -40,7 +40,7 @@ fn pass(recompute: bool) -> TrainingPass {
 
 /// The mean loss of padded sources and targets.
 fn loss_of(
-    model: &EncoderDecoder<Training>,
+    model: &Transformer<Training>,
     pass: TrainingPass,
     sink: &GradientSink<Training>,
 ) -> f32 {
@@ -52,12 +52,20 @@ fn loss_of(
         Tensor::from_data([[9, 8, 7, 1], [3, 1, -100, -100]], &device);
     let target = model.shifted_right(labels.clone());
     let options = HeadLossOptions::default();
-    let loss = |hidden| model.loss_sum_of(hidden, labels, options) / 6.0;
-    let loss = model.streamed_gradients(source, Some(padding), target, pass, loss, sink);
+    let loss = |hidden| model.training_loss_sum_of(hidden, labels, options) / 6.0;
+    let loss = {
+        let input = ModelInput {
+            padding: Some(padding),
+            target: Some(target),
+            ..source.into()
+        };
+        let none = RouterCoefficients::default();
+        model.streamed_gradients(input, pass, none, loss, sink).loss
+    };
     host(loss)[0]
 }
 
-fn gradients(model: &EncoderDecoder<Training>, pass: TrainingPass) -> (f32, Gradients) {
+fn gradients(model: &Transformer<Training>, pass: TrainingPass) -> (f32, Gradients) {
     let mut loss = 0.0;
     let gradients = streamed(model, |sink| loss = loss_of(model, pass, sink));
     (loss, gradients)

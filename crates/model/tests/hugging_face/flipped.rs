@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn_flex::Flex;
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::{Decoder, HuggingFaceError};
+use emberlm_model::{HuggingFaceError, Transformer};
 
 use super::{Copied, bits};
 
@@ -32,7 +32,7 @@ impl Flipped {
         }
     }
 
-    fn load(&mut self, bit: usize) -> Result<Decoder<Flex>, HuggingFaceError> {
+    fn load(&mut self, bit: usize) -> Result<Transformer<Flex>, HuggingFaceError> {
         let (byte, mask) = (bit / 8, 1 << (bit % 8));
         self.bytes[byte] ^= mask;
         self.copied.write("model.safetensors", &self.bytes);

@@ -7,14 +7,14 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_model::hugging_face::{HuggingFaceModel, export};
 use emberlm_model::weights::Element;
-use emberlm_model::{Decoder, WeightFormat};
+use emberlm_model::{Transformer, WeightFormat};
 use half::bf16;
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
 use super::{Copied, Stored, bits, fields_of, fixture, fixtures, load, options, stored};
 
-fn logits(decoder: &Decoder<Flex>) -> Vec<u32> {
+fn logits(decoder: &Transformer<Flex>) -> Vec<u32> {
     let vocab_size = decoder.config().vocab_size() as i64;
     let count = decoder.config().seq_len().min(7);
     let ids = (0..count as i64).map(|id| (3 * id + 1) % vocab_size);
@@ -211,7 +211,7 @@ fn int_quantized_directory_is_readable() {
         head.into_data(),
         decoder.embeddings.tokens.joined().into_data()
     );
-    let up = |decoder: &Decoder<Flex>| {
+    let up = |decoder: &Transformer<Flex>| {
         let feed_forward = decoder.stack.blocks[0].feed_forward.dense().unwrap();
         let up = feed_forward.up.weight.val();
         up.into_data().iter::<f32>().collect::<Vec<_>>()

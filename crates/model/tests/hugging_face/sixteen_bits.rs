@@ -4,14 +4,14 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_model::hugging_face::{HuggingFaceModel, export};
 use emberlm_model::weights::{Element, named_tensors};
-use emberlm_model::{Decoder, KvCache, PackedFormat, WeightFormat};
+use emberlm_model::{KvCache, PackedFormat, Transformer, WeightFormat};
 
 use super::{fixture, fixtures, load, options};
 
 const LEN: usize = 7;
 
 /// The logits of all tokens in one pass, and of a token at a time.
-fn logits(decoder: &Decoder<Flex>) -> [Vec<f32>; 2] {
+fn logits(decoder: &Transformer<Flex>) -> [Vec<f32>; 2] {
     let vocab_size = decoder.config().vocab_size();
     let ids: Vec<i64> = (0..LEN)
         .map(|id| ((3 * id + 1) % vocab_size) as i64)
@@ -34,8 +34,8 @@ fn check(model: &HuggingFaceModel, format: PackedFormat, name: &str) {
     let device = Default::default();
     let inference = model.inference_format().unwrap();
     assert_eq!(inference.layers(), Some(format), "{name}");
-    let held: Decoder<Flex> = model.decoder_in(inference, &device).unwrap();
-    let floats: Decoder<Flex> = model.decoder_in(WeightFormat::F32, &device).unwrap();
+    let held: Transformer<Flex> = model.decoder_in(inference, &device).unwrap();
+    let floats: Transformer<Flex> = model.decoder_in(WeightFormat::F32, &device).unwrap();
     assert_eq!(floats.weight_format(), WeightFormat::F32, "{name}");
     // Training takes the weights in f32.
     assert_eq!(model.weight_format(), WeightFormat::F32, "{name}");

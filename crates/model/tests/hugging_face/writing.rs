@@ -13,7 +13,7 @@ use emberlm_model::config::{
 };
 use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export};
 use emberlm_model::weights::Element;
-use emberlm_model::{Activation, Decoder, Family, RotaryLayout, TransformerConfig, families};
+use emberlm_model::{Activation, Family, RotaryLayout, Transformer, TransformerConfig, families};
 use serde_json::{Value, json};
 
 use super::{Stored, bits, fields_of, fixture, fixtures, initial, load, options, stored};
@@ -190,7 +190,7 @@ fn fields_not_about_the_model_are_kept() {
     assert_eq!(written["architectures"], json!(["LlamaForCausalLM"]));
 }
 
-fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Decoder<Flex> {
+fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Transformer<Flex> {
     let mut raw = families::preset(preset).unwrap().config;
     raw.vocab_size = Some(11);
     raw.seq_len = 8;
@@ -379,7 +379,7 @@ fn inexpressible_models_are_rejected() {
     });
 }
 
-fn logits(decoder: &Decoder<Flex>) -> Vec<f32> {
+fn logits(decoder: &Transformer<Flex>) -> Vec<f32> {
     let ids: Vec<i64> = vec![3, 1, 4, 1, 5, 9, 2, 6];
     let tokens: Tensor<Flex, 2, Int> =
         Tensor::from_data(TensorData::new(ids, [1, 8]), &Default::default());

@@ -12,7 +12,7 @@ use emberlm_model::weights::{
     Element, HostTensor, ParamMapper, SafetensorsStore, load_named, map_params, named_tensors,
     published,
 };
-use emberlm_model::{Decoder, Family, KvCache, TransformerConfig};
+use emberlm_model::{Family, KvCache, Transformer, TransformerConfig};
 
 use crate::decoder::gradients::one_at_a_time;
 use crate::parity::fixture::Fixture;
@@ -52,7 +52,11 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
 
 /// Checks mean-pooled hidden states. If logits are hidden states times the head's weight, the product of the mean state
 /// and that weight must equal the mean of PyTorch's logits over the positions.
-pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Tensor<B, 2, Int>) {
+pub fn check_mean<B: Backend>(
+    fixture: &Fixture,
+    decoder: &Transformer<B>,
+    batch: Tensor<B, 2, Int>,
+) {
     let config = decoder.config();
     let scaled =
         config.head().soft_cap.is_some() || config.logit_scale().is_some() || config.head().bias;
@@ -90,7 +94,7 @@ pub fn check_mean<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>, batch: Te
 }
 
 /// Compares greedy decoding with the cache.
-pub fn check_greedy<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>) {
+pub fn check_greedy<B: Backend>(fixture: &Fixture, decoder: &Transformer<B>) {
     let (prompt, expected) = (fixture.list("prompt"), fixture.list("greedy"));
     let device = decoder.device();
     let capacity = prompt.len() + expected.len();
@@ -110,7 +114,7 @@ pub fn check_greedy<B: Backend>(fixture: &Fixture, decoder: &Decoder<B>) {
     assert_eq!(found, expected, "the greedy continuation");
 }
 
-fn load<B: Backend>(fixture: &Fixture, device: &Device<B>) -> Decoder<B> {
+fn load<B: Backend>(fixture: &Fixture, device: &Device<B>) -> Transformer<B> {
     let config = fixture.config();
     // In addition to `weight.…`, the file contains gradients and results.
     let store = SafetensorsStore::open(&fixture.path)
@@ -149,7 +153,7 @@ impl<B: Backend> Batch<B> {
     }
 
     /// The mean loss over all targets, `[1]`.
-    pub fn loss(&self, decoder: &Decoder<B>) -> Tensor<B, 1> {
+    pub fn loss(&self, decoder: &Transformer<B>) -> Tensor<B, 1> {
         let count = self.target.shape().num_elements();
         decoder.loss_sum(self.input.clone(), self.target.clone()) / count as f64
     }
@@ -157,7 +161,7 @@ impl<B: Backend> Batch<B> {
 
 impl<B: Backend> Batch<B> {
     /// [`Batch::loss`] of the states before the head.
-    pub fn loss_of(&self, decoder: &Decoder<B>, hidden: Tensor<B, 3>) -> Tensor<B, 1> {
+    pub fn loss_of(&self, decoder: &Transformer<B>, hidden: Tensor<B, 3>) -> Tensor<B, 1> {
         let count = self.target.shape().num_elements();
         let options = HeadLossOptions::default();
         decoder.training_loss_sum_of(hidden, self.target.clone(), options) / count as f64
@@ -166,7 +170,7 @@ impl<B: Backend> Batch<B> {
 
 pub fn check_gradients<B: Backend>(
     fixture: &Fixture,
-    decoder: &Decoder<Autodiff<B>>,
+    decoder: &Transformer<Autodiff<B>>,
     grads: &<Autodiff<B> as AutodiffBackend>::Gradients,
     source: impl Fn(&str) -> Option<Source>,
     tolerance: f64,

@@ -5,7 +5,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::config::{AttentionKind, Init};
-use emberlm_model::{Decoder, ModelConfig, TransformerConfig, families};
+use emberlm_model::{ModelConfig, Transformer, TransformerConfig, families};
 
 use crate::decoder::gradients::one_at_a_time;
 use crate::parity::checks::{host, relative, within};
@@ -36,7 +36,7 @@ fn compare(what: &str, found: &[f32], expected: &[f32]) {
     within(&format!("linear attention: {what}"), error, 2e-5);
 }
 
-fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Decoder<B>) {
+fn logits<B: Backend>(device: &Device<B>) -> (Tensor<B, 3>, Transformer<B>) {
     let config = TransformerConfig::try_from(ModelConfig {
         vocab_size: Some(VOCAB),
         seq_len: SEQ,

@@ -7,7 +7,7 @@ use burn::module::ParamId;
 use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
 use emberlm_kernels::{AdamWStep, Backend, ops};
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 use emberlm_model::weights::{ParamMapper, ParamVisitor, map_params, visit_params};
 use serde_json::Value;
 
@@ -21,13 +21,13 @@ type Moments<B> = (Tensor<B, 1>, Tensor<B, 1>);
 type Gradients<B> = <Autodiff<B> as AutodiffBackend>::Gradients;
 
 pub struct Trainer<B: Backend> {
-    decoder: Decoder<Autodiff<B>>,
+    decoder: Transformer<Autodiff<B>>,
     moments: HashMap<String, Moments<B>>,
     settings: Value,
 }
 
 impl<B: Backend> Trainer<B> {
-    pub fn new(decoder: Decoder<Autodiff<B>>, fixture: &Fixture) -> Self {
+    pub fn new(decoder: Transformer<Autodiff<B>>, fixture: &Fixture) -> Self {
         Self {
             decoder,
             moments: HashMap::new(),

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
 use emberlm_model::{
-    Decoder, KvCache, ModelConfig, RequestedOutput, SequenceChunk, TransformerConfig, families,
+    KvCache, ModelConfig, RequestedOutput, SequenceChunk, Transformer, TransformerConfig, families,
 };
 
 use crate::parity::checks::{host, relative, within};
@@ -36,7 +36,7 @@ pub fn check<B: Backend>(preset: &str, device: &Device<B>) {
 
 /// Processes further tokens of each sequence and returns the last logits.
 fn pass<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     ids: &[Vec<u32>; 2],
     caches: &mut [KvCache<B>; 2],
     counts: [usize; 2],
@@ -49,6 +49,7 @@ fn pass<B: Backend>(
             tokens: &ids[cache.len()..cache.len() + count],
             cache,
             output: RequestedOutput::Last,
+            source: None,
             adapter: None,
         })
         .collect();
@@ -56,7 +57,7 @@ fn pass<B: Backend>(
 }
 
 /// Returns the last logits of a full pass.
-fn full(decoder: &Decoder<Flex>, ids: &[u32]) -> Vec<f32> {
+fn full(decoder: &Transformer<Flex>, ids: &[u32]) -> Vec<f32> {
     let ids: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
     let data = TensorData::new(ids, [1, SEQ]);
     let tokens = Tensor::<Flex, 2, Int>::from_data(data, &Default::default());

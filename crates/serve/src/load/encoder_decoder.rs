@@ -5,7 +5,7 @@ use std::sync::Arc;
 use emberlm_checkpoint::EncoderDecoderModel;
 use emberlm_generate::{Engine, EngineConfig, GrammarSandbox};
 use emberlm_kernels::Backend;
-use emberlm_model::EncoderDecoder;
+use emberlm_model::Transformer;
 
 use super::{LoadError, ServeOptions, fitting_slots, modified};
 use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
@@ -82,9 +82,9 @@ impl<'a> EncoderDecoderPlan<'a> {
     /// The engine does not support the number of slots, or the operating system cannot start a thread.
     pub fn load<B: Backend>(
         self,
-        weights: EncoderDecoder<B>,
+        weights: Transformer<B>,
         sandbox: Option<GrammarSandbox>,
-        reload: Option<Reload<EncoderDecoder<B>>>,
+        reload: Option<Reload<Transformer<B>>>,
     ) -> Result<ServedModel, LoadError> {
         let config = self.engine();
         let engine = Engine::new(Arc::new(weights), config)?;

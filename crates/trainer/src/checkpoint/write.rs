@@ -12,7 +12,7 @@ use emberlm_checkpoint::{CheckpointError, Description, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, TOKENIZER_FILE, Tokenizer};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::{CONFIG_FILE, ExportOptions, encoder, encoder_decoder};
-use emberlm_model::weights;
+use emberlm_model::{Transformer, weights};
 use serde_json::{Map, Value};
 
 use super::State;
@@ -115,10 +115,10 @@ fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), Checkpo
         tokenizer,
         source,
     } = contents.about.as_ref();
-    match (model, &contents.model) {
-        (AboutModel::Decoder(description), TrainingModel::Decoder(decoder)) => {
+    match (model, &contents.model.model) {
+        (AboutModel::Decoder(description), model) => {
             others.extend(source.write(folder)?);
-            write_model(folder, decoder, description, tokenizer.as_ref(), &others)
+            write_model(folder, model, description, tokenizer.as_ref(), &others)
         }
         (AboutModel::HuggingFace { model_type, fields }, model) => {
             others.extend(source.export(folder)?);
@@ -132,16 +132,12 @@ fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), Checkpo
             }
             write_manifest(folder, &others)
         }
-        (AboutModel::Decoder(_), _) => Err(CheckpointError::Damaged {
-            path: folder.to_owned(),
-            reason: "its model is not the decoder that it describes".to_owned(),
-        }),
     }
 }
 
 /// Writes a model in the form of a Hugging Face directory.
 fn export<B: Backend>(
-    model: &TrainingModel<B>,
+    model: &Transformer<B>,
     model_type: &str,
     fields: &Map<String, Value>,
     folder: &Path,
@@ -151,14 +147,10 @@ fn export<B: Backend>(
         fields: fields.clone(),
         ..ExportOptions::default()
     };
-    match model {
-        TrainingModel::Encoder(model) => encoder::export(model, model_type, folder, &options)?,
-        TrainingModel::EncoderDecoder(model) => {
-            encoder_decoder::export(model, model_type, folder, &options)?
-        }
-        TrainingModel::Decoder(model) => {
-            emberlm_model::hugging_face::export(model, folder, &options)?
-        }
+    match model.config().kind() {
+        ModelKind::Encoder => encoder::export(model, model_type, folder, &options)?,
+        ModelKind::EncoderDecoder => encoder_decoder::export(model, model_type, folder, &options)?,
+        ModelKind::Decoder => emberlm_model::hugging_face::export(model, folder, &options)?,
     };
     Ok(())
 }

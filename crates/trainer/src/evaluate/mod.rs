@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use burn::tensor::Tensor;
 use emberlm_data::{Batch, DataError, EvalBatches, IGNORED, Packing, Windows};
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 use crate::data::divided::{exchange, for_each_batch, interleaved};
 use crate::error::TrainError;
@@ -50,7 +50,7 @@ pub fn evaluated_windows(seq_len: usize, packing: Packing) -> String {
 /// # Errors
 /// The split cannot be read, or has fewer than two tokens.
 pub fn evaluate<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     windows: &Windows,
     batch: usize,
     max_tokens: Option<u64>,
@@ -64,7 +64,7 @@ pub fn evaluate<B: Backend>(
 /// # Errors
 /// See [`evaluate`].
 pub fn evaluate_observed<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     windows: &Windows,
     batch: usize,
     max_tokens: Option<u64>,
@@ -81,7 +81,7 @@ pub fn evaluate_observed<B: Backend>(
 /// See [`evaluate`]; also if a peer cannot be reached.
 pub fn evaluate_among<B: Backend>(
     peers: &dyn Peers<B>,
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     windows: &Windows,
     batch: usize,
     max_tokens: Option<u64>,
@@ -229,7 +229,7 @@ fn mean(sums: impl IntoIterator<Item = (f64, u64)>) -> Evaluation {
 /// # Errors
 /// See [`evaluate`].
 pub fn evaluate_positions<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     windows: &Windows,
     batch: usize,
     observe: impl FnMut(&Batch),
@@ -243,7 +243,7 @@ pub fn evaluate_positions<B: Backend>(
 /// See [`evaluate_among`].
 pub fn evaluate_positions_among<B: Backend>(
     peers: &dyn Peers<B>,
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     windows: &Windows,
     batch: usize,
     mut observe: impl FnMut(&Batch),

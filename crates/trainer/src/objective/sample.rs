@@ -5,7 +5,7 @@ use std::ops::Range;
 use emberlm_data::{DataError, TokenSplit, Tokenizer};
 use emberlm_generate::{GenerateOptions, SamplerConfig, generate};
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 use crate::error::TrainError;
 
@@ -64,7 +64,7 @@ fn first_answer(learnt: &[bool]) -> Option<Range<usize>> {
 /// Generates an answer of at most `tokens` tokens to a prompt of the data, and returns both as the model sees them. The
 /// result depends only on the model, the data and `seed`.
 pub(crate) fn sample_answer<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     tokenizer: &Tokenizer,
     prompt: &SamplePrompt,
     tokens: usize,
@@ -82,7 +82,7 @@ pub(crate) fn sample_answer<B: Backend>(
 /// Generates `tokens` tokens from the start of a text. The result depends only on the model and `seed`.
 /// `begins_with` is the special token that the run's conversations start with, if any.
 pub fn sample<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     tokenizer: &Tokenizer,
     begins_with: Option<u32>,
     tokens: usize,
@@ -98,7 +98,7 @@ pub fn sample<B: Backend>(
 }
 
 fn generated<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     prompt: &[u32],
     tokens: usize,
     stop_tokens: Vec<u32>,

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{Decoder, TransformerConfig, count};
+use emberlm_model::{Transformer, TransformerConfig, count};
 
 use super::RunInputs;
 use crate::bench::random_batch;
@@ -97,7 +97,7 @@ impl Seconds {
         train: &TrainConfig,
         config: &TransformerConfig,
         seq_len: usize,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         sequences: usize,
         device: &Device<B>,
     ) -> Self {
@@ -108,7 +108,7 @@ impl Seconds {
         let batch = random_batch(config, &train, seq_len);
         let batch = to_tensors::<B>(&batch, device);
         let decoder = decoder.clone().with_precision(train.precision.products);
-        let model = TrainingModel::Decoder(decoder);
+        let model = TrainingModel::from(decoder);
         let mut optimizer = Optimizer::new(&train, model.parameters());
         let mut pass = || Self::pass(&train, &model, &batch, &mut optimizer, device);
         // The first pass allocates memory and the optimizer's state, and GPUs compile their kernels.

@@ -14,7 +14,6 @@ use crate::config::run_config;
 use crate::config::{RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::model::TrainingModel;
-use crate::objective::model::config::initial;
 use crate::optimizer::Optimizer;
 use crate::peers::Rank;
 use crate::run::model::{load, resume};
@@ -54,7 +53,7 @@ impl<B: TrainingBackend> InitialState<B> {
                 let adapter = config.train.adapter.as_ref();
                 weights.load(&inputs.model, seed, adapter, device)?
             }
-            (None, None) => initial::<B>(&inputs.model, seed, device),
+            (None, None) => inputs.model.init::<B>(seed, device).into(),
         };
         let model = freeze(model, &config.train.frozen)?;
         let mut optimizer = Optimizer::new(&config.train, model.parameters()).sharded(rank);

@@ -7,7 +7,7 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
 use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use emberlm_model::{
-    AdapterError, Decoder, LoraConfig, ModelKind, TransformerConfig, WeightsError, weights,
+    AdapterError, LoraConfig, ModelKind, Transformer, TransformerConfig, WeightsError, weights,
 };
 
 use crate::checkpoint::Checkpoint;
@@ -19,15 +19,15 @@ use crate::objective::model::TrainingModel;
 /// The weights that a run begins with.
 pub enum RunWeights<B: BurnBackend> {
     /// A decoder's.
-    Decoder(Box<Decoder<B>>),
+    Decoder(Box<Transformer<B>>),
     /// Those in a directory of an encoder. A head for another objective is initialized.
     Encoder(Box<HuggingFaceEncoder>),
     /// Those in a directory of an encoder–decoder.
     EncoderDecoder(Box<HuggingFaceEncoderDecoder>),
 }
 
-impl<B: BurnBackend> From<Decoder<B>> for RunWeights<B> {
-    fn from(decoder: Decoder<B>) -> Self {
+impl<B: BurnBackend> From<Transformer<B>> for RunWeights<B> {
+    fn from(decoder: Transformer<B>) -> Self {
         Self::Decoder(Box::new(decoder))
     }
 }
@@ -90,8 +90,9 @@ pub(crate) fn resume<B: Backend>(
         ModelKind::Decoder => {
             with_dropout(checkpoint.training_decoder::<B>(device)?, config)?.into()
         }
-        ModelKind::Encoder => own(config.blank_encoder::<B>(device), &file)?.into(),
-        ModelKind::EncoderDecoder => own(config.blank_encoder_decoder::<B>(device), &file)?.into(),
+        ModelKind::Encoder | ModelKind::EncoderDecoder => {
+            own(config.blank::<B>(device), &file)?.into()
+        }
     })
 }
 
@@ -123,9 +124,9 @@ pub(crate) fn load<B: Backend>(
 /// # Errors
 /// It has an adapter, and another dropout.
 fn with_dropout<B: Backend>(
-    decoder: Decoder<B>,
+    decoder: Transformer<B>,
     config: &TransformerConfig,
-) -> Result<Decoder<B>, TrainError> {
+) -> Result<Transformer<B>, TrainError> {
     let held = decoder.config();
     if held.dropout() == config.dropout() && held.dropout_sites() == config.dropout_sites() {
         return Ok(decoder);

@@ -11,7 +11,6 @@ use super::{RunInputs, RunWeights};
 use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::objective::model::TrainingModel;
-use crate::objective::model::config::initial;
 use crate::objective::{ReferenceModel, References, Rollouts};
 use crate::run::initial_state::InitialState;
 use crate::stop::StopSignal;
@@ -66,7 +65,7 @@ fn first_weights<B: TrainingBackend>(
 ) -> Result<TrainingModel<B::InnerBackend>, TrainError> {
     let from = &train.from;
     if from.as_os_str().is_empty() {
-        return Ok(initial::<B>(&inputs.model, train.seed, device).valid());
+        return Ok(TrainingModel::from(inputs.model.init::<B>(train.seed, device)).valid());
     }
     let opened = Model::open(from).and_then(|model| model.decoder::<B>(device));
     let decoder = opened.map_err(|error| TrainError::References {

@@ -132,7 +132,7 @@ mod tests {
         let decoder = TransformerConfig::try_from(config)
             .unwrap()
             .init::<Flex>(1, &Default::default());
-        map_params(TrainingModel::Decoder(decoder), &mut Fill(value))
+        map_params(TrainingModel::from(decoder), &mut Fill(value))
     }
 
     struct Fill(f32);

@@ -4,7 +4,7 @@ use burn::optim::{MultiGradientsParams, Optimizer as BurnOptimizer};
 use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
 use burn::tensor::backend::DeviceOps;
 use burn_flex::Flex;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 use emberlm_trainer::OptimizerKind;
 
 use crate::optimizer::fixture::{
@@ -14,11 +14,11 @@ use crate::optimizer::fixture::{
 type B = Training<Flex>;
 
 /// Some of the ten updates, through Burn's optimizer trait.
-fn stepped<O: BurnOptimizer<Decoder<B>, B>>(
+fn stepped<O: BurnOptimizer<Transformer<B>, B>>(
     optimizer: &mut O,
-    mut decoder: Decoder<B>,
+    mut decoder: Transformer<B>,
     steps: std::ops::Range<usize>,
-) -> Decoder<B> {
+) -> Transformer<B> {
     for step in steps {
         let grads = gradients(&decoder, step, 1.0);
         decoder = optimizer.step(rates()[step], decoder, grads);
@@ -35,11 +35,11 @@ fn burn_trait_steps_match_direct_updates() {
         let decoder = stepped(&mut first, start::<Flex>(), 0..4);
         // Through bytes, into a new optimizer.
         let recorder = BinBytesRecorder::<FullPrecisionSettings>::default();
-        let record = BurnOptimizer::<Decoder<B>, B>::to_record(&first);
+        let record = BurnOptimizer::<Transformer<B>, B>::to_record(&first);
         let bytes = Recorder::<B>::record(&recorder, record, ()).unwrap();
         let record = Recorder::<B>::load(&recorder, bytes, &Default::default()).unwrap();
         let resumed = optimizer::<Flex>(&config);
-        let mut resumed = BurnOptimizer::<Decoder<B>, B>::load_record(resumed, record);
+        let mut resumed = BurnOptimizer::<Transformer<B>, B>::load_record(resumed, record);
         let decoder = stepped(&mut resumed, decoder, 4..10);
         assert_eq!(values(&decoder), expected, "{kind:?}");
     }

@@ -11,7 +11,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::weights::{
     ParamMapper, ParamVisitor, Parts, map_params, part_of, visit_params, whole_path,
 };
-use emberlm_model::{Decoder, TransformerConfig, families};
+use emberlm_model::{Transformer, TransformerConfig, families};
 use emberlm_trainer::config::{AdamWConfig, LionConfig, MuonConfig};
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{Groups, OptimizerConfig, OptimizerKind, TrainConfig};
@@ -83,7 +83,7 @@ pub fn config(optimizer: OptimizerKind, own_groups: bool) -> TrainConfig {
 }
 
 /// The decoder before the updates.
-pub fn start<B: Backend>() -> Decoder<Training<B>> {
+pub fn start<B: Backend>() -> Transformer<Training<B>> {
     let decoder = decoder_config().init::<Training<B>>(1, &Default::default());
     let mut start = Start(0);
     let decoder = map_params(decoder, &mut start);
@@ -125,7 +125,7 @@ impl<B: Backend> ParamMapper<Training<B>> for Start {
 
 /// The gradients of an update, scaled by a factor.
 pub fn gradients<B: Backend>(
-    decoder: &Decoder<Training<B>>,
+    decoder: &Transformer<Training<B>>,
     step: usize,
     factor: f32,
 ) -> GradientsParams {
@@ -174,9 +174,9 @@ pub fn optimizer<B: Backend>(config: &TrainConfig) -> Optimizer<B> {
 /// Applies some of the ten updates.
 pub fn updated<B: Backend>(
     optimizer: &mut Optimizer<B>,
-    decoder: Decoder<Training<B>>,
+    decoder: Transformer<Training<B>>,
     steps: Range<usize>,
-) -> Decoder<Training<B>> {
+) -> Transformer<Training<B>> {
     updated_by(optimizer, decoder, steps, |decoder| decoder)
 }
 
@@ -185,7 +185,7 @@ pub fn updated_by<B: Backend, M: AutodiffModule<Training<B>>>(
     optimizer: &mut Optimizer<B>,
     mut module: M,
     steps: Range<usize>,
-    decoder: impl Fn(&M) -> &Decoder<Training<B>>,
+    decoder: impl Fn(&M) -> &Transformer<Training<B>>,
 ) -> M {
     let rates = rates();
     for step in steps {
@@ -196,7 +196,7 @@ pub fn updated_by<B: Backend, M: AutodiffModule<Training<B>>>(
 }
 
 /// The parameters by path.
-pub fn values<B: Backend>(decoder: &Decoder<B>) -> BTreeMap<String, Vec<f32>> {
+pub fn values<B: Backend>(decoder: &Transformer<B>) -> BTreeMap<String, Vec<f32>> {
     let mut values = Values(BTreeMap::new());
     visit_params(decoder, &mut values);
     values.0

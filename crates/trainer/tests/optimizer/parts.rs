@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use burn_flex::Flex;
 use emberlm_model::weights::{HostTensor, Parts, load_own, named_tensors, save_own, whole_path};
-use emberlm_model::{Decoder, TokenTable};
+use emberlm_model::{TokenTable, Transformer};
 use emberlm_trainer::OptimizerKind;
 use emberlm_trainer::optimizer::ParameterGroup;
 
 use crate::optimizer::fixture::{Training, config, decoder_config, optimizer, start, updated};
 use crate::optimizer::restore::on_host;
 
-type Model = Decoder<Training<Flex>>;
+type Model = Transformer<Training<Flex>>;
 /// Tensors by name.
 type Named = Vec<(String, HostTensor)>;
 

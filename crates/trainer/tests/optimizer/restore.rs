@@ -5,7 +5,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 use emberlm_model::weights::{HostTensor, Parts, read_tensors};
 use emberlm_trainer::OptimizerKind;
 use emberlm_trainer::optimizer::{Optimizer, Snapshot};
@@ -64,7 +64,7 @@ fn on_ndarray() {
 /// A module that contains a decoder.
 #[derive(Module, Debug)]
 struct Holder<B: BurnBackend> {
-    decoder: Decoder<B>,
+    decoder: Transformer<B>,
 }
 
 /// A module that contains the decoder, like the trainer's, uses the decoder's paths. States of versions that

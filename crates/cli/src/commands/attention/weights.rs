@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use emberlm_checkpoint::{EncoderDecoderModel, ModelKind, kind_of};
 use emberlm_generate::{GenerateOptions, SamplerConfig, TargetGenerator};
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::EncoderDecoder;
+use emberlm_model::Transformer;
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
 use super::AttentionArgs;
@@ -172,7 +172,7 @@ impl Job for Weights<'_> {
                 (self.check)(tokens.len(), tokens.len())?;
                 let encoder = model.hugging_face().encoder::<B::InnerBackend>(&device)?;
                 let ids = row::<B::InnerBackend>(tokens, &device);
-                self.attended(tokens, tokens, encoder.attention_weights(ids))
+                self.attended(tokens, tokens, encoder.text_attention_weights(ids))
             }
             OpenedModel::EncoderDecoder(model) => {
                 let loaded = model.load::<B::InnerBackend>(&device)?;
@@ -185,7 +185,7 @@ impl Job for Weights<'_> {
                 (self.check)(queries.len(), keys.len())?;
                 let source = row::<B::InnerBackend>(tokens, &device);
                 let targets = row::<B::InnerBackend>(&target, &device);
-                let encode = || loaded.encode(source.clone(), None);
+                let encode = || loaded.encode_source(source.clone(), None);
                 let weights = match subject.of {
                     AttentionOf::Encoder => loaded.encoder_attention_weights(source, None),
                     AttentionOf::Decoder => loaded.decoder_attention_weights(targets, &encode()),
@@ -202,7 +202,7 @@ impl Weights<'_> {
     fn target<B: Backend>(
         &self,
         model: &EncoderDecoderModel,
-        loaded: &EncoderDecoder<B>,
+        loaded: &Transformer<B>,
     ) -> Result<Vec<u32>, CliError> {
         let target = match &self.subject.target {
             Some(target) => target.clone(),

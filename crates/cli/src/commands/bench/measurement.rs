@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::{CacheFormat, Decoder, WeightFormat};
+use emberlm_model::{CacheFormat, Transformer, WeightFormat};
 use emberlm_trainer::bench::pseudo_random;
 
 use super::report::TestSpeed;
@@ -58,7 +58,7 @@ impl Job for Measurement<'_> {
 
 /// A loaded model with a source of random token ids.
 struct Runner<'a, B: Backend, T> {
-    decoder: Arc<Decoder<B>>,
+    decoder: Arc<Transformer<B>>,
     token: T,
     tests: &'a Tests,
 }

@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_generate::{GenerateError, GenerateOptions, SamplerConfig, generate};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamVisitor, visit_params};
-use emberlm_model::{Decoder, ModelConfig, TransformerConfig, families};
+use emberlm_model::{ModelConfig, Transformer, TransformerConfig, families};
 
 use super::case::{NamedValues, named_values};
 
@@ -45,14 +45,14 @@ pub fn parts<B: TrainingBackend>(
         grads: loss.backward(),
         parts: &mut parts,
     };
-    visit_params::<B, Decoder<B>>(&decoder, &mut gradients);
+    visit_params::<B, Transformer<B>>(&decoder, &mut gradients);
     parts.push(greedy_tokens(&decoder.valid()).map_err(|error| error.to_string())?);
     Ok(parts)
 }
 
 /// Generates tokens greedily with a KV cache. A single differing token gives a relative error of more than `1
 /// / (√8 · 18)`, which exceeds every tolerance.
-fn greedy_tokens<B: Backend>(decoder: &Decoder<B>) -> Result<NamedValues, GenerateError> {
+fn greedy_tokens<B: Backend>(decoder: &Transformer<B>) -> Result<NamedValues, GenerateError> {
     let prompt = [3, 1, 2];
     let options = GenerateOptions {
         max_new_tokens: ModelConfig::TINY_SEQ_LEN - prompt.len() - 1,

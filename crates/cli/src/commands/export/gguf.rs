@@ -11,7 +11,7 @@ use emberlm_kernels::{Backend, TrainingBackend, memory};
 use emberlm_model::gguf::FileType;
 use emberlm_model::gguf_export::{self, GgufOptions};
 use emberlm_model::hugging_face::Exported;
-use emberlm_model::{Decoder, InputImportance, InputProducts, WeightFormat};
+use emberlm_model::{InputImportance, InputProducts, Transformer, WeightFormat};
 use emberlm_system::read;
 use emberlm_tokenizer::chat::{ChatTemplate, TOOL_USE};
 use emberlm_tokenizer::{GgufTokenizerOptions, GgufVocabulary, Tokenizer};
@@ -212,7 +212,7 @@ struct Statistics {
 
 impl Export<'_> {
     /// The statistics of the inputs that the method needs, if there is a text.
-    fn statistics<B: Backend>(&self, decoder: &Decoder<B>) -> Statistics {
+    fn statistics<B: Backend>(&self, decoder: &Transformer<B>) -> Statistics {
         if self.sequences.is_empty() {
             return Statistics::default();
         }

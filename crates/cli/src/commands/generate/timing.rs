@@ -7,7 +7,7 @@ use emberlm_generate::{
     SamplerConfig,
 };
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 use super::speed::{Speed, Stopwatch};
 
@@ -16,7 +16,7 @@ use super::speed::{Speed, Stopwatch};
 /// # Errors
 /// The prompt is empty, or has ids outside of the vocabulary.
 pub fn time_one<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     prompt: &[u32],
     tokens: usize,
 ) -> Result<Speed, GenerateError> {
@@ -39,7 +39,7 @@ pub fn time_one<B: Backend>(
 /// # Errors
 /// There are no prompts, one is empty or has ids outside of the vocabulary, or they exceed the context.
 pub fn time_batch<B: Backend>(
-    decoder: &Arc<Decoder<B>>,
+    decoder: &Arc<Transformer<B>>,
     prompts: Vec<Vec<u32>>,
     tokens: usize,
 ) -> Result<Speed, GenerateError> {

@@ -88,10 +88,10 @@ impl Job for NewStacks<'_> {
         };
         let (config, seed) = (self.config, self.seed);
         if config.kind() == ModelKind::Encoder {
-            let model = config.init_encoder::<B::InnerBackend>(seed, &device);
+            let model = config.init::<B::InnerBackend>(seed, &device);
             encoder::export(&model, "bert", self.folder, &options)?;
         } else {
-            let model = config.init_encoder_decoder::<B::InnerBackend>(seed, &device);
+            let model = config.init::<B::InnerBackend>(seed, &device);
             encoder_decoder::export(&model, "t5", self.folder, &options)?;
         }
         if let Some(tokenizer) = self.tokenizer {

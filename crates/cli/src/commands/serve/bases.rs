@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::Backend;
-use emberlm_model::{CacheFormat, Decoder, WeightFormat};
+use emberlm_model::{CacheFormat, Transformer, WeightFormat};
 
 use super::groups::base_path;
 use crate::error::CliError;
@@ -13,7 +13,7 @@ use crate::model;
 
 /// The models that have been loaded, by path and format. Copies share the weights' memory.
 pub struct Bases<B: Backend> {
-    loaded: Vec<(PathBuf, WeightFormat, Decoder<B>)>,
+    loaded: Vec<(PathBuf, WeightFormat, Transformer<B>)>,
     have_adapters: bool,
 }
 
@@ -44,7 +44,7 @@ impl<B: Backend> Bases<B> {
         base: &Model,
         format: WeightFormat,
         device: &Device<B>,
-    ) -> Result<Decoder<B>, CliError> {
+    ) -> Result<Transformer<B>, CliError> {
         let path = &base_path(base);
         let known = self
             .loaded

@@ -9,7 +9,7 @@ use burn::tensor::Device;
 use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_generate::Engine;
 use emberlm_kernels::Backend;
-use emberlm_model::{CacheFormat, Decoder, WeightFormat};
+use emberlm_model::{CacheFormat, Transformer, WeightFormat};
 use emberlm_serve::{OnDemand, Replacer};
 
 use super::log::Log;
@@ -85,7 +85,7 @@ pub fn start<B: Backend>(
     Ok(())
 }
 
-type Read<B> = (Arc<Decoder<B>>, String);
+type Read<B> = (Arc<Transformer<B>>, String);
 
 fn read<B: Backend>(
     run: &Path,

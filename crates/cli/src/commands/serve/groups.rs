@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use emberlm_checkpoint::{BaseModel, Model, ModelError};
 use emberlm_generate::EngineConfig;
 use emberlm_kernels::Backend;
-use emberlm_model::{CacheFormat, Decoder, WeightFormat};
+use emberlm_model::{CacheFormat, Transformer, WeightFormat};
 use emberlm_serve::LoadPlan;
 
 use super::bases::Bases;
@@ -128,9 +128,9 @@ pub fn base_path(model: &Model) -> PathBuf {
 /// The base model is no longer there, the weights cannot be read, or an adapter is for another model.
 pub fn decoder<B: Backend>(
     models: &[&Model],
-    load: impl FnOnce(&Model) -> Result<Decoder<B>, CliError>,
+    load: impl FnOnce(&Model) -> Result<Transformer<B>, CliError>,
     about: impl Fn(usize, CliError) -> CliError,
-) -> Result<Decoder<B>, CliError> {
+) -> Result<Transformer<B>, CliError> {
     let first = models.iter().position(|model| !model.has_adapter());
     let first = first.unwrap_or(0);
     let opened = models[first]

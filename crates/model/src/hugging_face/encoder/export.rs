@@ -12,7 +12,8 @@ use crate::exchange::encoder::{EXCHANGES, EncoderExchange, write_labels};
 use crate::hugging_face::export::{expressible, write_config};
 use crate::hugging_face::{ExportOptions, Exported, write_parameters};
 use crate::transformer::checked::TransformerConfig;
-use crate::transformer::encoder::{Encoder, EncoderHeadConfig, EncoderSettings};
+use crate::transformer::encoder::{EncoderHeadConfig, EncoderSettings};
+use crate::transformer::model::Transformer;
 use crate::weights::published;
 
 /// Writes an encoder's `config.json` and weights into an existing directory, as the type `model_type` of
@@ -21,7 +22,7 @@ use crate::weights::published;
 /// # Errors
 /// `model_type` is not an encoder's, the type cannot express the encoder, or a file cannot be written.
 pub fn export<B: Backend>(
-    encoder: &Encoder<B>,
+    encoder: &Transformer<B>,
     model_type: &str,
     folder: &Path,
     options: &ExportOptions,

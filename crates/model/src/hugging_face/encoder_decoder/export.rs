@@ -13,7 +13,8 @@ use crate::exchange::t5::{self, EXCHANGES, Exchange};
 use crate::hugging_face::export::{expressible, write_config};
 use crate::hugging_face::{ExportOptions, Exported, write_parameters};
 use crate::transformer::checked::TransformerConfig;
-use crate::transformer::encoder_decoder::{EncoderDecoder, EncoderDecoderSettings};
+use crate::transformer::encoder_decoder::EncoderDecoderSettings;
+use crate::transformer::model::Transformer;
 use crate::weights::published;
 
 /// Writes an encoder–decoder's `config.json` and weights into an existing directory, as the type `model_type` of
@@ -22,7 +23,7 @@ use crate::weights::published;
 /// # Errors
 /// `model_type` is not an encoder–decoder's, the type cannot express the model, or a file cannot be written.
 pub fn export<B: Backend>(
-    model: &EncoderDecoder<B>,
+    model: &Transformer<B>,
     model_type: &str,
     folder: &Path,
     options: &ExportOptions,

@@ -174,6 +174,14 @@ impl From<EncoderSettings> for ModelConfig {
             layer_positions: settings.layer_positions,
             feed_forward: settings.feed_forward,
             wiring: settings.wiring,
+            // The logits of masked tokens are made with the tokens' table.
+            head: Head {
+                tied: true,
+                bias: false,
+                scaled: false,
+                scale: None,
+                soft_cap: None,
+            },
             init: settings.init,
             architecture: Architecture::Encoder {
                 segments: settings.segments,

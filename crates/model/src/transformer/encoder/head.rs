@@ -14,7 +14,7 @@ use crate::nn::norm::{Norm, NormConfig};
 use crate::nn::token_table::TokenTable;
 use crate::transformer::checked::TransformerConfig;
 
-/// The head of an [`Encoder`](super::Encoder).
+/// The head of an encoder.
 #[derive(Module, Debug)]
 pub enum EncoderHead<B: BurnBackend> {
     /// `tanh(dense(x))` of the first token's state, `[d_model, d_model]`.
@@ -73,7 +73,7 @@ pub struct TokenClassifier<B: BurnBackend> {
 }
 
 impl<B: Backend> EncoderHead<B> {
-    pub(super) fn init_from(
+    pub(crate) fn init_from(
         head: &EncoderHeadConfig,
         encoder: &TransformerConfig,
         from: &Initializer<'_, B>,
@@ -129,7 +129,7 @@ impl<B: Backend> EncoderHead<B> {
     }
 
     /// Sets the precision of the matrix products.
-    pub(super) fn set_precision(&mut self, precision: Precision) {
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
         let linears = match self {
             Self::Pooler(dense) => vec![dense],
             Self::MaskedLm(head) => {
@@ -163,7 +163,7 @@ impl<B: Backend> EncoderHead<B> {
         }
     }
 
-    /// The loss of [`Encoder::head_loss_sum`](super::Encoder::head_loss_sum); `tokens` is the token embedding.
+    /// The loss of [`Transformer::head_loss_sum`](crate::Transformer::head_loss_sum); `tokens` is the token embedding.
     pub(super) fn loss_sum(
         &self,
         states: Tensor<B, 3>,

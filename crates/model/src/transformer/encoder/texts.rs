@@ -8,10 +8,10 @@ use burn::tensor::{Int, Tensor, TensorData};
 
 use emberlm_kernels::{AttentionMask, Backend};
 
-use super::Encoder;
 use crate::config::Pooling;
 use crate::nn::packed::{RowSpan, Taps};
 use crate::nn::stack::StackSpan;
+use crate::transformer::model::Transformer;
 
 /// The tokens of a text.
 #[derive(Clone, Copy, Debug)]
@@ -38,17 +38,17 @@ pub struct TextStates<B: Backend> {
     order: Vec<usize>,
 }
 
-impl<B: Backend> Encoder<B> {
-    /// Computes the final hidden states of texts. A text's states are those of [`Encoder::forward`] on only this text,
+impl<B: Backend> Transformer<B> {
+    /// Computes the final hidden states of texts. A text's states are those of [`Transformer::states`] on only this text,
     /// except for rounding: products of more rows may add up their terms in another order.
     ///
-    /// The requirements on tokens are those of [`Encoder::forward`], for each text.
+    /// The requirements on tokens are those of [`Transformer::states`], for each text.
     pub fn encode(&self, texts: &[TextTokens<'_>]) -> TextStates<B> {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&text| texts[text].ids.len());
         let groups = RowSpan::of_lengths(order.iter().map(|&text| texts[text].ids.len()));
         let rows: usize = texts.iter().map(|text| text.ids.len()).sum();
-        let first = self.config.first_position();
+        let first = self.config().first_position();
         let (mut ids, mut positions) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let mut segments = Vec::new();
         let segmented = texts.iter().any(|text| !text.segments.is_empty());

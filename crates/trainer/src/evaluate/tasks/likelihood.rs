@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 use crate::data::divided::for_each_batch;
 use crate::error::TrainError;
@@ -54,7 +54,7 @@ pub const BATCH_TOKENS: usize = 4096;
 /// A peer cannot be reached.
 pub fn score<B: Backend>(
     peers: &dyn Peers<B>,
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     rows: &[Row],
     batch: Option<usize>,
     mut done: impl FnMut(u64),
@@ -100,7 +100,11 @@ pub fn score<B: Backend>(
 
 /// The sums of the log-probabilities of each row's continuation, and whether greedy decoding would produce it. No row is
 /// longer than `seq`.
-fn score_batch<B: Backend>(decoder: &Decoder<B>, rows: &[&Row], seq: usize) -> Vec<(f64, bool)> {
+fn score_batch<B: Backend>(
+    decoder: &Transformer<B>,
+    rows: &[&Row],
+    seq: usize,
+) -> Vec<(f64, bool)> {
     let device = decoder.device();
     let tensor = |offset: usize| {
         let mut ids = vec![0i32; rows.len() * seq];

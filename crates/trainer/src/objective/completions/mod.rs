@@ -3,7 +3,7 @@
 
 use burn::tensor::{Int, Tensor};
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 use super::{PolicyBatch, PolicyScores, PreferenceBatch, PreferenceScores};
 use crate::report::metrics::MetricValues;
@@ -33,7 +33,7 @@ impl CompletionBatch {
     /// value; the scores have the value.
     pub(crate) fn loss_sum<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         hidden: Tensor<B, 3>,
         ids: &Tensor<B, 2, Int>,
         targets: &Tensor<B, 2, Int>,
@@ -54,7 +54,7 @@ impl CompletionBatch {
     /// The log-probabilities of each completion's tokens; of preferences, only their sums.
     pub(crate) fn log_probabilities<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         hidden: &Tensor<B, 3>,
         targets: &Tensor<B, 2, Int>,
     ) -> Vec<Vec<f64>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor};
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 use super::loss::PolicyLoss;
 use super::scores::PolicyScores;
@@ -47,7 +47,7 @@ impl PolicyBatch {
     /// another value; the scores have the value. Reads the log-probabilities from the device, which waits for it.
     pub(crate) fn loss_sum<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         hidden: &Tensor<B, 3>,
         targets: &Tensor<B, 2, Int>,
     ) -> (Tensor<B, 1>, PolicyScores) {
@@ -61,7 +61,7 @@ impl PolicyBatch {
     /// The log-probabilities of the tokens of each completion.
     pub(crate) fn log_probabilities<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         hidden: &Tensor<B, 3>,
         targets: &Tensor<B, 2, Int>,
     ) -> Vec<Vec<f64>> {
@@ -77,7 +77,7 @@ impl PolicyBatch {
     /// logits of prompts and padding.
     fn cross_entropies<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         hidden: &Tensor<B, 3>,
         targets: &Tensor<B, 2, Int>,
     ) -> Tensor<B, 2> {

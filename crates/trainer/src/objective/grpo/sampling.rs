@@ -6,7 +6,7 @@ use emberlm_generate::{
     Engine, EngineConfig, Event, EventKind, Finish, GenerateError, Overflow, Request, SamplerConfig,
 };
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -53,7 +53,7 @@ pub(super) struct Sampled {
 /// # Errors
 /// A prompt with its completion exceeds the context, or a logit is not finite.
 pub(super) fn sample<B: Backend>(
-    decoder: Arc<Decoder<B>>,
+    decoder: Arc<Transformer<B>>,
     requests: &[SampleRequest<'_>],
     settings: &SampleSettings<'_>,
     stop: &StopSignal,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use emberlm_data::Tokenizer;
 use emberlm_generate::SamplerConfig;
 use emberlm_kernels::Backend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 use emberlm_system::random::split_mix;
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,7 @@ impl RewardTask {
     /// A completion cannot be sampled, at least half of them have no reward, or a peer cannot be reached.
     pub(super) fn completions<B: Backend>(
         &self,
-        decoder: Decoder<B>,
+        decoder: Transformer<B>,
         prompts: &[(&Prompt, u64)],
         samples: usize,
         temperature: f64,
@@ -136,7 +136,7 @@ impl RewardTask {
     /// Samples and rewards the completions of a part. `None` if a stop is requested.
     fn part<B: Backend>(
         &self,
-        decoder: Arc<Decoder<B>>,
+        decoder: Arc<Transformer<B>>,
         prompts: &[(&Prompt, u64)],
         samples: usize,
         temperature: f64,
@@ -209,7 +209,7 @@ impl RewardValidation {
     /// A completion cannot be sampled, too many have no reward, or a peer cannot be reached.
     pub(crate) fn evaluate<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         max_tokens: Option<u64>,
         stop: &StopSignal,
         peers: &dyn Peers<B>,

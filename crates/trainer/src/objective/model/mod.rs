@@ -1,5 +1,7 @@
 //! The models in the form that Burn's learner expects.
 
+use std::ops::Deref;
+
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -8,9 +10,8 @@ use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 use emberlm_data::DataError;
 
 use emberlm_kernels::{Backend, HeadLossOptions, Precision, TrainingBackend};
-use emberlm_model::encoder::EncoderInput;
 use emberlm_model::{
-    Decoder, Encoder, EncoderDecoder, ExpertLoad, GradientSink, Parameters, Tokens, TrainingPass,
+    ExpertLoad, GradientSink, ModelInput, ModelKind, Tokens, TrainingPass, Transformer,
 };
 
 use crate::objective::model::gradient_sums::GradientSums;
@@ -51,151 +52,113 @@ impl<B: BurnBackend> TokenBatch<B> {
         self.tokens.dims().iter().product()
     }
 
-    fn encoder_input(&self) -> EncoderInput<B> {
-        EncoderInput {
-            ids: self.tokens.ids.clone(),
+    /// The input of a model.
+    fn input(&self, model: &Transformer<B>) -> ModelInput<B>
+    where
+        B: Backend,
+    {
+        let is_pair = model.config().kind() == ModelKind::EncoderDecoder;
+        ModelInput {
+            tokens: self.tokens.clone(),
             segments: self.segments.clone(),
             padding: self.padding.clone(),
+            target: is_pair.then(|| model.shifted_right(self.targets.clone())),
         }
     }
 }
 
-/// A model in training.
-// Burn does not implement `Module` for `Box`.
-#[allow(clippy::large_enum_variant)]
+/// A model in training: Burn's steps cannot be implemented for a type of another crate.
 #[derive(Module, Debug)]
-pub enum TrainingModel<B: BurnBackend> {
-    /// Predicts the next token.
-    Decoder(Decoder<B>),
-    /// Predicts masked tokens, or the label of a text, by its head.
-    Encoder(Encoder<B>),
-    /// Predicts a target from a source.
-    EncoderDecoder(EncoderDecoder<B>),
+pub struct TrainingModel<B: BurnBackend> {
+    /// The model.
+    pub model: Transformer<B>,
 }
 
-impl<B: BurnBackend> From<Decoder<B>> for TrainingModel<B> {
-    fn from(decoder: Decoder<B>) -> Self {
-        Self::Decoder(decoder)
+impl<B: BurnBackend> From<Transformer<B>> for TrainingModel<B> {
+    fn from(model: Transformer<B>) -> Self {
+        Self { model }
     }
 }
 
-impl<B: BurnBackend> From<Encoder<B>> for TrainingModel<B> {
-    fn from(encoder: Encoder<B>) -> Self {
-        Self::Encoder(encoder)
-    }
-}
+impl<B: BurnBackend> Deref for TrainingModel<B> {
+    type Target = Transformer<B>;
 
-impl<B: BurnBackend> From<EncoderDecoder<B>> for TrainingModel<B> {
-    fn from(model: EncoderDecoder<B>) -> Self {
-        Self::EncoderDecoder(model)
+    fn deref(&self) -> &Transformer<B> {
+        &self.model
     }
 }
 
 impl<B: Backend> TrainingModel<B> {
-    /// The decoder; `None` for another model.
-    pub fn decoder(&self) -> Option<&Decoder<B>> {
-        match self {
-            Self::Decoder(decoder) => Some(decoder),
-            Self::Encoder(_) | Self::EncoderDecoder(_) => None,
-        }
-    }
-
-    /// The device that holds the weights.
-    pub fn device(&self) -> Device<B> {
-        match self {
-            Self::Decoder(decoder) => decoder.device(),
-            Self::Encoder(encoder) => encoder.device(),
-            Self::EncoderDecoder(model) => model.device(),
-        }
-    }
-
-    /// Lists the parameters.
-    pub fn parameters(&self) -> Parameters {
-        match self {
-            Self::Decoder(decoder) => decoder.parameters(),
-            Self::Encoder(encoder) => encoder.parameters(),
-            Self::EncoderDecoder(model) => model.parameters(),
-        }
-    }
-
     /// Sets the precision of the matrix products.
     pub(crate) fn with_precision(self, precision: Precision) -> Self {
-        match self {
-            Self::Decoder(decoder) => decoder.with_precision(precision).into(),
-            Self::Encoder(encoder) => encoder.with_precision(precision).into(),
-            Self::EncoderDecoder(model) => model.with_precision(precision).into(),
-        }
+        self.model.with_precision(precision).into()
+    }
+
+    /// The decoder; `None` for another model.
+    pub fn decoder(&self) -> Option<&Transformer<B>> {
+        (self.config().kind() == ModelKind::Decoder).then_some(&self.model)
     }
 
     /// The loss in nats, summed over the batch's targets, `[1]`. NaN for an encoder without a head for the targets.
     pub fn loss_sum(&self, batch: TokenBatch<B>) -> Tensor<B, 1> {
-        match self {
-            Self::Decoder(decoder) => match batch.completions {
-                Some(_) => {
-                    let scores = self.completion_scores(&batch);
-                    Tensor::full([1], scores.loss_sum() as f32, &decoder.device())
-                }
-                None => decoder.loss_sum(batch.tokens, batch.targets),
-            },
-            Self::Encoder(encoder) => {
-                let states = encoder.forward(batch.encoder_input());
-                let options = HeadLossOptions::default();
-                head_loss(encoder, states, batch.padding, batch.targets, options)
+        if batch.completions.is_some() {
+            let scores = self.completion_scores(&batch);
+            return Tensor::full([1], scores.loss_sum() as f32, &self.device());
+        }
+        match self.config().kind() {
+            ModelKind::Decoder => self.model.loss_sum(batch.tokens, batch.targets),
+            ModelKind::Encoder => {
+                let states = self.states(batch.input(&self.model));
+                self.head_loss(states, &batch, HeadLossOptions::default())
             }
-            Self::EncoderDecoder(model) => {
-                let source = model.encode(batch.tokens.ids, batch.padding);
-                model.loss_sum(batch.targets, &source)
+            ModelKind::EncoderDecoder => {
+                let source = self.encode_source(batch.tokens.ids, batch.padding);
+                self.target_loss_sum(batch.targets, &source)
             }
         }
     }
 
     /// The losses and rewards of a batch's completions; those of none for a batch without completions or another model.
     pub fn completion_scores(&self, batch: &TokenBatch<B>) -> CompletionScores {
-        match (self, &batch.completions) {
-            (Self::Decoder(decoder), Some(completions)) => {
-                let hidden = decoder.hidden_states(batch.tokens.clone());
-                let ids = &batch.tokens.ids;
-                completions.loss_sum(decoder, hidden, ids, &batch.targets).1
-            }
-            _ => CompletionScores::default(),
-        }
+        let Some(completions) = &batch.completions else {
+            return CompletionScores::default();
+        };
+        let (hidden, ids) = (self.hidden_states(batch.tokens.clone()), &batch.tokens.ids);
+        completions
+            .loss_sum(&self.model, hidden, ids, &batch.targets)
+            .1
     }
 
     /// The log-probabilities of the tokens of each completion of a batch; of preferences, the chosen and then the rejected
     /// ones, only their sums. Empty for a batch without completions or another model.
     pub fn completion_log_probabilities(&self, batch: &TokenBatch<B>) -> Vec<Vec<f64>> {
-        match (self, &batch.completions) {
-            (Self::Decoder(decoder), Some(completions)) => {
-                let hidden = decoder.hidden_states(batch.tokens.clone());
-                completions.log_probabilities(decoder, &hidden, &batch.targets)
-            }
-            _ => Vec::new(),
-        }
+        let Some(completions) = &batch.completions else {
+            return Vec::new();
+        };
+        let hidden = self.hidden_states(batch.tokens.clone());
+        completions.log_probabilities(&self.model, &hidden, &batch.targets)
     }
 
     /// The logits of the labels, `[batch, labels]`, of an encoder that classifies texts. `None` for another model.
     pub fn class_logits(&self, batch: &TokenBatch<B>) -> Option<Tensor<B, 2>> {
-        match self {
-            Self::Encoder(encoder) => {
-                let states = encoder.forward(batch.encoder_input());
-                encoder.class_logits(encoder.class_states(states, batch.padding.clone()))
-            }
-            Self::Decoder(_) | Self::EncoderDecoder(_) => None,
-        }
+        let states = || self.states(batch.input(&self.model));
+        let is_encoder = self.config().kind() == ModelKind::Encoder;
+        let states = is_encoder.then(states)?;
+        self.model
+            .class_logits(self.class_states(states, batch.padding.clone()))
     }
-}
 
-/// The loss of an encoder's head, `[1]`; NaN without a head for the targets.
-fn head_loss<B: Backend>(
-    encoder: &Encoder<B>,
-    states: Tensor<B, 3>,
-    padding: Option<Tensor<B, 2, Bool>>,
-    targets: Tensor<B, 2, Int>,
-    options: HeadLossOptions,
-) -> Tensor<B, 1> {
-    let device = states.device();
-    let loss = encoder.head_loss_sum(states, padding, targets, options);
-    loss.unwrap_or_else(|| Tensor::full([1], f32::NAN, &device))
+    /// The loss of an encoder's head, `[1]`; NaN without a head for the targets.
+    fn head_loss(
+        &self,
+        states: Tensor<B, 3>,
+        batch: &TokenBatch<B>,
+        options: HeadLossOptions,
+    ) -> Tensor<B, 1> {
+        let (padding, targets) = (batch.padding.clone(), batch.targets.clone());
+        let loss = self.head_loss_sum(states, padding, targets, options);
+        loss.unwrap_or_else(|| Tensor::full([1], f32::NAN, &self.device()))
+    }
 }
 
 /// The results of a training pass over a batch, without its gradients.
@@ -248,55 +211,40 @@ impl<B: TrainingBackend> TrainingModel<B> {
                 None => mean,
             }
         };
-        let targets = batch.targets.clone();
-        let (loss, router_loss, expert_load) = match self {
-            Self::Decoder(decoder) => {
-                let share = batch.learnt as f64 / divisor as f64;
-                let routers = decoder.config().router_coefficients();
-                let routers = routers.times(share * scale.unwrap_or(1.0));
-                let (completions, ids) = (batch.completions, batch.tokens.ids.clone());
-                let loss = |hidden| match &completions {
-                    Some(completions) => {
-                        let (sum, found) = completions.loss_sum(decoder, hidden, &ids, &targets);
-                        scores = Some(found);
-                        scaled(sum)
-                    }
-                    None => scaled(decoder.training_loss_sum_of(hidden, targets, options)),
-                };
-                let made = decoder.streamed_gradients(batch.tokens, pass, routers, loss, sink);
-                (made.loss, made.router_loss, made.expert_load)
+        let share = batch.learnt as f64 / divisor as f64;
+        let routers = self.config().router_coefficients();
+        let routers = routers.times(share * scale.unwrap_or(1.0));
+        let input = batch.input(&self.model);
+        let is_encoder = self.config().kind() == ModelKind::Encoder;
+        let loss = |hidden| match &batch.completions {
+            Some(completions) => {
+                let (ids, targets) = (&batch.tokens.ids, &batch.targets);
+                let (sum, found) = completions.loss_sum(&self.model, hidden, ids, targets);
+                scores = Some(found);
+                scaled(sum)
             }
-            Self::Encoder(encoder) => {
-                let padding = batch.padding.clone();
-                let loss = |states| scaled(head_loss(encoder, states, padding, targets, options));
-                let input = batch.encoder_input();
-                let loss = encoder.streamed_gradients(input, pass, loss, sink);
-                (loss, None, ExpertLoad::default())
-            }
-            Self::EncoderDecoder(model) => {
-                let input = model.shifted_right(targets.clone());
-                let loss = |hidden| scaled(model.loss_sum_of(hidden, targets, options));
-                let TokenBatch {
-                    tokens, padding, ..
-                } = batch;
-                let source = tokens.ids;
-                let loss = model.streamed_gradients(source, padding, input, pass, loss, sink);
-                (loss, None, ExpertLoad::default())
+            None if is_encoder => scaled(self.head_loss(hidden, &batch, options)),
+            None => {
+                let targets = batch.targets.clone();
+                scaled(self.training_loss_sum_of(hidden, targets, options))
             }
         };
+        let made = self
+            .model
+            .streamed_gradients(input, pass, routers, loss, sink);
         let mut value = match scores {
             Some(scores) => {
                 let loss = scores.loss_sum() / divisor as f64;
                 Tensor::full([1], loss as f32, &self.device())
             }
-            None => unscaled.unwrap_or(loss),
+            None => unscaled.unwrap_or(made.loss),
         };
-        if let Some(router_loss) = router_loss {
+        if let Some(router_loss) = made.router_loss {
             value = value + router_loss / scale.unwrap_or(1.0);
         }
         BatchPass {
             loss: value,
-            expert_load,
+            expert_load: made.expert_load,
             completions: scores.unwrap_or_default(),
         }
     }

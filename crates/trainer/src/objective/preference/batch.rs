@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor};
 use emberlm_kernels::{Backend, HeadLossOptions};
-use emberlm_model::{Decoder, IGNORED_ELEMENT};
+use emberlm_model::{IGNORED_ELEMENT, Transformer};
 
 use super::loss::{LogProbability, PreferenceLoss};
 use super::scores::PreferenceScores;
@@ -50,7 +50,7 @@ impl PreferenceBatch {
     /// The head computes no logits of prompts, unless the loss learns them, nor of padding.
     pub(crate) fn loss_sum<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         hidden: Tensor<B, 3>,
         ids: &Tensor<B, 2, Int>,
         targets: &Tensor<B, 2, Int>,
@@ -77,7 +77,7 @@ impl PreferenceBatch {
     /// The summed log-probabilities of the completions.
     pub(crate) fn log_probabilities<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         hidden: &Tensor<B, 3>,
         targets: &Tensor<B, 2, Int>,
     ) -> Vec<f64> {
@@ -88,7 +88,7 @@ impl PreferenceBatch {
     /// The cross-entropy of each completion, `[1]`.
     fn of_completions<B: Backend>(
         &self,
-        decoder: &Decoder<B>,
+        decoder: &Transformer<B>,
         hidden: &Tensor<B, 3>,
         targets: &Tensor<B, 2, Int>,
     ) -> Vec<Tensor<B, 1>> {
@@ -163,7 +163,7 @@ fn at<B: Backend>(ids: &Tensor<B, 2, Int>, row: usize, range: Range<usize>) -> T
 
 /// The cross-entropy, `[1]`, of `targets`, `[1, range]`, summed over a range of a row.
 fn cross_entropy<B: Backend>(
-    decoder: &Decoder<B>,
+    decoder: &Transformer<B>,
     hidden: &Tensor<B, 3>,
     row: usize,
     range: Range<usize>,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::Decoder;
+use emberlm_model::Transformer;
 
 use super::RankZero;
 use super::show::evaluation_figures;
@@ -141,7 +141,7 @@ impl<B: TrainingBackend> RankZero<B> {
     /// An answer to a prompt of the data, or a text.
     fn sampled(
         &self,
-        decoder: &Decoder<B::InnerBackend>,
+        decoder: &Transformer<B::InnerBackend>,
         prompt: Option<&SamplePrompt>,
         tokens: usize,
         seed: u64,

@@ -21,7 +21,7 @@ use burn_ndarray::NdArray;
 use common::{TestFolder, options};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{ParamMapper, map_params};
-use emberlm_model::{Decoder, TransformerConfig};
+use emberlm_model::{Transformer, TransformerConfig};
 
 use crate::checkpoint::Checkpoint;
 use crate::error::TrainError;
@@ -33,7 +33,10 @@ use crate::step::engine::{EngineOptions, ReadPolicy};
 use crate::{Interrupter, OptimizerKind, RunConfig, RunFolder};
 
 /// A model whose embedding of `Z` is NaN. Only steps with a `Z` have a non-finite loss and gradients.
-fn with_nan_embedding<B: TrainingBackend>(place: &TestFolder, config: &RunConfig) -> Decoder<B> {
+fn with_nan_embedding<B: TrainingBackend>(
+    place: &TestFolder,
+    config: &RunConfig,
+) -> Transformer<B> {
     let dataset = place.dataset();
     let id = dataset.tokenizer().encode("Z").unwrap()[0] as usize;
     let model: TransformerConfig = resolve_model(&mut config.clone(), &dataset).unwrap();

@@ -92,7 +92,7 @@ fn steps(
     let rank = peers.rank();
     let optimizer = Optimizer::new(&config.train, decoder.parameters());
     let optimizer = optimizer.sharded_in_buckets(rank, BUCKETS);
-    let mut training = TrainingModel::Decoder(decoder);
+    let mut training = TrainingModel::from(decoder);
     let decay = config.train.ema;
     let average = (decay > 0.0).then(|| Average::new(training.valid(), decay));
     let run = folders.of(place, rank);

@@ -1,7 +1,12 @@
-//! The decoder-only transformer.
+//! The transformer: embeddings, a stack of blocks, and a head. An encoder–decoder has a second stack before the first.
 //!
 //! ```text
-//! tokens ─► embedding (+ positions) ─► [norm] ─► block × n_layers ─► norm ─► head ─► logits
+//! tokens ─► embedding (+ positions, segments) ─► [norm] ─► block × n_layers ─► [norm] ─► head
+//!
+//! source ─► embedding ─► block × encoder_layers ─► norm ─► memory
+//!                                                             │ cross-attention
+//! target ─► embedding ─► block × n_layers ◄───────────────────┘
+//!                              └─► norm ─► head
 //! ```
 
 use burn::module::Module;
@@ -10,7 +15,7 @@ use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, PackedWeight, Precision};
 
-use crate::config::ModelKind;
+use crate::config::{Init, ModelKind};
 use crate::nn::context::StackContext;
 use crate::nn::embeddings::Embeddings;
 use crate::nn::init::Initializer;
@@ -21,18 +26,24 @@ use crate::nn::stack::Stack;
 use crate::nn::token_table::TokenTable;
 use crate::nn::tokens::Tokens;
 use crate::transformer::checked::TransformerConfig;
+use crate::transformer::encoder::EncoderHead;
+use crate::transformer::encoder_decoder::t5;
 use crate::transformer::originals::Originals;
 
-/// A decoder with its weights: embeddings, a causal stack and a language-model head. Weight paths are field paths
-/// within these three (`tokens`, `blocks.0.norm1.gain`, `head`).
+/// A model with its weights. Weight paths are field paths without `embeddings`, `stack` and `lm_head` (`tokens`,
+/// `blocks.0.norm1.gain`, `head`); those of an encoder–decoder's stacks begin with `encoder` and `decoder`.
 #[derive(Module, Debug)]
-pub struct Decoder<B: BurnBackend> {
+pub struct Transformer<B: BurnBackend> {
     /// Maps tokens to vectors.
     pub embeddings: Embeddings<B>,
-    /// The blocks.
+    /// The encoder of an encoder–decoder.
+    pub encoder: Option<Stack<B>>,
+    /// The blocks whose output the head reads: of a decoder or an encoder, or the decoder of an encoder–decoder.
     pub stack: Stack<B>,
-    /// Maps vectors to logits.
+    /// Maps vectors to logits. That of an encoder has no parameters: its tokens' table, which `head` uses.
     pub lm_head: LmHead<B>,
+    /// The head of an encoder.
+    pub head: Option<EncoderHead<B>>,
     #[module(skip)]
     config: TransformerConfig,
     #[module(skip)]
@@ -43,7 +54,7 @@ pub struct Decoder<B: BurnBackend> {
 
 impl TransformerConfig {
     /// Builds a model with its initial weights, which depend only on the configuration and `seed`.
-    pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Decoder<B> {
+    pub fn init<B: Backend>(&self, seed: u64, device: &Device<B>) -> Transformer<B> {
         self.init_within(seed, device, B::largest_buffer(device))
     }
 
@@ -54,17 +65,25 @@ impl TransformerConfig {
         seed: u64,
         device: &Device<B>,
         largest: Option<u64>,
-    ) -> Decoder<B> {
-        self.initialized(&self.initializer(Some(seed), device, largest))
+    ) -> Transformer<B> {
+        let model = self.initialized(&self.initializer(Some(seed), device, largest));
+        match self.initialization() {
+            Init::T5 { factor } => t5::scaled(model, self.head_dim(), factor),
+            _ => model,
+        }
     }
 
     /// Builds a zero-initialized model to load weights into. Parameters are allocated lazily.
-    pub fn blank<B: Backend>(&self, device: &Device<B>) -> Decoder<B> {
+    pub fn blank<B: Backend>(&self, device: &Device<B>) -> Transformer<B> {
         self.blank_within(device, B::largest_buffer(device))
     }
 
     /// [`TransformerConfig::blank`] with token tables split as in [`TransformerConfig::init_within`].
-    pub fn blank_within<B: Backend>(&self, device: &Device<B>, largest: Option<u64>) -> Decoder<B> {
+    pub fn blank_within<B: Backend>(
+        &self,
+        device: &Device<B>,
+        largest: Option<u64>,
+    ) -> Transformer<B> {
         self.initialized(&self.initializer(None, device, largest))
     }
 
@@ -83,11 +102,22 @@ impl TransformerConfig {
         Initializer::new(self.initialization(), sizes, seed, device, largest)
     }
 
-    fn initialized<B: Backend>(&self, from: &Initializer<'_, B>) -> Decoder<B> {
-        Decoder {
+    fn initialized<B: Backend>(&self, from: &Initializer<'_, B>) -> Transformer<B> {
+        let (encoder, stack) = match self.source_stack() {
+            Some(encoder) => (
+                Some(encoder.init_from(&from.within("encoder."))),
+                self.stack().init_from(&from.within("decoder.")),
+            ),
+            None => (None, self.stack().init_from(from)),
+        };
+        Transformer {
             embeddings: self.embeddings().init_from(from),
-            stack: self.stack().init_from(from),
+            encoder,
+            stack,
             lm_head: self.lm_head().init_from(from),
+            head: self
+                .encoder_head()
+                .map(|head| EncoderHead::init_from(head, self, from)),
             config: self.clone(),
             cache_format: CacheFormat::F32,
             originals: Originals::default(),
@@ -95,7 +125,7 @@ impl TransformerConfig {
     }
 }
 
-impl<B: Backend> Decoder<B> {
+impl<B: Backend> Transformer<B> {
     /// The model's configuration.
     pub fn config(&self) -> &TransformerConfig {
         &self.config
@@ -103,30 +133,53 @@ impl<B: Backend> Decoder<B> {
 
     /// Returns the model with its matrix products in another precision. The stored weights do not change.
     pub fn with_precision(mut self, precision: Precision) -> Self {
+        for stack in self.stacks_mut() {
+            stack.set_precision(precision);
+        }
         self.lm_head.precision = precision;
-        self.stack.set_precision(precision);
+        if let Some(head) = &mut self.head {
+            head.set_precision(precision);
+        }
         self
     }
 
-    /// The format of the caches that [`Decoder::cache`] builds.
+    /// The format of the caches that [`Transformer::cache`] builds.
     pub fn cache_format(&self) -> CacheFormat {
         self.cache_format
     }
 
-    /// Sets the cache format; [`Decoder::with_cache_format`] checks it.
+    /// Sets the cache format; [`Transformer::with_cache_format`] checks it.
     pub(crate) fn set_cache_format(mut self, format: CacheFormat) -> Self {
         self.cache_format = format;
         self
     }
 
-    /// The blocks' linear layers, except the routers of mixtures.
-    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
-        self.stack.linears_mut()
+    /// The stacks in the order of the forward pass.
+    pub fn stacks(&self) -> impl Iterator<Item = &Stack<B>> {
+        self.encoder.iter().chain([&self.stack])
     }
 
-    /// The blocks' linear layers in the order of [`Decoder::linears_mut`], with their paths.
+    /// The stacks in the order of the forward pass.
+    pub(crate) fn stacks_mut(&mut self) -> impl Iterator<Item = &mut Stack<B>> {
+        self.encoder.iter_mut().chain([&mut self.stack])
+    }
+
+    /// The blocks' linear layers, except the routers of mixtures.
+    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
+        self.stacks_mut().flat_map(Stack::linears_mut)
+    }
+
+    /// The blocks' linear layers in the order of [`Transformer::linears_mut`], with their paths.
     pub(crate) fn linears(&self) -> impl Iterator<Item = (String, &Linear<B>)> {
-        self.stack.linears()
+        let prefixes = match &self.encoder {
+            Some(_) => ["encoder.", "decoder."].as_slice(),
+            None => &[""],
+        };
+        let stacks = prefixes.iter().zip(self.stacks());
+        stacks.flat_map(|(prefix, stack)| {
+            let linears = stack.linears();
+            linears.map(move |(path, linear)| (format!("{prefix}{path}"), linear))
+        })
     }
 
     /// The packed weights with their parameter paths. A weight consists of parts, each with consecutive outputs.
@@ -167,7 +220,7 @@ impl<B: Backend> Decoder<B> {
         self.logits(hidden)
     }
 
-    /// [`Decoder::forward_cached`] with the logits of only the last position: `[batch, vocab_size]`.
+    /// [`Transformer::forward_cached`] with the logits of only the last position: `[batch, vocab_size]`.
     pub fn next_logits(&self, tokens: Tensor<B, 2, Int>, cache: &mut KvCache<B>) -> Tensor<B, 2> {
         let hidden = self.hidden(tokens, Some(cache));
         let [batch, seq, _] = hidden.dims();
@@ -177,7 +230,7 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// Mean-pooled final hidden states, before the logit scale: `[batch, seq]` to `[batch, d_model]`. The
-    /// requirements on tokens are those of [`Decoder::forward`].
+    /// requirements on tokens are those of [`Transformer::forward`].
     pub fn mean_hidden(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
         self.hidden(tokens, None).mean_dim(1).squeeze_dim(1)
     }
@@ -196,7 +249,7 @@ impl<B: Backend> Decoder<B> {
         }
     }
 
-    /// [`Decoder::loss_sum`] with the optional additional loss terms of training. They use the logits after the soft
+    /// [`Transformer::loss_sum`] with the optional additional loss terms of training. They use the logits after the soft
     /// cap, if any.
     pub fn training_loss_sum(
         &self,
@@ -208,7 +261,7 @@ impl<B: Backend> Decoder<B> {
         self.training_loss_sum_of(hidden, targets, options)
     }
 
-    /// [`Decoder::training_loss_sum`] from the final hidden states `[batch, seq, d_model]`.
+    /// [`Transformer::training_loss_sum`] from the final hidden states `[batch, seq, d_model]`.
     pub fn training_loss_sum_of(
         &self,
         hidden: Tensor<B, 3>,
@@ -227,7 +280,7 @@ impl<B: Backend> Decoder<B> {
     }
 
     /// Computes the attention weights after the softmax, `[batch, heads, seq, seq]` per block; for linear attention,
-    /// the weights equivalent to its estimate. [`Decoder::forward`] never materializes them; its requirements on
+    /// the weights equivalent to its estimate. [`Transformer::forward`] never materializes them; its requirements on
     /// tokens apply.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
         let embedded = self.embeddings.forward(&tokens.into(), 0);
@@ -235,7 +288,7 @@ impl<B: Backend> Decoder<B> {
             .run_attention_weights(embedded, StackContext::default())
     }
 
-    /// The final hidden states of all positions, `[batch, seq, d_model]`, as [`Decoder::training_loss_sum_of`] takes them.
+    /// The final hidden states of all positions, `[batch, seq, d_model]`, as [`Transformer::training_loss_sum_of`] takes them.
     pub fn hidden_states(&self, tokens: impl Into<Tokens<B>>) -> Tensor<B, 3> {
         self.hidden(tokens, None)
     }
