@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
-use emberlm_model::encoder::{Encoder, EncoderHeadConfig, Pooling, TextStates, TextTokens};
+use emberlm_model::encoder::{EncoderHeadConfig, Pooling, TextStates, TextTokens};
 use emberlm_model::{InputError, Transformer};
 use emberlm_tokenizer::{EncodedSequence, SequenceEncoder};
 

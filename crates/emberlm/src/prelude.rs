@@ -2,8 +2,8 @@
 
 pub use crate::backend::*;
 pub use crate::{
-    ChatMessage, Completion, Dataset, Decoder, GenerateOptions, Model, OpenOptions, Packing,
-    SamplingDefaults, Split, TextModel, Tokenizer, TokenizerKind, TransformerConfig,
+    ChatMessage, Completion, Dataset, GenerateOptions, Model, OpenOptions, Packing,
+    SamplingDefaults, Split, TextModel, Tokenizer, TokenizerKind, Transformer, TransformerConfig,
 };
 pub use emberlm_data::{TokenDatasetOptions, write_token_dataset};
 pub use emberlm_model::{LoraConfig, WeightFormat};

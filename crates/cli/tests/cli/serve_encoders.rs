@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::hugging_face::{ExportOptions, encoder};
-use emberlm_model::{Transformer, TransformerConfig};
 use serde_json::{Value, json};
 
 use super::support::model::Cpu;

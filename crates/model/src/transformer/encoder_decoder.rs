@@ -23,7 +23,6 @@ use burn::tensor::{Bool, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions};
 
-use crate::config::Architecture;
 use crate::nn::context::{StackContext, StackMemory};
 use crate::nn::kv_cache::KvCache;
 use crate::transformer::model::Transformer;
@@ -140,8 +139,8 @@ impl<B: Backend> Transformer<B> {
     /// The decoder's input for labels `[batch, target]`: the start token, then all labels but the last. Ignored labels,
     /// which are below 0, become padding tokens.
     pub fn shifted_right(&self, labels: Tensor<B, 2, Int>) -> Tensor<B, 2, Int> {
-        let start = self.config.start_token().unwrap_or(0);
-        let padding = self.config.padding_token();
+        let start = self.config().start_token().unwrap_or(0);
+        let padding = self.config().padding_token();
         let [batch, seq] = labels.dims();
         let device = labels.device();
         let start = Tensor::full([batch, 1], i64::from(start), &device);

@@ -7,12 +7,14 @@ use burn::module::{Module, ParamId};
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::{HeadLossOptions, Precision};
-use emberlm_model::ModelInput;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::parameters::Parameters;
 use emberlm_model::weights::{ParamVisitor, named_tensors, visit_params};
-use emberlm_model::{Activation, ParameterRole, TrainingPass, Transformer, TransformerConfig};
+use emberlm_model::{
+    Activation, ModelInput, ParameterRole, RouterCoefficients, TrainingPass, Transformer,
+    TransformerConfig,
+};
 
 use super::open;
 use crate::decoder::gradients::{one_at_a_time, streamed};
@@ -166,10 +168,6 @@ fn dropout_of_embeddings_acts_after_their_norm() {
     let zeros = values.iter().filter(|&&value| value == 0.0).count();
     // Half of 512, with a standard deviation of 11. A norm after dropout would leave no zeros.
     assert!((190..322).contains(&zeros), "{zeros} zeros");
-}
-
-fn burn_tokens(ids: Tensor<Training, 2, Int>) -> emberlm_model::Tokens<Training> {
-    ids.into()
 }
 
 /// The gradients of a model of masked tokens with padding, segments and dropout.

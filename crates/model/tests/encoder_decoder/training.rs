@@ -9,7 +9,9 @@ use burn_flex::Flex;
 use emberlm_kernels::{HeadLossOptions, Precision};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{ParamMapper, map_params};
-use emberlm_model::{GradientSink, TrainingPass, Transformer, TransformerConfig};
+use emberlm_model::{
+    GradientSink, ModelInput, RouterCoefficients, TrainingPass, Transformer, TransformerConfig,
+};
 
 use crate::decoder::gradients::{one_at_a_time, streamed};
 use crate::parity::checks::{host, relative};

@@ -12,7 +12,7 @@ use emberlm_checkpoint::{CheckpointError, Description, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, TOKENIZER_FILE, Tokenizer};
 use emberlm_kernels::Backend;
 use emberlm_model::hugging_face::{CONFIG_FILE, ExportOptions, encoder, encoder_decoder};
-use emberlm_model::{Transformer, weights};
+use emberlm_model::{ModelKind, Transformer, weights};
 use serde_json::{Map, Value};
 
 use super::State;

@@ -66,15 +66,10 @@ impl Directory {
 
     /// The parameters of a model under the names of the directory.
     fn named<B: Backend>(&self, model: &TrainingModel<B>) -> BTreeMap<String, Vec<f32>> {
-        let tensors = match (self, model) {
-            (Self::Encoder(directory), TrainingModel::Encoder(model)) => {
-                published(model, Element::F32, |path| directory.source(path))
-            }
-            (Self::EncoderDecoder(directory), TrainingModel::EncoderDecoder(model)) => {
-                published(model, Element::F32, |path| directory.source(path))
-            }
-            _ => panic!("another model"),
-        };
+        let tensors = published(&model.model, Element::F32, |path| match self {
+            Self::Encoder(directory) => directory.source(path),
+            Self::EncoderDecoder(directory) => directory.source(path),
+        });
         let tensors = tensors.iter();
         tensors
             .map(|tensor| (tensor.name().to_owned(), tensor.values().values))

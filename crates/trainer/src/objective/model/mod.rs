@@ -5,7 +5,7 @@ use std::ops::Deref;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 use emberlm_data::DataError;
 
