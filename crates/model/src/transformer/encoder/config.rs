@@ -8,7 +8,7 @@ use crate::config::choices::{is_yes, yes};
 use crate::config::limits::{LARGEST_SIZE, within};
 use crate::config::{
     Architecture, AttentionKind, Biases, DropoutSite, EncoderHeadConfig, Family, FeedForward,
-    FullLayers, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position, Window, Wiring,
+    FullLayers, Head, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position, Window, Wiring,
 };
 use crate::error::ConfigError;
 use crate::transformer::checked::TransformerConfig;
