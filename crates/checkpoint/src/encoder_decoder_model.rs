@@ -10,18 +10,14 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
-use emberlm_model::{Transformer, TransformerConfig};
+use emberlm_model::{ModelKind, Transformer, TransformerConfig, WeightFormat};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
-use emberlm_tokenizer::{SequenceEncoder, Tokenizer, config_warnings};
-use serde_json::{Map, Value};
+use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
-use crate::encoder_model::tokenizer_beside;
-use crate::error::{CheckpointError, ModelError};
-use crate::kind::model_folder;
+use crate::encoder_model::checked_tokenizer;
+use crate::error::ModelError;
+use crate::model::Model;
 use crate::model::chat::stops_of;
-use crate::model::token_ids;
-use crate::published_files::generation_config;
 
 /// An encoder–decoder whose configuration and tokenizer have been read.
 ///
@@ -38,10 +34,8 @@ use crate::published_files::generation_config;
 /// ```
 #[derive(Debug)]
 pub struct EncoderDecoderModel {
-    source: HuggingFaceEncoderDecoder,
+    model: Model,
     tokenizer: Option<Tokenizer>,
-    passed_over: Vec<CheckpointError>,
-    warnings: Vec<String>,
 }
 
 impl EncoderDecoderModel {
@@ -49,49 +43,34 @@ impl EncoderDecoderModel {
     ///
     /// # Errors
     /// `path` holds no encoder–decoder, a file is damaged or cannot be read, or the tokenizer has more ids than the
-    /// model. A run with damaged checkpoints opens at the newest intact one; see [`EncoderDecoderModel::passed_over`].
+    /// model.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
-        Self::open_path(path.as_ref())
+        Self::of(Model::open(path)?)
     }
 
-    fn open_path(path: &Path) -> Result<Self, ModelError> {
-        let (path, passed_over) = model_folder(path)?;
-        let path = path.as_path();
-        let source = HuggingFaceEncoderDecoder::open(path)?;
-        let tokenizer = tokenizer_beside(path, source.config().vocab_size())?;
-        let mut warnings = source.warnings().to_vec();
-        warnings.extend(config_warnings(path, true));
-        Ok(Self {
-            warnings,
-            source,
-            tokenizer,
-            passed_over,
-        })
+    /// Reads the tokenizer of an encoder–decoder.
+    ///
+    /// # Errors
+    /// Those of [`EncoderDecoderModel::open`].
+    pub fn of(model: Model) -> Result<Self, ModelError> {
+        let model = model.of_kind(ModelKind::EncoderDecoder)?;
+        let tokenizer = checked_tokenizer(&model)?;
+        Ok(Self { model, tokenizer })
     }
 
-    /// The errors of damaged checkpoints that are newer than the opened one, newest first.
-    pub fn passed_over(&self) -> &[CheckpointError] {
-        &self.passed_over
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
     }
 
-    /// Warnings about settings in the directory's files that are ignored.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    /// Takes the model, to train it.
+    pub fn into_model(self) -> Model {
+        self.model
     }
 
     /// The model's configuration.
     pub fn config(&self) -> &TransformerConfig {
-        self.source.config()
-    }
-
-    /// The Hugging Face directory.
-    pub fn hugging_face(&self) -> &HuggingFaceEncoderDecoder {
-        &self.source
-    }
-
-    /// Takes the Hugging Face directory, to train the model.
-    pub fn into_hugging_face(self) -> HuggingFaceEncoderDecoder {
-        self.source
+        self.model.config()
     }
 
     /// The tokenizer, if the directory has one.
@@ -105,7 +84,7 @@ impl EncoderDecoderModel {
     /// The directory has none.
     pub fn require_tokenizer(&self) -> Result<&Tokenizer, ModelError> {
         let error = || ModelError::NoTokenizer {
-            path: self.source.path().to_owned(),
+            path: self.model.path().to_owned(),
         };
         self.tokenizer.as_ref().ok_or_else(error)
     }
@@ -126,7 +105,7 @@ impl EncoderDecoderModel {
         Ok(self.sources()?.encode(text)?.ids)
     }
 
-    /// The chat template `requested` (chatml, llama3 or a path), by default the one in the directory.
+    /// The chat template `requested` (chatml, llama3 or a path), by default the model's.
     ///
     /// # Errors
     /// The template cannot be read or compiled.
@@ -134,10 +113,10 @@ impl EncoderDecoderModel {
         &self,
         requested: Option<&str>,
     ) -> Result<Option<ChatTemplate>, ModelError> {
-        Ok(match requested {
-            Some(requested) => Some(requested.parse()?),
-            None => ChatTemplate::beside_model(self.source.path())?,
-        })
+        match requested {
+            Some(requested) => Ok(Some(requested.parse()?)),
+            None => self.model.chat_template(),
+        }
     }
 
     /// Builds the encoder of conversations with the template `requested`, and the tokens and strings that end an answer.
@@ -158,29 +137,9 @@ impl EncoderDecoderModel {
         Ok(Some((encoder, stops)))
     }
 
-    /// Describes the model in one line.
-    pub fn about(&self) -> String {
-        let kind = self.source.model_type();
-        format!("a Hugging Face encoder–decoder of type {kind}")
-    }
-
-    /// The ids that end a target: the `eos_token_id`s of `config.json` and `generation_config.json`.
+    /// The ids that end a target: the `eos_token_id`s of the model's files.
     pub fn stop_tokens(&self) -> Vec<u32> {
-        let mut ids = token_ids(self.source.fields().get("eos_token_id"));
-        let recommended = self.generation_config().unwrap_or_default();
-        ids.extend(token_ids(recommended.get("eos_token_id")));
-        ids.retain(|&id| (id as usize) < self.config().vocab_size());
-        ids.sort_unstable();
-        ids.dedup();
-        ids
-    }
-
-    /// The fields of the `generation_config.json` in the model's directory; none where there is no such file.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is not a JSON object.
-    pub fn generation_config(&self) -> Result<Map<String, Value>, ModelError> {
-        generation_config(self.source.path())
+        self.model.stop_tokens(None)
     }
 
     /// Reads the weights.
@@ -188,6 +147,6 @@ impl EncoderDecoderModel {
     /// # Errors
     /// A tensor is missing, unexpected, or of another shape or type.
     pub fn load<B: Backend>(&self, device: &Device<B>) -> Result<Transformer<B>, ModelError> {
-        Ok(self.source.model(device)?)
+        self.model.decoder_in(WeightFormat::F32, device)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use emberlm_model::{AdapterError, ConfigError, HuggingFaceError, InputError, WeightsError};
+use emberlm_model::{
+    AdapterError, ConfigError, HuggingFaceError, InputError, ModelKind, WeightsError,
+};
 use emberlm_system::digits::grouped;
 use emberlm_tokenizer::chat::ChatError;
 use emberlm_tokenizer::{TokenizerError, TokenizerSpec};
@@ -104,13 +106,15 @@ pub enum ModelError {
         /// Error of the parser or the operating system.
         reason: String,
     },
-    /// The model embeds and classifies no texts.
-    #[error("{path} is a {found}, not the directory of an encoder")]
-    NotAnEncoder {
+    /// The model is of another kind.
+    #[error("{path} is {}, not {}", found.named(), needed.named())]
+    OtherKind {
         /// The path.
         path: PathBuf,
         /// The kind of the model.
-        found: &'static str,
+        found: ModelKind,
+        /// The kind that is needed.
+        needed: ModelKind,
     },
     /// The path is a file.
     #[error("{path} is a file, not a model's directory")]

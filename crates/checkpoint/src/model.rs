@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 
 use emberlm_data::{Dataset, MANIFEST_FILE};
 use emberlm_gguf::is_gguf;
-use emberlm_model::TransformerConfig;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
-use emberlm_model::hugging_face::{CONFIG_FILE, HuggingFaceModel};
+use emberlm_model::hugging_face::{CONFIG_FILE, HeadStyle, HuggingFaceModel};
+use emberlm_model::{ModelKind, TransformerConfig};
 use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
@@ -57,7 +57,7 @@ enum Source {
 }
 
 impl Model {
-    /// Opens the model at `path` without loading its weights, which [`Model::decoder`] does.
+    /// Opens the model at `path`, of any kind, without loading its weights, which [`Model::decoder`] does.
     ///
     /// # Errors
     /// `path` does not contain a model, or a file of the model is damaged or cannot be read. A run with damaged
@@ -151,7 +151,7 @@ impl Model {
             Source::Checkpoint { .. } => Vec::new(),
             Source::HuggingFace { model, files } => {
                 let own = model.warnings().iter().cloned();
-                own.chain(files.warnings()).collect()
+                own.chain(files.warnings(self.kind())).collect()
             }
         }
     }
@@ -161,6 +161,26 @@ impl Model {
         match &self.source {
             Source::Checkpoint { checkpoint, .. } => &checkpoint.path,
             Source::HuggingFace { model, .. } => model.path(),
+        }
+    }
+
+    /// The kind of model.
+    pub fn kind(&self) -> ModelKind {
+        self.config.kind()
+    }
+
+    /// Returns the model if it is of the kind `needed`.
+    ///
+    /// # Errors
+    /// It is of another kind.
+    pub fn of_kind(self, needed: ModelKind) -> Result<Self, ModelError> {
+        match self.kind() {
+            found if found == needed => Ok(self),
+            found => Err(ModelError::OtherKind {
+                path: self.opened,
+                found,
+                needed,
+            }),
         }
     }
 
@@ -174,6 +194,25 @@ impl Model {
         match &self.source {
             Source::Checkpoint { .. } => None,
             Source::HuggingFace { model, .. } => Some(model),
+        }
+    }
+
+    /// The model type in `transformers`, or the family's name if it has none.
+    pub fn model_type(&self) -> &'static str {
+        let family = self.config.family();
+        family.model_type().unwrap_or(family.name())
+    }
+
+    /// The form of the heads of a published encoder; `None` for other models.
+    pub fn heads(&self) -> Option<&HeadStyle> {
+        self.hugging_face().and_then(HuggingFaceModel::heads)
+    }
+
+    /// The directory with the files of the published model: that of the base model of an adapter.
+    pub(crate) fn published(&self) -> &Path {
+        match self.adapter() {
+            Some(adapter) => &adapter.base.path,
+            None => self.path(),
         }
     }
 

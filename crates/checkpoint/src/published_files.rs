@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use emberlm_gguf::GgufFile;
+use emberlm_model::ModelKind;
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
 use emberlm_tokenizer::chat::{ChatError, ChatTemplate, TOOL_USE};
@@ -48,9 +49,9 @@ impl PublishedFiles {
     }
 
     /// Warnings about settings of the tokenizer that are ignored.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self, kind: ModelKind) -> Vec<String> {
         match self {
-            Self::Directory(folder) => config_warnings(folder, true),
+            Self::Directory(folder) => config_warnings(folder, kind != ModelKind::Encoder),
             Self::Gguf { tokenizer, .. } => match tokenizer {
                 Ok(Some(tokenizer)) => tokenizer.warnings().to_vec(),
                 Ok(None) | Err(_) => Vec::new(),

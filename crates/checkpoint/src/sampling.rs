@@ -29,13 +29,13 @@ impl EncoderDecoderModel {
     /// ignored. Unless the file has `do_sample`, the most probable token is chosen, as `transformers` does.
     pub fn sampling_defaults(&self) -> (SamplingDefaults, Vec<String>) {
         let mut samples = false;
-        let (mut defaults, warnings) = match self.generation_config() {
+        let (mut defaults, warnings) = match self.model().generation_config() {
             Ok(fields) => {
                 samples = fields.get("do_sample").is_some_and(|value| value == true);
                 let mut ignored = ignored_fields(&fields, None);
                 let start = self.config().start_token().unwrap_or(0);
                 ignored.extend(other_start(&fields, start));
-                let path = self.hugging_face().path();
+                let path = self.model().path();
                 recommended(path, &fields, self.config().vocab_size(), ignored)
             }
             Err(error) => unreadable(&error),

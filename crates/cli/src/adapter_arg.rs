@@ -18,19 +18,6 @@ pub struct AdapterArg {
 }
 
 impl AdapterArg {
-    /// Checks that a model of this kind supports the adapter, if one is given: only decoders have adapters.
-    ///
-    /// # Errors
-    /// The model at `path` is no decoder.
-    pub fn check_kind(&self, kind: ModelKind, path: &Path) -> Result<(), CliError> {
-        if self.adapter.is_none() || kind == ModelKind::Decoder {
-            return Ok(());
-        }
-        let (path, kind) = (path.display(), kind.name());
-        let message = format!("{path} is an {kind}, and only decoders have adapters");
-        Err(CliError::new(message).hint("leave --adapter out"))
-    }
-
     /// Opens the model at `path` with the adapter, if one is given.
     ///
     /// # Errors
@@ -41,6 +28,14 @@ impl AdapterArg {
             Some(adapter) => model.with_adapter(adapter)?,
             None => model,
         })
+    }
+
+    /// [`AdapterArg::open`] of a decoder.
+    ///
+    /// # Errors
+    /// Those of [`AdapterArg::open`]; also if the model is another one.
+    pub fn open_decoder(&self, path: &Path) -> Result<Model, CliError> {
+        Ok(self.open(path)?.of_kind(ModelKind::Decoder)?)
     }
 
     /// The options that give a child process the same adapter.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_checkpoint::{CheckpointError, EncoderDecoderModel, EncoderModel, Model, ModelError};
+use emberlm_checkpoint::{CheckpointError, EncoderModel, Model, ModelError};
 use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::{Backend, PackedFormat, memory};
 use emberlm_model::{CacheFormat, Transformer, WeightFormat, gguf};
@@ -50,30 +50,22 @@ pub fn check_trainable(model: &Model, path: &Path) -> Result<(), CliError> {
     }
 }
 
+/// Reads the files of an encoder that was opened at `path`, with warnings about settings that are ignored.
+///
+/// # Errors
+/// Returns the errors of [`EncoderModel::of`].
+pub fn encoder(model: Model, path: &Path) -> Result<EncoderModel, CliError> {
+    let model = EncoderModel::of(model)?;
+    warn_ignored(path, model.warnings());
+    Ok(model)
+}
+
 /// Opens the encoder at `path`, with warnings about newer checkpoints that are damaged.
 ///
 /// # Errors
 /// Returns the errors of [`EncoderModel::open`].
 pub fn open_encoder(path: &Path) -> Result<EncoderModel, CliError> {
-    let spinner = progress::loading(path);
-    let model = EncoderModel::open(path)?;
-    drop(spinner);
-    warn_passed_over(model.passed_over());
-    warn_ignored(path, model.warnings());
-    Ok(model)
-}
-
-/// Opens the encoder–decoder at `path`, with warnings about newer checkpoints that are damaged.
-///
-/// # Errors
-/// Returns the errors of [`EncoderDecoderModel::open`].
-pub fn open_encoder_decoder(path: &Path) -> Result<EncoderDecoderModel, CliError> {
-    let spinner = progress::loading(path);
-    let model = EncoderDecoderModel::open(path)?;
-    drop(spinner);
-    warn_passed_over(model.passed_over());
-    warn_ignored(path, model.warnings());
-    Ok(model)
+    encoder(open(path)?, path)
 }
 
 /// Warns about settings in the files of the model at `path` that are ignored.

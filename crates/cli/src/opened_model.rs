@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind, kind_of};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
 use emberlm_model::TransformerConfig;
 use emberlm_tokenizer::Tokenizer;
 
@@ -31,36 +31,36 @@ impl OpenedModel {
     /// # Errors
     /// Those of [`OpenedModel::open`]; also if the adapter is not for this model.
     pub fn open_with(path: &Path, adapter: &AdapterArg) -> Result<Self, CliError> {
-        let kind = kind_of(path);
-        adapter.check_kind(kind, path)?;
-        Ok(match kind {
-            ModelKind::Decoder => Self::Decoder(Box::new(adapter.open(path)?)),
-            ModelKind::Encoder => Self::Encoder(Box::new(model::open_encoder(path)?)),
+        let model = adapter.open(path)?;
+        Ok(match model.kind() {
+            ModelKind::Decoder => Self::Decoder(Box::new(model)),
+            ModelKind::Encoder => Self::Encoder(Box::new(model::encoder(model, path)?)),
             ModelKind::EncoderDecoder => {
-                Self::EncoderDecoder(Box::new(model::open_encoder_decoder(path)?))
+                Self::EncoderDecoder(Box::new(EncoderDecoderModel::of(model)?))
             }
         })
     }
 
+    /// The model with its files.
+    pub fn model(&self) -> &Model {
+        match self {
+            Self::Decoder(model) => model,
+            Self::Encoder(model) => model.model(),
+            Self::EncoderDecoder(model) => model.model(),
+        }
+    }
+
     /// The model's configuration.
     pub fn config(&self) -> &TransformerConfig {
-        match self {
-            Self::Decoder(model) => model.config(),
-            Self::Encoder(model) => model.config(),
-            Self::EncoderDecoder(model) => model.config(),
-        }
+        self.model().config()
     }
 
     /// The tokenizer, if the model has one.
     ///
     /// # Errors
-    /// A decoder's tokenizer cannot be read.
+    /// The tokenizer cannot be read.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, CliError> {
-        Ok(match self {
-            Self::Decoder(model) => model.tokenizer()?,
-            Self::Encoder(model) => model.tokenizer().cloned(),
-            Self::EncoderDecoder(model) => model.tokenizer().cloned(),
-        })
+        Ok(self.model().tokenizer()?)
     }
 
     /// Checks that the token ids are below the vocabulary size, and not too many.

@@ -162,8 +162,8 @@ impl<B: Backend> TextModel<B> {
                 model.sampling_defaults(),
             ),
             ModelFiles::EncoderDecoder(model) => (
-                model.passed_over(),
-                model.warnings().to_vec(),
+                model.model().passed_over(),
+                model.model().warnings(),
                 model.sampling_defaults(),
             ),
         };
@@ -185,7 +185,14 @@ impl<B: Backend> TextModel<B> {
         let embedder = model.embedder(device)?;
         Ok(Self {
             kind: Kind::Encoder(Box::new(embedder)),
-            warnings: warnings(model.passed_over(), model.warnings().iter().cloned()),
+            warnings: warnings(
+                model.model().passed_over(),
+                model
+                    .model()
+                    .warnings()
+                    .into_iter()
+                    .chain(model.warnings().iter().cloned()),
+            ),
         })
     }
 

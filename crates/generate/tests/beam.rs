@@ -12,7 +12,6 @@ use emberlm_generate::{
 };
 use emberlm_model::Transformer;
 use emberlm_model::hugging_face::HuggingFaceModel;
-use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
 use serde_json::Value;
 
 fn fixtures() -> PathBuf {
@@ -69,8 +68,8 @@ pub const MODELS: [&str; 5] = ["t5-relu", "t5-early", "t5-untied", "t5-silu", "m
 
 pub fn model(name: &str) -> (Transformer<Flex>, Expected) {
     let folder = format!("encoder_decoder/{name}");
-    let directory = HuggingFaceEncoderDecoder::open(&fixtures().join(&folder)).unwrap();
-    let model = directory.model(&Default::default()).unwrap();
+    let directory = HuggingFaceModel::open(&fixtures().join(&folder)).unwrap();
+    let model = directory.decoder(&Default::default()).unwrap();
     (model, Expected::read(&folder))
 }
 

@@ -77,7 +77,7 @@ pub struct ModelConfig {
     pub attention: AttentionKind,
     /// The normalization: kind "layer" { bias (default true), epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root); epsilon is 1e-5 by default.
     pub norm: Norm,
-    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base (default 10000), layout "half_split" (default) or "interleaved", scaling { kind "none" (default), "linear", "llama3", "dynamic", "yarn" or "longrope" } }, "alibi" or "none".
+    /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base (default 10000), layout "half_split" (default) or "interleaved", scaling { kind "none" (default), "linear", "llama3", "dynamic", "yarn" or "longrope" } }, "alibi", "relative" { buckets (default 32), max_distance (default 128) } or "none".
     pub position: Position,
     /// Positions of some blocks that differ from the rotary ones of `position`: kind "none" { layers } or "rotary" { layers, base (default 10000), scaling }; layers is a list or { every = 4 } (default).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,10 +91,10 @@ pub struct ModelConfig {
     pub wiring: Wiring,
     /// The output projection: tied to the embedding or not, with or without bias, scaled by 1/√d_model or by scale (default none), soft_cap (default none).
     pub head: Head,
-    /// Weight initialization: kind "normal" { std (default 0.02), scale_residual (default false) }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier" or "small".
+    /// Weight initialization: kind "normal" { std (default 0.02), scale_residual (default false) }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier", "small" or "t5" { factor (default 1) }.
     pub init: Init,
-    /// The stacks. Files have other tables for encoders and encoder–decoders.
-    #[serde(skip)]
+    /// The stacks: kind "decoder" (the default), "encoder" { segments, first_position, first_norm, attention_dropout, head } or "encoder_decoder" { encoder_layers, start_token, padding_token }.
+    #[serde(default, skip_serializing_if = "Architecture::is_decoder")]
     pub architecture: Architecture,
 }
 
@@ -187,7 +187,6 @@ pub enum Position {
     /// No encoding; only the causal mask conveys order.
     None,
     /// A bias of each head's scores by the distance of query and key (Raffel et al. 2020, T5).
-    #[serde(skip)]
     Relative(RelativePositions),
 }
 
@@ -396,9 +395,9 @@ pub enum Init {
     /// deviation `2/(n_layers · √d_model)` (Wang and Komatsuzaki 2021), biases 0.
     Small,
     /// T5's: [`Init::LeCun`] with queries divided by `√head_dim`, because the scores have no factor.
-    #[serde(skip)]
     T5 {
-        /// Factor on all standard deviations.
+        /// Factor on all standard deviations; by default 1.
+        #[serde(default = "choices::one")]
         factor: f64,
     },
 }

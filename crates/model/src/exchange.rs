@@ -16,15 +16,19 @@ pub(crate) mod t5;
 
 use serde_json::{Map, Value};
 
+use self::encoder::HeadStyle;
 use self::fields::Fields;
-use crate::config::ModelConfig;
-use crate::error::HuggingFaceError;
+use crate::config::{Family, ModelConfig};
+use crate::error::{HuggingFaceError, WeightsError};
 use crate::transformer::checked::TransformerConfig;
+use crate::transformer::reconfigure::TRAINING_ONLY;
+use crate::weights::SafetensorsStore;
+use crate::weights::map::Source;
 
 /// Field of the padding token's id. In some model types its default is outside of a small vocabulary.
 pub(crate) const PADDING: &str = "pad_token_id";
 
-/// Representation of a family's models in Hugging Face directories.
+/// Representation of a family of decoders in Hugging Face directories.
 pub(crate) struct Exchange {
     /// Value of `model_type`.
     pub(crate) model_type: &'static str,
@@ -44,4 +48,147 @@ pub(crate) struct Exchange {
     pub(crate) write: fn(&TransformerConfig) -> Map<String, Value>,
     /// Adds the parameters that the model type always has. They are zero and do not change the model's output.
     pub(crate) complete: fn(&mut ModelConfig),
+}
+
+/// The properties of a model that follow from the tensors of its directory, because its `config.json` leaves them open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FileFacts {
+    /// There is a pooler.
+    pub(crate) pooler: bool,
+    /// There is a head that is not the embedding.
+    pub(crate) untied_head: bool,
+}
+
+/// Reads the facts of a directory's tensors.
+pub(crate) type ReadFacts = fn(&SafetensorsStore) -> Result<FileFacts, WeightsError>;
+
+/// A model type of `transformers`: the representation of its models in Hugging Face directories. Parameters that are not
+/// those of a decoder have defaults.
+pub(crate) trait ModelType {
+    /// Value of `model_type`.
+    fn name(&self) -> &'static str;
+
+    /// Class of `transformers` that loads the model.
+    fn class(&self, config: &TransformerConfig) -> String;
+
+    /// Prefix that the names of tensors have, unless the file is that of a bare model.
+    fn prefix(&self) -> &'static str {
+        ""
+    }
+
+    /// True if `transformers` writes the model without [`ModelType::prefix`].
+    fn is_bare(&self, _config: &TransformerConfig) -> bool {
+        false
+    }
+
+    /// The tensors of the parameter at `path`; `None` if files lack it.
+    fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source>;
+
+    /// Returns true if a tensor is not a weight of the model, but one that `transformers` ignores, too.
+    fn constant(&self, config: &TransformerConfig) -> fn(&str) -> bool;
+
+    /// Tensors that some files store in addition to another one, of which they are copies: the copy, the original.
+    fn tied(&self, config: &TransformerConfig) -> Vec<(&'static str, &'static str)>;
+
+    /// Reads the facts of a directory's tensors; `None` if the type needs none.
+    fn facts(&self) -> Option<ReadFacts> {
+        None
+    }
+
+    /// Reads the model configuration from a `config.json`.
+    fn read(&self, fields: &Fields<'_>, facts: FileFacts) -> Result<ModelConfig, HuggingFaceError>;
+
+    /// The form of an encoder's heads.
+    fn heads(&self, _fields: &Fields<'_>) -> Result<Option<HeadStyle>, HuggingFaceError> {
+        Ok(None)
+    }
+
+    /// Writes the fields that describe a model. The export reads them back to detect settings that they cannot express.
+    fn write(&self, config: &TransformerConfig, fields: &mut Map<String, Value>);
+
+    /// Adds the parameters that the model type always has. They are zero and do not change the model's output.
+    fn complete(&self, _config: &mut ModelConfig) {}
+
+    /// The fields of a configuration that an export need not express.
+    fn unwritten(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The names that a quantization's description needs; `None` if quantized models are not supported.
+    fn quantized(&self) -> Option<&Exchange> {
+        None
+    }
+}
+
+/// The model type of a family of decoders.
+pub(crate) struct DecoderType {
+    pub(crate) family: Family,
+    pub(crate) exchange: Exchange,
+}
+
+impl ModelType for DecoderType {
+    fn name(&self) -> &'static str {
+        self.exchange.model_type
+    }
+
+    fn class(&self, _config: &TransformerConfig) -> String {
+        self.exchange.architecture.to_owned()
+    }
+
+    fn prefix(&self) -> &'static str {
+        self.exchange.prefix
+    }
+
+    fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source> {
+        self.family.source(config, path)
+    }
+
+    fn constant(&self, _config: &TransformerConfig) -> fn(&str) -> bool {
+        self.exchange.constant
+    }
+
+    fn tied(&self, config: &TransformerConfig) -> Vec<(&'static str, &'static str)> {
+        match config.head().tied {
+            true => vec![(self.exchange.head, self.exchange.embedding)],
+            false => Vec::new(),
+        }
+    }
+
+    fn read(
+        &self,
+        fields: &Fields<'_>,
+        _facts: FileFacts,
+    ) -> Result<ModelConfig, HuggingFaceError> {
+        let rule = "attention in both directions is not computed";
+        fields.only("is_causal", true, rule)?;
+        if fields
+            .object("per_layer_config")?
+            .is_some_and(|layers| !layers.is_empty())
+        {
+            let rule = "settings that differ between layers are not supported";
+            return Err(fields.error("per_layer_config", rule));
+        }
+        (self.exchange.read)(fields)
+    }
+
+    fn write(&self, config: &TransformerConfig, fields: &mut Map<String, Value>) {
+        for (field, value) in (self.exchange.write)(config) {
+            // A padding token that is given has precedence over a family's null.
+            if field != PADDING || !fields.contains_key(PADDING) {
+                fields.insert(field, value);
+            }
+        }
+    }
+
+    fn complete(&self, config: &mut ModelConfig) {
+        (self.exchange.complete)(config);
+    }
+
+    fn unwritten(&self) -> &'static [&'static str] {
+        &TRAINING_ONLY
+    }
+
+    fn quantized(&self) -> Option<&Exchange> {
+        Some(&self.exchange)
+    }
 }

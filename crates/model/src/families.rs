@@ -33,9 +33,10 @@ mod starcoder2;
 mod vanilla;
 
 pub use crate::config::Family;
-use crate::config::ModelConfig;
 use crate::config::base::{common, rotary};
-use crate::exchange::Exchange;
+use crate::config::{ModelConfig, ModelKind};
+use crate::exchange::encoder::{EncoderExchange, bert, distilbert, modernbert, roberta};
+use crate::exchange::{DecoderType, Exchange, ModelType, t5};
 use crate::transformer::checked::TransformerConfig;
 use crate::weights::map::Source;
 use crate::weights::names::{self, TensorName};
@@ -73,9 +74,21 @@ struct Definition {
     exchange: Option<fn() -> Exchange>,
 }
 
+impl Definition {
+    /// A family whose [`ModelType`] has the names.
+    const fn of_type(name: &'static str) -> Self {
+        Self {
+            name,
+            presets: Vec::new,
+            names: &[],
+            exchange: None,
+        }
+    }
+}
+
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 35] = [
         Self::Pocket,
         Self::Vanilla,
         Self::Prenorm,
@@ -104,6 +117,13 @@ impl Family {
         Self::Bloom,
         Self::Falcon,
         Self::Palm,
+        Self::Bert,
+        Self::Roberta,
+        Self::XlmRoberta,
+        Self::Distilbert,
+        Self::Modernbert,
+        Self::T5,
+        Self::Mt5,
     ];
 
     fn definition(self) -> Definition {
@@ -136,13 +156,13 @@ impl Family {
             Self::Bloom => bloom::DEFINITION,
             Self::Falcon => falcon::DEFINITION,
             Self::Palm => palm::DEFINITION,
-            // The exchange of encoders and encoder–decoders has their names.
-            Self::Encoder | Self::EncoderDecoder => Definition {
-                name: "",
-                presets: Vec::new,
-                names: &[],
-                exchange: None,
-            },
+            Self::Bert => Definition::of_type("bert"),
+            Self::Roberta => Definition::of_type("roberta"),
+            Self::XlmRoberta => Definition::of_type("xlm_roberta"),
+            Self::Distilbert => Definition::of_type("distilbert"),
+            Self::Modernbert => Definition::of_type("modernbert"),
+            Self::T5 => Definition::of_type("t5"),
+            Self::Mt5 => Definition::of_type("mt5"),
         }
     }
 
@@ -158,6 +178,9 @@ impl Family {
 
     /// Returns the source of the parameter at `path` in the family's published checkpoints; `None` if they lack it.
     pub fn source(self, config: &TransformerConfig, path: &str) -> Option<Source> {
+        if let Some(other) = self.other_type() {
+            return other.source(config, path);
+        }
         let rows = self.definition().names.iter();
         let rows = rows.filter(|row| row.applies_to(config));
         names::source(rows, &config.stack().block.attention, path)
@@ -165,11 +188,58 @@ impl Family {
 
     /// The model type in `transformers`, if it supports the family.
     pub fn model_type(self) -> Option<&'static str> {
-        self.exchange().map(|exchange| exchange.model_type)
+        self.of_transformers().map(|own| own.name())
     }
 
-    pub(crate) fn exchange(self) -> Option<Exchange> {
-        self.definition().exchange.map(|exchange| exchange())
+    /// The family whose models have a model type.
+    pub fn of_model_type(model_type: &str) -> Option<Self> {
+        let mut families = Self::ALL.into_iter();
+        families.find(|family| family.model_type() == Some(model_type))
+    }
+
+    /// The families of decoders.
+    pub fn decoders() -> impl Iterator<Item = Self> {
+        let families = Self::ALL.into_iter();
+        families.filter(|family| family.kind() == ModelKind::Decoder)
+    }
+
+    /// The kind of the family's models.
+    pub fn kind(self) -> ModelKind {
+        match self {
+            Self::Bert | Self::Roberta | Self::XlmRoberta | Self::Distilbert | Self::Modernbert => {
+                ModelKind::Encoder
+            }
+            Self::T5 | Self::Mt5 => ModelKind::EncoderDecoder,
+            _ => ModelKind::Decoder,
+        }
+    }
+
+    /// The representation in Hugging Face directories; `None` if `transformers` does not support the family.
+    pub(crate) fn of_transformers(self) -> Option<Box<dyn ModelType>> {
+        let decoder = || -> Option<Box<dyn ModelType>> {
+            let exchange = self.definition().exchange?();
+            Some(Box::new(DecoderType {
+                family: self,
+                exchange,
+            }))
+        };
+        self.other_type().or_else(decoder)
+    }
+
+    /// The model type of a family that is not one of decoders.
+    fn other_type(self) -> Option<Box<dyn ModelType>> {
+        let of_encoder =
+            |exchange: &'static EncoderExchange| Some(Box::new(exchange) as Box<dyn ModelType>);
+        match self {
+            Self::Bert => of_encoder(&bert::EXCHANGE),
+            Self::Roberta => of_encoder(&roberta::EXCHANGE),
+            Self::XlmRoberta => of_encoder(&roberta::XLM_EXCHANGE),
+            Self::Distilbert => of_encoder(&distilbert::EXCHANGE),
+            Self::Modernbert => of_encoder(&modernbert::EXCHANGE),
+            Self::T5 => Some(Box::new(&t5::T5)),
+            Self::Mt5 => Some(Box::new(&t5::MT5)),
+            _ => None,
+        }
     }
 }
 

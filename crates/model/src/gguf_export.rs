@@ -21,7 +21,7 @@ use crate::gguf::names::GgufNames;
 use crate::gguf::rounding::Rounding;
 use crate::gguf::store::{GAIN, element, packed_format};
 use crate::gguf::{ROPE_FACTORS, description, fields};
-use crate::hugging_face::{Exported, exchange_of, read_config, with_required_parameters};
+use crate::hugging_face::{Exported, model_type_of, read_config, with_required_parameters};
 use crate::transformer::calibration::{InputImportance, InputProducts};
 use crate::transformer::checked::TransformerConfig;
 use crate::transformer::model::Transformer;
@@ -105,8 +105,8 @@ pub fn export<B: Backend>(
             reason: "its layers have adapters, which must be merged first".to_owned(),
         });
     }
-    let exchange = exchange_of(decoder.config().family())?;
-    let config = with_required_parameters(decoder.config(), &exchange)?;
+    let own = model_type_of(decoder.config().family())?;
+    let config = with_required_parameters(decoder.config(), &*own)?;
     let completed = match config == *decoder.config() {
         true => decoder.clone(),
         false => decoder.with_config(&config),
@@ -115,12 +115,9 @@ pub fn export<B: Backend>(
     let source = |path: &str| names.source(&config, path);
 
     let mut header = GgufHeader::new();
-    let factors = description::write(
-        &config,
-        &(exchange.write)(&config),
-        architecture,
-        &mut header,
-    );
+    let mut fields = serde_json::Map::new();
+    own.write(&config, &mut fields);
+    let factors = description::write(&config, &fields, architecture, &mut header);
     general(&mut header, options);
     let mut vectors = Vec::new();
     if let Some(factors) = factors {

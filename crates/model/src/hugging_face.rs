@@ -3,13 +3,11 @@
 //! `export` writes directories. `exchange` reads the fields of a `config.json`; each family's file lists its field and
 //! tensor names.
 
-pub mod encoder;
-pub mod encoder_decoder;
 mod export;
 
+pub use crate::exchange::encoder::HeadStyle;
 pub(crate) use export::with_required_parameters;
-pub(crate) use export::write_parameters;
-pub use export::{ExportOptions, Exported, check_exportable, export};
+pub use export::{ExportOptions, Exported, check_exportable, export, exporting_family};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,17 +19,22 @@ use emberlm_gguf::{GgufFile, is_gguf};
 use emberlm_kernels::Backend;
 use emberlm_system::read;
 
+use crate::config::difference::check_same;
+use crate::config::{ModelConfig, ModelKind};
 use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
-use crate::exchange::{Exchange, known_fields, quantization};
+use crate::exchange::{FileFacts, ModelType, known_fields, quantization};
 use crate::families::Family;
 use crate::gguf;
 use crate::transformer::checked::TransformerConfig;
-use crate::transformer::count;
 use crate::transformer::model::Transformer;
+use crate::transformer::reconfigure::TRAINING_ONLY;
 use crate::transformer::weight_format::{StoredFormats, WeightFormat};
+use crate::weights::map::Source;
 use crate::weights::quantized::{self, Quantization};
-use crate::weights::{Element, Naming, SafetensorsStore, TensorStore, load_decoder};
+use crate::weights::{
+    Element, Naming, SafetensorsStore, TensorStore, load, load_decoder, load_present,
+};
 
 /// The file that identifies a directory as a Hugging Face model.
 pub const CONFIG_FILE: &str = "config.json";
@@ -53,6 +56,7 @@ pub struct HuggingFaceModel {
     fields: Map<String, Value>,
     config: TransformerConfig,
     quantization: Option<Quantization>,
+    heads: Option<HeadStyle>,
     warnings: Vec<String>,
 }
 
@@ -76,10 +80,15 @@ impl HuggingFaceModel {
             Some(file) => gguf::config_fields(file)?,
             None => read_fields(path)?,
         };
-        let described = parse_config(&fields);
+        let facts = match &gguf {
+            Some(_) => FileFacts::default(),
+            None => facts(path, &fields)?,
+        };
+        let described = read_described(&Fields::new(&fields), facts);
         let Description {
             config,
             quantization,
+            heads,
             warnings,
         } = match &gguf {
             Some(_) => described.map_err(|error| gguf::of_metadata(error, path))?,
@@ -90,9 +99,25 @@ impl HuggingFaceModel {
             gguf,
             config,
             quantization,
+            heads,
             warnings,
             fields,
         })
+    }
+
+    /// The family, which determines the names of tensors.
+    pub fn family(&self) -> Family {
+        self.config.family()
+    }
+
+    /// The form of the heads of an encoder's model type; `None` for other models.
+    pub fn heads(&self) -> Option<&HeadStyle> {
+        self.heads.as_ref()
+    }
+
+    /// The tensors of the parameter at `path`; `None` if the files lack it.
+    pub fn source(&self, path: &str) -> Option<Source> {
+        self.family().source(&self.config, path)
     }
 
     /// Format of the stored weights: packed if `config.json` has a `quantization_config`, or if layers of a GGUF file
@@ -194,13 +219,7 @@ impl HuggingFaceModel {
         device: &Device<B>,
     ) -> Result<Transformer<B>, HuggingFaceError> {
         let store = self.tensors()?;
-        let exchange = exchange_of(self.config.family())?;
-        let embedding = match &self.gguf {
-            Some(_) => gguf::EMBEDDING,
-            None => exchange.embedding,
-        };
-        self.check_size(&*store, embedding, exchange.prefix)
-            .map_err(in_weights(&self.path))?;
+        self.check_size(&*store).map_err(in_weights(&self.path))?;
         let blank = self.config.blank::<B>(device);
         if let Some(file) = &self.gguf {
             let names = gguf::names(file)?;
@@ -213,32 +232,80 @@ impl HuggingFaceModel {
             return load_decoder(blank, &*store, naming, None, format)
                 .map_err(in_weights(&self.path));
         }
+        let own = model_type_of(self.family())?;
         let naming = Naming {
-            source: |path: &str| self.config.family().source(&self.config, path),
-            optional_prefix: exchange.prefix,
-            constant: exchange.constant,
-            tied: match self.config.head().tied {
-                true => &[(exchange.head, exchange.embedding)],
-                false => &[],
-            },
+            source: |path: &str| own.source(&self.config, path),
+            optional_prefix: own.prefix(),
+            constant: own.constant(&self.config),
+            tied: &own.tied(&self.config),
         };
         load_decoder(blank, &*store, naming, self.quantization, format)
             .map_err(in_weights(&self.path))
     }
 
-    /// [`check_size`], with the shape of the embedding as a clearer reason.
-    fn check_size(
+    /// Loads an encoder or an encoder–decoder in f32 for `config`, which may have another head and other training
+    /// settings. Parameters of a head that the files lack have their initial values by `seed`; the files' other heads are
+    /// ignored.
+    ///
+    /// # Errors
+    /// Another setting of `config` differs from the files', or those of [`HuggingFaceModel::decoder`].
+    pub fn model_as<B: Backend>(
         &self,
-        store: &dyn TensorStore,
-        name: &str,
-        prefix: &str,
-    ) -> Result<(), WeightsError> {
-        let Err(too_few) = check_size(count::parameters(&self.config).total, store) else {
+        config: &TransformerConfig,
+        seed: u64,
+        device: &Device<B>,
+    ) -> Result<Transformer<B>, HuggingFaceError> {
+        const HEADS: [&str; 3] = [
+            "family",
+            "architecture.head",
+            "architecture.attention_dropout",
+        ];
+        let mut wanted = config.raw();
+        check_same(
+            &self.config.raw(),
+            &wanted,
+            &[&TRAINING_ONLY[..], &HEADS].concat(),
+        )?;
+        wanted.family = self.family();
+        let config = TransformerConfig::try_from(wanted)?;
+        let store = self.tensors()?;
+        self.check_size(&*store).map_err(in_weights(&self.path))?;
+        let own = model_type_of(self.family())?;
+        let same_head = config.encoder_head() == self.config.encoder_head();
+        let naming = Naming {
+            source: |path: &str| own.source(&config, path),
+            optional_prefix: own.prefix(),
+            constant: match same_head {
+                true => own.constant(&config),
+                false => |_| true,
+            },
+            tied: &own.tied(&config),
+        };
+        if same_head {
+            return load(config.blank::<B>(device), &*store, naming)
+                .map_err(in_weights(&self.path));
+        }
+        let is_of_head = |path: &str| path.starts_with("head.");
+        load_present(config.init::<B>(seed, device), &*store, naming, is_of_head)
+            .map_err(in_weights(&self.path))
+    }
+
+    /// [`check_size`], with the shape of the embedding as a clearer reason.
+    fn check_size(&self, store: &dyn TensorStore) -> Result<(), WeightsError> {
+        let parameters = usize::try_from(self.config.parameters()).unwrap_or(usize::MAX);
+        let Err(too_few) = check_size(parameters, store) else {
             return Ok(());
         };
         let expected = [self.config.vocab_size(), self.config.d_model()];
-        let short = name.strip_prefix(prefix).unwrap_or(name);
-        for name in [name, short] {
+        let source = self.source("tokens");
+        let named = source.as_ref().and_then(|source| source.names().next());
+        let name = match &self.gguf {
+            Some(_) => gguf::EMBEDDING,
+            None => named.unwrap_or_default(),
+        };
+        let own = self.family().of_transformers();
+        let short = own.and_then(|own| name.strip_prefix(own.prefix()));
+        for name in [Some(name), short].into_iter().flatten() {
             match store.shape(name) {
                 Some(found) if found != expected => {
                     return Err(WeightsError::Shape {
@@ -260,7 +327,7 @@ impl HuggingFaceModel {
     pub fn element(&self) -> Result<Element, HuggingFaceError> {
         let constant = match &self.gguf {
             Some(_) => gguf::is_constant,
-            None => exchange_of(self.config.family())?.constant,
+            None => model_type_of(self.family())?.constant(&self.config),
         };
         let store = self.tensors()?;
         let packed = self.quantization.is_some();
@@ -271,53 +338,79 @@ impl HuggingFaceModel {
     }
 }
 
-/// Builds the model configuration described by the fields of a `config.json`.
+/// Builds the model configuration described by the fields of a `config.json`. An encoder without a class is taken as one
+/// without a pooler, and the head of an encoder–decoder as tied: these follow from the tensors.
 ///
 /// # Errors
 /// Those of [`HuggingFaceModel::open`].
 pub fn read_config(fields: &Map<String, Value>) -> Result<TransformerConfig, HuggingFaceError> {
-    parse_config(fields).map(|description| description.config)
+    read_described(&Fields::new(fields), FileFacts::default()).map(|description| description.config)
+}
+
+/// The kind of model that a `config.json` describes; `None` if no family has its model type.
+pub fn kind_of(fields: &Map<String, Value>) -> Option<ModelKind> {
+    let model_type = fields.get("model_type").and_then(Value::as_str)?;
+    Family::of_model_type(model_type).map(Family::kind)
 }
 
 /// The model that a `config.json` describes.
 pub(crate) struct Description {
     config: TransformerConfig,
     quantization: Option<Quantization>,
+    heads: Option<HeadStyle>,
     warnings: Vec<String>,
 }
 
-/// [`read_described`] of a map.
-fn parse_config(fields: &Map<String, Value>) -> Result<Description, HuggingFaceError> {
-    read_described(&Fields::new(fields))
+/// The family whose models have the `model_type` of a `config.json`, and its representation.
+fn described_type(fields: &Fields<'_>) -> Result<(Family, Box<dyn ModelType>), HuggingFaceError> {
+    let name = fields.text("model_type")?;
+    let types = || {
+        let families = Family::ALL.into_iter();
+        families.filter_map(|family| Some((family, family.of_transformers()?)))
+    };
+    types().find(|(_, own)| own.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = types().map(|(_, own)| own.name()).collect();
+        fields.error("model_type", format!("must be one of {}", known.join(", ")))
+    })
+}
+
+/// Reads the facts of the tensors in a directory whose `config.json` has `fields`.
+fn facts(path: &Path, fields: &Map<String, Value>) -> Result<FileFacts, HuggingFaceError> {
+    let (_, own) = described_type(&Fields::new(fields))?;
+    let Some(read) = own.facts() else {
+        return Ok(FileFacts::default());
+    };
+    read(&open_weights(path)?).map_err(in_weights(path))
 }
 
 /// Builds the description of the model in the fields of a `config.json`.
-pub(crate) fn read_described(fields: &Fields<'_>) -> Result<Description, HuggingFaceError> {
-    let model_type = fields.text("model_type")?;
-    let exchanges = || Family::ALL.into_iter().filter_map(Family::exchange);
-    let Some(exchange) = exchanges().find(|exchange| exchange.model_type == model_type) else {
-        let known: Vec<&str> = exchanges().map(|exchange| exchange.model_type).collect();
-        return Err(fields.error("model_type", format!("must be one of {}", known.join(", "))));
+pub(crate) fn read_described(
+    fields: &Fields<'_>,
+    facts: FileFacts,
+) -> Result<Description, HuggingFaceError> {
+    let (family, own) = described_type(fields)?;
+    let config = described_config(family, &*own, fields, facts)?;
+    let quantization = match own.quantized() {
+        Some(exchange) => quantization::read(fields, exchange, &config)?,
+        None => None,
     };
-    fields.only(
-        "is_causal",
-        true,
-        "attention in both directions is not computed",
-    )?;
-    if fields
-        .object("per_layer_config")?
-        .is_some_and(|layers| !layers.is_empty())
-    {
-        let rule = "settings that differ between layers are not supported";
-        return Err(fields.error("per_layer_config", rule));
-    }
-    let config = TransformerConfig::try_from((exchange.read)(fields)?)?;
-    let quantization = quantization::read(fields, &exchange, &config)?;
     Ok(Description {
         config,
         quantization,
+        heads: own.heads(fields)?,
         warnings: known_fields::warnings(fields),
     })
+}
+
+/// Builds the configuration in the fields of a `config.json` of a family.
+pub(crate) fn described_config(
+    family: Family,
+    own: &dyn ModelType,
+    fields: &Fields<'_>,
+    facts: FileFacts,
+) -> Result<TransformerConfig, HuggingFaceError> {
+    let raw = own.read(fields, facts)?;
+    Ok(TransformerConfig::try_from(ModelConfig { family, ..raw })?)
 }
 
 /// Reads the fields of a directory's `config.json`.
@@ -384,8 +477,9 @@ fn no_weights(path: &Path) -> HuggingFaceError {
     }
 }
 
-pub(crate) fn exchange_of(family: Family) -> Result<Exchange, HuggingFaceError> {
-    family.exchange().ok_or(HuggingFaceError::NoType {
+/// The representation of a family in Hugging Face directories.
+pub(crate) fn model_type_of(family: Family) -> Result<Box<dyn ModelType>, HuggingFaceError> {
+    family.of_transformers().ok_or(HuggingFaceError::NoType {
         family: family.name(),
     })
 }

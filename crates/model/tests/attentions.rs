@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
-use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
-use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
+use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::{RequestedOutput, SequenceChunk};
 
 use crate::parity::checks::{host, relative, within};
@@ -51,8 +50,8 @@ fn check(model: &str, kind: &str, found: Vec<Tensor<Flex, 4>>, fixture: &Fixture
 fn weights_of_encoders_are_those_of_transformers() {
     for name in ENCODERS {
         let fixture = expected(name);
-        let directory = HuggingFaceEncoder::open(&fixtures().join("encoders").join(name)).unwrap();
-        let encoder = directory.encoder::<Flex>(&Default::default()).unwrap();
+        let directory = HuggingFaceModel::open(&fixtures().join("encoders").join(name)).unwrap();
+        let encoder = directory.decoder::<Flex>(&Default::default()).unwrap();
         let found = encoder.text_attention_weights(row(&fixture, "ids"));
         check(name, "layer", found, &fixture);
     }
@@ -63,8 +62,8 @@ fn weights_of_encoder_decoders_are_those_of_transformers() {
     for name in ENCODER_DECODERS {
         let fixture = expected(name);
         let folder = fixtures().join("encoder_decoder").join(name);
-        let directory = HuggingFaceEncoderDecoder::open(&folder).unwrap();
-        let model = directory.model::<Flex>(&Default::default()).unwrap();
+        let directory = HuggingFaceModel::open(&folder).unwrap();
+        let model = directory.decoder::<Flex>(&Default::default()).unwrap();
         let (source, target) = (row(&fixture, "source"), row(&fixture, "target"));
         let found = model.encoder_attention_weights(source.clone(), None);
         check(name, "encoder", found, &fixture);
@@ -85,8 +84,8 @@ fn a_pass_over_several_targets_has_the_logits_of_each() {
     for name in ENCODER_DECODERS {
         let fixture = expected(name);
         let folder = fixtures().join("encoder_decoder").join(name);
-        let directory = HuggingFaceEncoderDecoder::open(&folder).unwrap();
-        let model = directory.model::<Flex>(&Default::default()).unwrap();
+        let directory = HuggingFaceModel::open(&folder).unwrap();
+        let model = directory.decoder::<Flex>(&Default::default()).unwrap();
         let (ids, [_, len]) = fixture.ids("source");
         let target: Vec<u32> = fixture.list("target").iter().map(|&id| id as u32).collect();
         // The second is the fixture's source.

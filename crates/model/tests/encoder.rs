@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::ModelInput;
-use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
+use emberlm_model::hugging_face::HuggingFaceModel;
 
 use crate::parity::fixture::Fixture;
 
@@ -37,10 +37,10 @@ fn folder(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-fn open(name: &str) -> (HuggingFaceEncoder, Fixture) {
+fn open(name: &str) -> (HuggingFaceModel, Fixture) {
     let folder = folder(name);
     let fixture = Fixture::read(folder.join("expected.safetensors"));
-    (HuggingFaceEncoder::open(&folder).unwrap(), fixture)
+    (HuggingFaceModel::open(&folder).unwrap(), fixture)
 }
 
 fn ids<B: Backend>(fixture: &Fixture, name: &str, device: &Device<B>) -> Tensor<B, 2, Int> {

@@ -179,6 +179,7 @@ fn options(element: Element) -> ExportOptions {
         element,
         shard_bytes: u64::MAX,
         fields: Map::new(),
+        family: None,
     }
 }
 

@@ -7,7 +7,7 @@ use emberlm_checkpoint::{Embedder, EncoderModel};
 use emberlm_generate::{EventKind, RequestId};
 use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::EncoderSettings;
-use emberlm_model::hugging_face::{ExportOptions, encoder};
+use emberlm_model::hugging_face::{ExportOptions, export};
 use emberlm_serve::worker_engine::{Work, WorkerEngine};
 use emberlm_serve::{EmbeddingConfig, EmbeddingEngine};
 use emberlm_tokenizer::{EncodedSequence, TOKENIZER_FILE, Tokenizer, TokenizerKind};
@@ -24,13 +24,7 @@ fn embedder() -> Embedder<Flex> {
     let device = Default::default();
     let folder = tempfile::tempdir().unwrap();
     let options = ExportOptions::default();
-    encoder::export(
-        &config.init::<Flex>(4, &device),
-        "bert",
-        folder.path(),
-        &options,
-    )
-    .unwrap();
+    export(&config.init::<Flex>(4, &device), folder.path(), &options).unwrap();
     let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
     let file = folder.path().join(TOKENIZER_FILE);
     fs::write(file, tokenizer.to_tokenizer_json()).unwrap();

@@ -12,7 +12,7 @@ use emberlm::generate::{TargetGenerator, generate};
 use emberlm::model::encoder::EncoderSettings;
 use emberlm::model::encoder_decoder::EncoderDecoderSettings;
 use emberlm::model::families;
-use emberlm::model::hugging_face::{ExportOptions, encoder, encoder_decoder};
+use emberlm::model::hugging_face::{ExportOptions, export};
 use emberlm::tokenizer::TOKENIZER_FILE;
 use emberlm::{
     ChatMessage, GenerateOptions, Model, OpenOptions, SamplerConfig, Tokenizer, TokenizerKind,
@@ -52,7 +52,7 @@ fn write_encoder(folder: &Path) {
     };
     let config = TransformerConfig::try_from(settings).unwrap();
     let model = config.init::<Backend>(4, &Default::default());
-    encoder::export(&model, "bert", folder, &ExportOptions::default()).unwrap();
+    export(&model, folder, &ExportOptions::default()).unwrap();
     write_byte_tokenizer(folder);
 }
 
@@ -64,7 +64,7 @@ fn write_encoder_decoder(folder: &Path) {
     };
     let config = TransformerConfig::try_from(settings).unwrap();
     let model = config.init::<Backend>(4, &Default::default());
-    encoder_decoder::export(&model, "t5", folder, &ExportOptions::default()).unwrap();
+    export(&model, folder, &ExportOptions::default()).unwrap();
     write_byte_tokenizer(folder);
 }
 

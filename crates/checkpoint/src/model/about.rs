@@ -1,6 +1,6 @@
 //! One line about the origin of a [`Model`].
 
-use emberlm_model::{WeightFormat, gguf};
+use emberlm_model::{ModelKind, WeightFormat, gguf};
 use emberlm_system::digits::grouped;
 
 use super::{Model, Source};
@@ -38,6 +38,10 @@ impl Model {
                 if let Some(file) = model.gguf() {
                     let stored = gguf::type_name(file).to_uppercase();
                     return Ok(format!("a GGUF file of type {kind}, stored in {stored}"));
+                }
+                if self.kind() != ModelKind::Decoder {
+                    let stacks = self.kind().name();
+                    return Ok(format!("a Hugging Face {stacks} of type {kind}"));
                 }
                 let stored = match model.weight_format() {
                     WeightFormat::F32 => model.element()?.name(),

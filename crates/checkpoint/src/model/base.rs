@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
-use emberlm_model::{Transformer, WeightFormat};
+use emberlm_model::{Transformer, TransformerConfig, WeightFormat};
 use emberlm_system::read;
 
 use super::Model;
@@ -66,17 +66,21 @@ impl BaseModel {
         Ok(model)
     }
 
-    /// Loads the model with its weights in a format.
+    /// Loads the model for `config` with its weights in a format ([`Model::decoder_as`]).
     ///
     /// # Errors
     /// Those of [`BaseModel::open`].
-    pub(crate) fn decoder_in<B: Backend>(
+    pub(crate) fn decoder_as<B: Backend>(
         &self,
+        config: &TransformerConfig,
         format: WeightFormat,
         device: &Device<B>,
     ) -> Result<Transformer<B>, CheckpointError> {
         let model = self.open()?;
-        model.decoder_in(format, device).map_err(self.error())
+        model
+            // A head that the base lacks is trained and saved with the adapter.
+            .decoder_as(config, 0, format, device)
+            .map_err(self.error())
     }
 
     fn error(&self) -> impl FnOnce(ModelError) -> CheckpointError {

@@ -63,12 +63,13 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         device: &Device<B>,
     ) -> Result<Transformer<B>, CheckpointError> {
         let Some(description) = &self.description else {
-            return Err(damaged(&self.path, "it holds no decoder".to_owned()));
+            return Err(damaged(&self.path, "it has no model.json".to_owned()));
         };
-        if let Some(adapter) = &description.adapter {
-            return self.adapted(adapter.base.decoder_in::<B>(format, device)?);
-        }
         let config = TransformerConfig::try_from(description.model.clone())?;
+        if let Some(adapter) = &description.adapter {
+            let base = adapter.base.decoder_as::<B>(&config, format, device)?;
+            return self.add_adapter(adapter, base);
+        }
         weights::load_own_in(config.blank::<B>(device), &self.path.join(name), format)
             .map_err(|error| damaged(&self.path, error.to_string()))
     }

@@ -3,11 +3,11 @@
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::weights::Element;
-use emberlm_model::{Transformer, WeightFormat};
+use emberlm_model::{ModelKind, Transformer, TransformerConfig, WeightFormat};
 
 use super::adapter_source::AdapterSource;
 use super::{Model, Source};
-use crate::error::ModelError;
+use crate::error::{CheckpointError, ModelError};
 
 impl Model {
     /// The element type of the stored weights that are not packed.
@@ -55,11 +55,41 @@ impl Model {
     ) -> Result<Transformer<B>, ModelError> {
         let decoder = match &self.source {
             Source::Checkpoint { checkpoint, .. } => checkpoint.decoder_in(format, device)?,
+            // An adapter's model may have another head than its base.
+            Source::HuggingFace { model, .. } if self.config != *model.config() => {
+                self.decoder_as(&self.config, 0, format, device)?
+            }
             Source::HuggingFace { model, .. } => model.decoder_in(format, device)?,
         };
         match &self.adapter {
             Some(adapter) => adapter.add_to(decoder),
             None => Ok(decoder),
         }
+    }
+
+    /// Loads the model for `config`, which may have other training settings, a shorter context, or another head of an
+    /// encoder, whose parameters then have their initial values by `seed`.
+    ///
+    /// # Errors
+    /// Another setting of `config` differs from the model's, or the weights cannot be read.
+    pub fn decoder_as<B: Backend>(
+        &self,
+        config: &TransformerConfig,
+        seed: u64,
+        format: WeightFormat,
+        device: &Device<B>,
+    ) -> Result<Transformer<B>, ModelError> {
+        Ok(match &self.source {
+            Source::HuggingFace { model, .. } if config.kind() != ModelKind::Decoder => {
+                let model = model.model_as::<B>(config, seed, device)?;
+                model.with_weights(format).map_err(CheckpointError::from)?
+            }
+            Source::HuggingFace { model, .. } => model
+                .decoder_in::<B>(format, device)?
+                .reconfigured(config)?,
+            Source::Checkpoint { checkpoint, .. } => checkpoint
+                .decoder_in::<B>(format, device)?
+                .reconfigured(config)?,
+        })
     }
 }

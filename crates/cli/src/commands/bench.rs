@@ -124,7 +124,7 @@ impl Subject {
         hub::localize(&mut path)?;
         let name = given.display().to_string();
         check_kind(&name, kind_of(&path))?;
-        let model = args.adapter.open(&path)?;
+        let model = args.adapter.open_decoder(&path)?;
         let tests =
             Tests::of(args, model.config().seq_len()).map_err(|error| error.within(&name))?;
         let subject = Self {

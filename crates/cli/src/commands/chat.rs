@@ -106,7 +106,7 @@ pub struct ChatArgs {
 /// of range, or if stdin or stdout fails.
 pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    let model = args.adapter.open(&args.model)?;
+    let model = args.adapter.open_decoder(&args.model)?;
     let tokenizer = model.require_tokenizer()?;
     let encoder = model
         .chat(&tokenizer, args.chat_template.as_deref())?

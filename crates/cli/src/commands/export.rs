@@ -29,6 +29,7 @@ use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::model;
 use crate::new_folder::{NewFolder, as_folder};
+use crate::opened_model::OpenedModel;
 use crate::output::print;
 use chat::{ChatFiles, write_template, write_tokenizer};
 
@@ -105,10 +106,8 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
         }
     }
     check_options(&args)?;
-    if !is_decoder {
-        return encoders::run(&args);
-    }
-    let model = model::open(&args.model)?;
+    let opened = OpenedModel::open(&args.model)?;
+    let model = opened.model();
     if let Some(description) = model.adapter() {
         let options = [
             ("--weights", args.weights.is_some()),
@@ -120,10 +119,13 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
             "whole models",
             "merge the adapter first: emberlm merge",
         )?;
-        return adapter::run(&model, description, &args.out, args.force, &args.backend);
+        return adapter::run(model, description, &args.out, args.force, &args.backend);
+    }
+    if !is_decoder {
+        return encoders::run(&args, &opened);
     }
     directory(
-        &model,
+        model,
         DirectoryOptions {
             out: &args.out,
             force: args.force,
@@ -176,6 +178,7 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
         },
         shard_bytes: args.shard_bytes,
         fields: fields(model, tokenizer.as_ref())?,
+        family: None,
     };
     let exported = backend.run(Export {
         model,

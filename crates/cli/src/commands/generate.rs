@@ -39,7 +39,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
         return encoder_decoder::run(args);
     }
     let backend = args.backend.choose()?;
-    let model = args.adapter.open(&args.model)?;
+    let model = args.adapter.open_decoder(&args.model)?;
     let tokenizer = model.tokenizer()?;
     let prompt = prompt(&args, &model, tokenizer.as_ref())?;
     check_length(&prompt.ids, model.config().seq_len())?;
@@ -120,7 +120,7 @@ fn draft(
     args: &GenerateArgs,
     tokenizer: Option<&Tokenizer>,
 ) -> Result<Model, CliError> {
-    let draft = model::open(path)?;
+    let draft = model::open(path)?.of_kind(ModelKind::Decoder)?;
     let other = draft.tokenizer()?;
     match (tokenizer, other) {
         (Some(tokenizer), Some(other)) if !tokenizer.agrees_with(&other) => {

@@ -23,6 +23,7 @@ use crate::error::CliError;
 use crate::examples;
 use crate::hub;
 use crate::model;
+use crate::opened_model::OpenedModel;
 use crate::output::{Align, Table, operations, print, print_json};
 use crate::values;
 use texts::ModelTexts;
@@ -67,13 +68,9 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
             hub::localize(&mut path)?;
             let path = path.as_path();
             check_model(path, args.vocab_size)?;
-            let kind = kind_of(path);
-            args.adapter.check_kind(kind, path)?;
-            match kind {
-                ModelKind::Decoder => of_model(&args.adapter.open(path)?)?,
-                kind @ (ModelKind::Encoder | ModelKind::EncoderDecoder) => {
-                    return stacks::run(path, kind, args.json);
-                }
+            match OpenedModel::open_with(path, &args.adapter)? {
+                OpenedModel::Decoder(model) => of_model(&model)?,
+                other => return stacks::run(&other, args.json),
             }
         }
     };

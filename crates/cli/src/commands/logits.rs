@@ -115,7 +115,7 @@ impl Job for Logits<'_> {
                 Ok(host(decoder.forward(ids).squeeze_dim::<2>(0))) // [seq, vocab_size]
             }
             OpenedModel::Encoder(model) => {
-                let encoder = model.hugging_face().encoder::<B::InnerBackend>(&device)?;
+                let encoder = model.load::<B::InnerBackend>(&device)?;
                 let states = encoder.states(ids); // [1, seq, d_model]
                 if let Some(logits) = encoder.token_logits(states.clone()) {
                     return Ok(host(logits.squeeze_dim::<2>(0))); // [seq, outputs]
@@ -124,7 +124,7 @@ impl Job for Logits<'_> {
                 match encoder.class_logits(pooled) {
                     Some(logits) => Ok(host(logits.squeeze_dim::<1>(0))), // [labels]
                     None => {
-                        let path = model.hugging_face().path().display();
+                        let path = model.model().path().display();
                         let message = format!("{path} has no head that computes logits");
                         Err(CliError::new(message)
                             .hint("its states are pooled by emberlm embed MODEL FILE"))

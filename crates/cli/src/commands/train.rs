@@ -117,7 +117,10 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     let stop_report = StopReport::default();
     listen(&interrupter, renderer, stop_report.clone())?;
     let hooks = labels::hooks(&args).into_iter();
-    let source = from.as_ref().map(OpenedModel::source_files).transpose()?;
+    let source = from
+        .as_ref()
+        .map(|from| from.model().source_files())
+        .transpose()?;
     let adapter = config.train.adapter.as_ref();
     let base = from.as_ref().map(|model| model.base(adapter)).transpose()?;
     let options = RunOptions {
@@ -345,16 +348,13 @@ impl Job for Training<'_> {
             let ranks = self.ranks.rank().world_size();
             report_memory::<B>(&self.config, &self.start, texts, ranks, &device)?;
         }
-        let weights = {
-            let adapter = self.config.train.adapter.as_ref();
-            self.from.map(|model| model.weights::<B>(adapter, &device))
-        };
+        let weights = self.from.map(OpenedModel::weights::<B>);
         let peers = self.ranks.peers(self.config.train.exchange);
         let mut training = emberlm_trainer::Training::<B>::new(self.config, self.start)
             .options(self.options)
             .device(device)
             .peers(peers);
-        if let Some(weights) = weights.transpose()? {
+        if let Some(weights) = weights {
             training = training.weights(weights);
         }
         training.run().map_err(|error| {

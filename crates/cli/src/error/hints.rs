@@ -164,20 +164,6 @@ impl From<HuggingFaceError> for CliError {
                 GgufError::Split { .. } => Some(COPY_PARTS.to_owned()),
                 GgufError::Metadata { .. } | GgufError::Tensor { .. } => None,
             },
-            HuggingFaceError::Field { field, value, .. } if field == "model_type" => {
-                match value.trim_matches('"') {
-                    "bert" | "roberta" | "xlm-roberta" | "distilbert" | "modernbert" => Some(
-                        "it is an encoder: emberlm embed MODEL FILE, or emberlm classify MODEL FILE".to_owned(),
-                    ),
-                    "t5" | "mt5" => Some(
-                        "it is an encoder–decoder: emberlm generate MODEL --prompt SOURCE".to_owned(),
-                    ),
-                    value if Family::ALL.into_iter().filter_map(Family::model_type).any(|own| own == value) => Some(
-                        "it is a decoder: emberlm generate MODEL".to_owned(),
-                    ),
-                    _ => None,
-                }
-            }
             HuggingFaceError::Field { field, .. } if field.starts_with("quantization_config") => {
                 Some(
                     "give the model without quantization, with --weights int8 to hold it in a quarter of the memory"

@@ -88,8 +88,17 @@ fn model(error: &ModelError) -> Vec<String> {
                 shell_path(path)
             )
         }
-        ModelError::NotAnEncoder { .. } => {
-            "give the Hugging Face directory of an encoder, such as a BERT or a model of sentence-transformers".to_owned()
+        ModelError::OtherKind { path, found, .. } => {
+            let path = shell_path(path);
+            match found {
+                ModelKind::Decoder => format!("continue a text with it: emberlm generate {path}"),
+                ModelKind::Encoder => format!(
+                    "embed or classify texts with it: emberlm embed {path} FILE, or emberlm classify {path} FILE"
+                ),
+                ModelKind::EncoderDecoder => {
+                    format!("generate a target with it: emberlm generate {path} --prompt SOURCE")
+                }
+            }
         }
         ModelError::NotAnAdapter { .. } => {
             "give a directory with an adapter_config.json, or a run that was trained with --adapter"

@@ -19,6 +19,7 @@ impl From<TrainError> for CliError {
     fn from(error: TrainError) -> Self {
         let hint = match error {
             TrainError::Model(error) => return error.into(),
+            TrainError::Opened(error) => return error.into(),
             TrainError::Config(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
             TrainError::Records(ref source) if !is_of_fields(source) => {

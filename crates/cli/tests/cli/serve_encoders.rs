@@ -5,7 +5,7 @@ use std::path::Path;
 
 use emberlm_model::TransformerConfig;
 use emberlm_model::encoder::EncoderSettings;
-use emberlm_model::hugging_face::{ExportOptions, encoder};
+use emberlm_model::hugging_face::{ExportOptions, export};
 use serde_json::{Value, json};
 
 use super::support::model::Cpu;
@@ -24,7 +24,7 @@ fn wide_encoder() -> tempfile::TempDir {
     };
     let config = TransformerConfig::try_from(settings).unwrap();
     let model = config.init::<Cpu>(5, &Default::default());
-    encoder::export(&model, "bert", folder.path(), &ExportOptions::default()).unwrap();
+    export(&model, folder.path(), &ExportOptions::default()).unwrap();
     folder
 }
 

@@ -17,7 +17,7 @@ const FEED_FORWARD: &[&str] = &["activation", "width", "expansion"];
 const LAYER_ROTARY: &[&str] = &["layers", "base", "scaling"];
 
 /// Every variant of the components that have several.
-const VARIANTS: [Variant; 31] = [
+const VARIANTS: [Variant; 33] = [
     ("attention", "softmax", &["window", "scale", "soft_cap"]),
     ("attention", "linear", &["features", "seed"]),
     ("norm", "layer", &["bias", "epsilon"]),
@@ -28,6 +28,7 @@ const VARIANTS: [Variant; 31] = [
     ("position", "sinusoidal", &[]),
     ("position", "rotary", ROTARY),
     ("position", "alibi", &[]),
+    ("position", "relative", &["buckets", "max_distance"]),
     ("position", "none", &[]),
     ("scaling", "none", &[]),
     ("scaling", "linear", &["factor"]),
@@ -78,6 +79,7 @@ const VARIANTS: [Variant; 31] = [
     ("init", "le_cun", &[]),
     ("init", "truncated_xavier", &[]),
     ("init", "small", &[]),
+    ("init", "t5", &["factor"]),
 ];
 
 /// The kinds of the component `component`, such as `norm`, in the order of the documentation. Empty for a table without

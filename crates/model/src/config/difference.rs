@@ -50,12 +50,16 @@ pub(crate) fn check_same<C: Serialize>(
     })
 }
 
-/// Returns the fields of a configuration.
+/// Returns the fields of a configuration; those of the architecture by names such as `architecture.segments`.
 pub(crate) fn object(config: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(config) {
-        Ok(Value::Object(map)) => map,
-        _ => Map::new(),
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(config) else {
+        return Map::new();
+    };
+    if let Some(Value::Object(own)) = fields.remove("architecture") {
+        let own = own.into_iter();
+        fields.extend(own.map(|(name, value)| (format!("architecture.{name}"), value)));
     }
+    fields
 }
 
 fn shown(fields: &Map<String, Value>, field: &str) -> String {

@@ -64,21 +64,29 @@ pub enum Family {
     Falcon,
     /// PaLM.
     Palm,
-    /// An encoder, of the model type of its directory.
-    #[serde(skip)]
-    Encoder,
-    /// An encoder–decoder, of the model type of its directory.
-    #[serde(skip)]
-    EncoderDecoder,
+    /// BERT.
+    Bert,
+    /// RoBERTa.
+    Roberta,
+    /// XLM-RoBERTa.
+    XlmRoberta,
+    /// DistilBERT.
+    Distilbert,
+    /// ModernBERT.
+    Modernbert,
+    /// T5, T5 v1.1 and Flan-T5.
+    T5,
+    /// mT5.
+    Mt5,
 }
 
 impl Family {
-    /// The stand-in for the families of encoders and encoder–decoders, which have no name of their own here.
+    /// The first family of a kind of model.
     pub(crate) const fn of_kind(kind: ModelKind) -> Self {
         match kind {
             ModelKind::Decoder => Self::Pocket,
-            ModelKind::Encoder => Self::Encoder,
-            ModelKind::EncoderDecoder => Self::EncoderDecoder,
+            ModelKind::Encoder => Self::Bert,
+            ModelKind::EncoderDecoder => Self::T5,
         }
     }
 }

@@ -136,8 +136,18 @@ impl LayerPositions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelativePositions {
-    /// Number of buckets, those of both directions together.
+    /// Number of buckets, those of both directions together; by default 32.
+    #[serde(default = "default_buckets")]
     pub buckets: usize,
-    /// All distances from this one on share a bucket.
+    /// All distances from this one on share a bucket; by default 128.
+    #[serde(default = "default_max_distance")]
     pub max_distance: usize,
+}
+
+const fn default_buckets() -> usize {
+    32
+}
+
+const fn default_max_distance() -> usize {
+    128
 }

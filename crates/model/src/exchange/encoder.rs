@@ -1,21 +1,25 @@
 //! The form in which encoders are exchanged in Hugging Face directories: the fields of a `config.json` and the names of
 //! tensors, one declarative file per model type.
 
-mod bert;
-mod distilbert;
-mod modernbert;
-mod roberta;
+pub(crate) mod bert;
+pub(crate) mod distilbert;
+pub(crate) mod modernbert;
+pub(crate) mod roberta;
 
 use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
-use crate::config::{Init, Norm};
+use crate::config::{Init, ModelConfig, Norm};
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
+use crate::exchange::{FileFacts, ModelType, ReadFacts, quantization};
+use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder::{
     EncoderHeadConfig, EncoderSettings, PooledActivation, Pooling, ProblemType, TokenLayer,
 };
-use crate::weights::names::TensorName;
+use crate::weights::TensorStore;
+use crate::weights::map::Source;
+use crate::weights::names::{self, TensorName};
 
 /// The form of one model type.
 pub(crate) struct EncoderExchange {
@@ -37,9 +41,9 @@ pub(crate) struct EncoderExchange {
     pub(crate) style: fn(&Fields<'_>, &EncoderSettings) -> Result<HeadStyle, HuggingFaceError>,
 }
 
-/// The form of a model's heads, with any labels.
+/// The form of the heads of a model type's encoders, with any labels.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadStyle {
+pub struct HeadStyle {
     /// The activation of the masked language model's head.
     pub(crate) masked_lm: Activation,
     /// The activation of classifiers.
@@ -68,7 +72,7 @@ impl HeadStyle {
     }
 
     /// The head that predicts masked tokens.
-    pub(crate) fn masked_lm_head(&self) -> EncoderHeadConfig {
+    pub fn masked_lm_head(&self) -> EncoderHeadConfig {
         EncoderHeadConfig::MaskedLm {
             activation: self.masked_lm,
             dense_bias: self.dense_bias,
@@ -77,7 +81,7 @@ impl HeadStyle {
     }
 
     /// The head that predicts the labels of texts.
-    pub(crate) fn sequence_head(&self, labels: Vec<String>) -> EncoderHeadConfig {
+    pub fn sequence_head(&self, labels: Vec<String>) -> EncoderHeadConfig {
         EncoderHeadConfig::Sequence {
             labels,
             activation: self.classifier,
@@ -114,18 +118,9 @@ pub(crate) struct HeadNames {
     pub(crate) token: &'static [TensorName],
 }
 
-/// Every model type.
-pub(crate) const EXCHANGES: [&EncoderExchange; 5] = [
-    &bert::EXCHANGE,
-    &roberta::EXCHANGE,
-    &roberta::XLM_EXCHANGE,
-    &distilbert::EXCHANGE,
-    &modernbert::EXCHANGE,
-];
-
 impl EncoderExchange {
     /// The head of the class in `architectures`; without a class, the bare model.
-    pub(crate) fn head(
+    fn head(
         &self,
         fields: &Fields<'_>,
         style: &HeadStyle,
@@ -164,7 +159,7 @@ impl EncoderExchange {
     }
 
     /// The class of a head.
-    pub(crate) fn architecture(&self, head: Option<&EncoderHeadConfig>) -> String {
+    fn architecture(&self, head: Option<&EncoderHeadConfig>) -> String {
         let head = match head {
             None | Some(EncoderHeadConfig::Pooler) => "Model",
             Some(EncoderHeadConfig::MaskedLm { .. }) => "ForMaskedLM",
@@ -175,7 +170,7 @@ impl EncoderExchange {
     }
 
     /// The tensors of a head.
-    pub(crate) fn head_names(&self, head: Option<&EncoderHeadConfig>) -> &'static [TensorName] {
+    fn head_names(&self, head: Option<&EncoderHeadConfig>) -> &'static [TensorName] {
         match head {
             None => &[],
             Some(EncoderHeadConfig::Pooler) => self.heads.pooler.unwrap_or_default(),
@@ -184,14 +179,89 @@ impl EncoderExchange {
             Some(EncoderHeadConfig::Token { .. }) => self.heads.token,
         }
     }
+}
 
-    /// Returns true for a tensor that holds no weights of the encoder: a table that older versions kept, or the part of
-    /// a pre-training head that `transformers` ignores too.
-    pub(crate) fn is_ignored(name: &str, has_pooler: bool) -> bool {
-        name.ends_with("embeddings.position_ids")
-            || name.starts_with("cls.seq_relationship.")
-            || (!has_pooler && name.contains("pooler.dense."))
+impl ModelType for &'static EncoderExchange {
+    fn name(&self) -> &'static str {
+        self.model_type
     }
+
+    fn class(&self, config: &TransformerConfig) -> String {
+        self.architecture(config.encoder_head())
+    }
+
+    fn prefix(&self) -> &'static str {
+        self.prefix
+    }
+
+    fn is_bare(&self, config: &TransformerConfig) -> bool {
+        matches!(
+            config.encoder_head(),
+            None | Some(EncoderHeadConfig::Pooler)
+        )
+    }
+
+    fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source> {
+        let head = self.head_names(config.encoder_head());
+        let attention = config.stack().block.attention;
+        names::source(self.names, &attention, path)
+            .or_else(|| names::source(head, &attention, path))
+    }
+
+    fn constant(&self, config: &TransformerConfig) -> fn(&str) -> bool {
+        match config.encoder_head() {
+            Some(EncoderHeadConfig::Pooler | EncoderHeadConfig::Sequence { .. }) => {
+                |name| is_ignored(name, true)
+            }
+            _ => |name| is_ignored(name, false),
+        }
+    }
+
+    fn tied(&self, config: &TransformerConfig) -> Vec<(&'static str, &'static str)> {
+        match config.encoder_head() {
+            Some(EncoderHeadConfig::MaskedLm { .. }) => self.heads.tied.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn facts(&self) -> Option<ReadFacts> {
+        Some(|store| {
+            let mut names = store.names();
+            Ok(FileFacts {
+                pooler: names.any(|name| name.ends_with("pooler.dense.weight")),
+                ..FileFacts::default()
+            })
+        })
+    }
+
+    fn read(&self, fields: &Fields<'_>, facts: FileFacts) -> Result<ModelConfig, HuggingFaceError> {
+        fields.refuse(quantization::FIELD, "quantized encoders are not supported")?;
+        let settings = (self.read)(fields)?;
+        let style = (self.style)(fields, &settings)?;
+        let head = self.head(fields, &style, facts.pooler)?;
+        let settings = EncoderSettings { head, ..settings };
+        Ok(TransformerConfig::try_from(settings)?.raw())
+    }
+
+    fn heads(&self, fields: &Fields<'_>) -> Result<Option<HeadStyle>, HuggingFaceError> {
+        let settings = (self.read)(fields)?;
+        Ok(Some((self.style)(fields, &settings)?))
+    }
+
+    fn write(&self, config: &TransformerConfig, fields: &mut Map<String, Value>) {
+        if let Some(settings) = EncoderSettings::of(config) {
+            fields.extend((self.write)(&settings));
+        }
+        write_labels(config.encoder_head(), fields);
+    }
+}
+
+/// Returns true for a tensor that holds no weights of the encoder: a table that older versions kept, or the part of a
+/// pre-training head that `transformers` ignores too.
+fn is_ignored(name: &str, has_pooler: bool) -> bool {
+    name.ends_with("embeddings.position_ids")
+        || name.starts_with("cls.seq_relationship.")
+        || (!has_pooler && name.contains("pooler.dense."))
 }
 
 /// The names of the labels by `id2label`; two unnamed labels by default.
@@ -230,7 +300,7 @@ fn problem_type(fields: &Fields<'_>, labels: usize) -> Result<ProblemType, Huggi
 }
 
 /// The fields of a classifier's labels.
-pub(crate) fn write_labels(head: Option<&EncoderHeadConfig>, fields: &mut Map<String, Value>) {
+fn write_labels(head: Option<&EncoderHeadConfig>, fields: &mut Map<String, Value>) {
     let Some(labels) = head.and_then(EncoderHeadConfig::labels) else {
         return;
     };

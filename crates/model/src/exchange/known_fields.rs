@@ -234,7 +234,8 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::hugging_face::{self, encoder, encoder_decoder};
+    use crate::exchange::FileFacts;
+    use crate::hugging_face;
 
     /// The fields of every model type with their defaults in `transformers`: `make_config_fields.py` lists them.
     fn defaults() -> Map<String, Value> {
@@ -246,10 +247,7 @@ mod tests {
     /// The warnings about a configuration, and the fields that are neither read nor listed.
     fn judged(fields: &Map<String, Value>) -> (Vec<String>, Vec<String>) {
         let read = Fields::new(fields);
-        hugging_face::read_described(&read)
-            .map(|_| ())
-            .or_else(|_| encoder::read_described(&read))
-            .or_else(|_| encoder_decoder::read_described(&read))
+        hugging_face::read_described(&read, FileFacts::default())
             .unwrap_or_else(|error| panic!("{}: {error}", fields["model_type"]));
         let unread = read.unread();
         let unknown = unread

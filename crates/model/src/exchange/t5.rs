@@ -15,38 +15,31 @@
 use emberlm_kernels::Activation;
 use serde_json::{Map, Value, json};
 
-use crate::config::{FeedForward, FeedForwardKind, Head, Norm};
-use crate::error::HuggingFaceError;
+use crate::config::{FeedForward, FeedForwardKind, Head, ModelConfig, Norm};
+use crate::error::{HuggingFaceError, WeightsError};
 use crate::exchange::fields::Fields;
 use crate::exchange::names::{activation, activation_name, activation_named};
-use crate::exchange::quantization;
+use crate::exchange::{FileFacts, ModelType, ReadFacts, quantization};
 use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder_decoder::{EncoderDecoderSettings, RelativePositions};
 use crate::weights::map::{Source, block_path};
+use crate::weights::{SafetensorsStore, TensorStore, equal};
 
 /// The tensor of the token embedding.
-pub(crate) const EMBEDDING: &str = "shared.weight";
+const EMBEDDING: &str = "shared.weight";
 /// The tensor of an untied head.
-pub(crate) const HEAD: &str = "lm_head.weight";
-/// Copies of the embedding, and a tied head's, that files may have.
-pub(crate) const TIED: &[(&str, &str)] = &[
+const HEAD: &str = "lm_head.weight";
+/// Copies of the embedding that files may have.
+const EMBEDDING_COPIES: [(&str, &str); 2] = [
     ("encoder.embed_tokens.weight", EMBEDDING),
     ("decoder.embed_tokens.weight", EMBEDDING),
-    (HEAD, EMBEDDING),
 ];
-/// [`TIED`] with an untied head.
-pub(crate) const UNTIED: &[(&str, &str)] = TIED.split_at(2).0;
-
-/// Returns true for a table that early files have and `transformers` ignores.
-pub(crate) fn is_ignored(name: &str) -> bool {
-    name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-}
 
 /// One model type in `transformers`.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct T5 {
     /// The value of `model_type`.
-    pub(crate) model_type: &'static str,
+    model_type: &'static str,
     /// Beginning of the names of `transformers`' classes.
     class: &'static str,
     vocab_size: usize,
@@ -58,39 +51,39 @@ pub(crate) struct Exchange {
     scales: bool,
 }
 
-/// Every model type.
-pub(crate) const EXCHANGES: [Exchange; 2] = [
-    Exchange {
-        model_type: "t5",
-        class: "T5",
-        vocab_size: 32_128,
-        width: 2048,
-        layers: 6,
-        heads: 8,
-        feed_forward: "relu",
-        scales: true,
-    },
-    Exchange {
-        model_type: "mt5",
-        class: "MT5",
-        vocab_size: 250_112,
-        width: 1024,
-        layers: 8,
-        heads: 6,
-        feed_forward: "gated-gelu",
-        scales: false,
-    },
-];
+/// T5, all versions.
+pub(crate) const T5: T5 = T5 {
+    model_type: "t5",
+    class: "T5",
+    vocab_size: 32_128,
+    width: 2048,
+    layers: 6,
+    heads: 8,
+    feed_forward: "relu",
+    scales: true,
+};
 
-impl Exchange {
+/// mT5.
+pub(crate) const MT5: T5 = T5 {
+    model_type: "mt5",
+    class: "MT5",
+    vocab_size: 250_112,
+    width: 1024,
+    layers: 8,
+    heads: 6,
+    feed_forward: "gated-gelu",
+    scales: false,
+};
+
+impl T5 {
     /// The class of the model with its head.
-    pub(crate) fn architecture(&self) -> String {
+    fn architecture(&self) -> String {
         format!("{}ForConditionalGeneration", self.class)
     }
 
     /// Builds the settings from a `config.json`. Whether the head is tied follows from the tensors: newer versions of
     /// `transformers` write `"tie_word_embeddings": true` for all models.
-    pub(crate) fn read(
+    fn settings(
         &self,
         fields: &Fields<'_>,
         tied: bool,
@@ -183,7 +176,7 @@ impl Exchange {
     }
 
     /// The fields that describe a model.
-    pub(crate) fn write(&self, settings: &EncoderDecoderSettings) -> Map<String, Value> {
+    fn fields(&self, settings: &EncoderDecoderSettings) -> Map<String, Value> {
         let layer = &settings.feed_forward;
         let feed_forward = match (layer.kind, layer.activation) {
             (FeedForwardKind::Dense, activation) => activation_name(activation).to_owned(),
@@ -222,8 +215,68 @@ impl Exchange {
     }
 }
 
+impl ModelType for &'static T5 {
+    fn name(&self) -> &'static str {
+        self.model_type
+    }
+
+    fn class(&self, _config: &TransformerConfig) -> String {
+        self.architecture()
+    }
+
+    fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source> {
+        source(config, path)
+    }
+
+    fn constant(&self, _config: &TransformerConfig) -> fn(&str) -> bool {
+        // A table that early files have and `transformers` ignores.
+        |name| name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    }
+
+    fn tied(&self, config: &TransformerConfig) -> Vec<(&'static str, &'static str)> {
+        let tied = config.head().tied.then_some((HEAD, EMBEDDING));
+        EMBEDDING_COPIES.into_iter().chain(tied).collect()
+    }
+
+    fn facts(&self) -> Option<ReadFacts> {
+        Some(|store| {
+            Ok(FileFacts {
+                untied_head: has_untied_head(store)?,
+                ..FileFacts::default()
+            })
+        })
+    }
+
+    fn read(&self, fields: &Fields<'_>, facts: FileFacts) -> Result<ModelConfig, HuggingFaceError> {
+        let settings = self.settings(fields, !facts.untied_head)?;
+        Ok(TransformerConfig::try_from(settings)?.raw())
+    }
+
+    fn write(&self, config: &TransformerConfig, fields: &mut Map<String, Value>) {
+        if let Some(settings) = EncoderDecoderSettings::of(config) {
+            fields.extend(self.fields(&settings));
+        }
+    }
+}
+
+/// Returns true if the files have a head that differs from the embedding.
+fn has_untied_head(store: &SafetensorsStore) -> Result<bool, WeightsError> {
+    if !store.contains(HEAD) {
+        return Ok(false);
+    }
+    // A file with a head and without the embedding has the embedding under the head's name.
+    let names = [EMBEDDING]
+        .into_iter()
+        .chain(EMBEDDING_COPIES.map(|(copy, _)| copy));
+    let mut embeddings = names.filter(|name| store.contains(name));
+    match embeddings.next() {
+        Some(embedding) => Ok(!equal(store, HEAD, embedding)?),
+        None => Ok(false),
+    }
+}
+
 /// The tensors of a parameter.
-pub(crate) fn source(config: &TransformerConfig, path: &str) -> Option<Source> {
+fn source(config: &TransformerConfig, path: &str) -> Option<Source> {
     match path.split_once('.') {
         None if path == "tokens" => Some(Source::as_is(EMBEDDING)),
         None if path == "head" => Some(Source::as_is(HEAD)),

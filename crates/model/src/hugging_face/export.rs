@@ -11,13 +11,16 @@ use serde_json::{Map, Value, json};
 
 use emberlm_kernels::{Backend, PackedFormat};
 
-use super::{CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, exchange_of, read_config};
+use super::{CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, described_config, model_type_of};
 use crate::config::difference::{first_difference, object};
+use crate::config::{EncoderHeadConfig, ModelKind};
 use crate::error::{HuggingFaceError, WeightsError};
-use crate::exchange::{Exchange, PADDING, quantization};
+use crate::exchange::fields::Fields;
+use crate::exchange::{FileFacts, ModelType, quantization};
+use crate::families::Family;
 use crate::transformer::checked::TransformerConfig;
 use crate::transformer::model::Transformer;
-use crate::transformer::reconfigure::{TRAINING_ONLY, computed};
+use crate::transformer::reconfigure::computed;
 use crate::weights::quantized::{Quantization, QuantizedLayout};
 use crate::weights::{Element, Published, PublishedPacked, published, write};
 
@@ -30,6 +33,8 @@ pub struct ExportOptions {
     pub shard_bytes: u64,
     /// Additional fields of `config.json` that do not affect the model's output, such as token ids.
     pub fields: Map<String, Value>,
+    /// The family in whose form the model is written; by default its own.
+    pub family: Option<Family>,
 }
 
 /// Weights in f32, in files of at most 5 GB, without additional fields.
@@ -39,6 +44,7 @@ impl Default for ExportOptions {
             element: Element::F32,
             shard_bytes: 5_000_000_000,
             fields: Map::new(),
+            family: None,
         }
     }
 }
@@ -59,10 +65,34 @@ pub struct Exported {
 /// # Errors
 /// `transformers` has no model type for the family, or the model type cannot express the configuration.
 pub fn check_exportable(config: &TransformerConfig) -> Result<(), HuggingFaceError> {
-    let exchange = exchange_of(config.family())?;
+    let own = model_type_of(config.family())?;
     let options = ExportOptions::default();
-    let config = with_required_parameters(config, &exchange)?;
-    config_fields(&config, &exchange, None, &options).map(drop)
+    let config = with_required_parameters(config, &*own)?;
+    config_fields(&config, &*own, None, &options).map(drop)
+}
+
+/// The family in whose form a model can be exported: `preferred`, its own, or else the first of its kind.
+///
+/// # Errors
+/// No family can express the model: the error of `preferred`, or of its own.
+pub fn exporting_family(
+    config: &TransformerConfig,
+    preferred: Option<Family>,
+) -> Result<Family, HuggingFaceError> {
+    let check = |family: Family| {
+        let mut raw = config.raw();
+        raw.family = family;
+        check_exportable(&TransformerConfig::try_from(raw)?)
+    };
+    let first = preferred.unwrap_or(config.family());
+    let Err(error) = check(first) else {
+        return Ok(first);
+    };
+    let others = Family::ALL.into_iter();
+    let mut others = others.filter(|other| other.kind() == config.kind());
+    let names_its_own = config.kind() == ModelKind::Decoder;
+    let other = others.find(|other| !names_its_own && check(*other).is_ok());
+    other.ok_or(error)
 }
 
 /// Writes a model's `config.json` and weights into an existing directory. The weights or index of an earlier export
@@ -94,19 +124,29 @@ pub fn export<B: Backend>(
         layout: QuantizedLayout::Words,
         head: weights.head().is_some(),
     });
-    let exchange = exchange_of(decoder.config().family())?;
     let mut raw = decoder.config().raw();
+    let held = raw.family;
+    raw.family = options.family.unwrap_or(held);
+    let own = model_type_of(raw.family)?;
     raw.head.tied &= weights.head().is_none();
-    let config = with_required_parameters(&TransformerConfig::try_from(raw)?, &exchange)?;
-    let fields = config_fields(&config, &exchange, quantization, options)?;
-    let completed = if config == *decoder.config() {
+    let config = with_required_parameters(&TransformerConfig::try_from(raw)?, &*own)?;
+    let fields = config_fields(&config, &*own, quantization, options)?;
+    let mut same = config.raw();
+    same.family = held;
+    let completed = if same == decoder.config().raw() {
         decoder.clone()
     } else {
         decoder.with_config(&config)
     };
     write_config(&fields, folder)?;
-    let source = |path: &str| config.family().source(&config, path);
-    let parameters = published(&completed, options.element, source).into_iter();
+    let source = |path: &str| own.source(&config, path);
+    let mut parameters = published(&completed, options.element, source);
+    if own.is_bare(&config) {
+        for parameter in &mut parameters {
+            parameter.strip_prefix(own.prefix());
+        }
+    }
+    let parameters = parameters.into_iter();
     let mut tensors: Vec<Tensor<B>> = parameters.map(Tensor::Parameter).collect();
     for (path, parts) in completed.packed_weights() {
         let packed = source(&path).map(|source| PublishedPacked::of(&source, &parts));
@@ -177,51 +217,59 @@ impl<B: Backend> View for &Tensor<B> {
 /// Adds the parameters that the model type always has.
 pub(crate) fn with_required_parameters(
     config: &TransformerConfig,
-    exchange: &Exchange,
+    own: &dyn ModelType,
 ) -> Result<TransformerConfig, HuggingFaceError> {
     let mut raw = config.raw();
-    (exchange.complete)(&mut raw);
+    own.complete(&mut raw);
     Ok(TransformerConfig::try_from(raw)?)
 }
 
 /// Builds the fields of `config.json` and verifies them by reading them back.
 fn config_fields(
     config: &TransformerConfig,
-    exchange: &Exchange,
+    own: &dyn ModelType,
     quantization: Option<Quantization>,
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
+    let not_expressible = |field: String, value: String| HuggingFaceError::NotExpressible {
+        model_type: own.name(),
+        field,
+        value,
+    };
+    let family = config.family();
+    if family.kind() != config.kind() {
+        let kind = config.kind().name().to_owned();
+        return Err(not_expressible("architecture".to_owned(), kind));
+    }
     let mut fields = options.fields.clone();
     // The quantization of the source directory does not describe the exported tensors.
     fields.remove(quantization::FIELD);
     if let Some(quantization) = quantization {
+        let Some(exchange) = own.quantized() else {
+            return Err(not_expressible("weights".to_owned(), "int8".to_owned()));
+        };
         let path = "blocks.0.attention.out.weight";
-        let source = config.family().source(config, path);
+        let source = own.source(config, path);
         let linear = source.is_some_and(|source| source.is_outputs_first());
         let field = quantization::write(quantization, exchange, config, linear);
         fields.insert(quantization::FIELD.to_owned(), field);
     }
-    fields.insert("architectures".to_owned(), json!([exchange.architecture]));
-    fields.insert("model_type".to_owned(), json!(exchange.model_type));
+    fields.insert("architectures".to_owned(), json!([own.class(config)]));
+    fields.insert("model_type".to_owned(), json!(own.name()));
     fields.insert("dtype".to_owned(), json!(options.element.torch_name()));
     fields.insert("tie_word_embeddings".to_owned(), json!(config.head().tied));
     fields.insert("vocab_size".to_owned(), json!(config.vocab_size()));
-    for (field, value) in (exchange.write)(config) {
-        // The padding token of `options` has precedence over a family's null.
-        if field != PADDING || !options.fields.contains_key(PADDING) {
-            fields.insert(field, value);
-        }
-    }
-    let not_expressible = |field: String, value: String| HuggingFaceError::NotExpressible {
-        model_type: exchange.model_type,
-        field,
-        value,
-    };
+    own.write(config, &mut fields);
     let field_error = |field: &str| {
         let value = object(&config.raw()).remove(field).unwrap_or_default();
         not_expressible(field.to_owned(), value.to_string())
     };
-    let read_back = read_config(&fields).map_err(|error| match error {
+    let facts = FileFacts {
+        pooler: config.encoder_head() == Some(&EncoderHeadConfig::Pooler),
+        untied_head: !config.head().tied,
+    };
+    let read_back = described_config(family, own, &Fields::new(&fields), facts);
+    let read_back = read_back.map_err(|error| match error {
         HuggingFaceError::Field { field, .. } if field.starts_with("rope_parameters.") => {
             field_error("position")
         }
@@ -232,48 +280,17 @@ fn config_fields(
         other => other,
     })?;
     let (written, read) = (computed(&config.raw()), computed(&read_back.raw()));
-    match first_difference(&written, &read, &TRAINING_ONLY) {
+    match first_difference(&written, &read, own.unwritten()) {
         Some((field, value)) => Err(not_expressible(field, value)),
         None => Ok(fields),
     }
 }
 
 /// Writes a `config.json` into an existing directory.
-pub(super) fn write_config(
-    fields: &Map<String, Value>,
-    folder: &Path,
-) -> Result<(), HuggingFaceError> {
+fn write_config(fields: &Map<String, Value>, folder: &Path) -> Result<(), HuggingFaceError> {
     let text = serde_json::to_string_pretty(fields).unwrap_or_default() + "\n";
     let file = folder.join(CONFIG_FILE);
     fs::write(&file, text).map_err(io(&file))
-}
-
-/// The first model type that can express a model: `preferred`, or else one of `all`.
-///
-/// # Errors
-/// No type can: the error of `described` for `preferred`.
-pub(super) fn expressible<T: Copy, F>(
-    preferred: T,
-    all: impl IntoIterator<Item = T>,
-    described: impl Fn(T) -> Result<F, HuggingFaceError>,
-) -> Result<T, HuggingFaceError> {
-    match described(preferred) {
-        Ok(_) => Ok(preferred),
-        Err(error) => {
-            let mut all = all.into_iter();
-            all.find(|other| described(*other).is_ok()).ok_or(error)
-        }
-    }
-}
-
-/// Writes parameters into an existing directory, in files of at most `shard_bytes`.
-pub(crate) fn write_parameters<B: Backend>(
-    parameters: Vec<Published<B>>,
-    folder: &Path,
-    shard_bytes: u64,
-) -> Result<Exported, HuggingFaceError> {
-    let tensors: Vec<Tensor<B>> = parameters.into_iter().map(Tensor::Parameter).collect();
-    write_shards(&tensors, folder, shard_bytes)
 }
 
 fn write_shards<B: Backend>(

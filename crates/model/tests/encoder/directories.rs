@@ -5,8 +5,8 @@ use std::fs;
 
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::hugging_face::ExportOptions;
-use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
-use emberlm_model::hugging_face::encoder::export;
+use emberlm_model::hugging_face::HuggingFaceModel;
+use emberlm_model::hugging_face::export;
 use emberlm_model::weights::load_tensors;
 use emberlm_model::{ConfigError, HuggingFaceError, TransformerConfig};
 use serde_json::{Value, json};
@@ -19,11 +19,11 @@ type B = burn_flex::Flex;
 fn exported_directories_hold_the_same_tensors_and_fields() {
     for name in MODELS {
         let (directory, _) = open(name);
-        let encoder = directory.encoder::<B>(&Default::default()).unwrap();
+        let encoder = directory.decoder::<B>(&Default::default()).unwrap();
         let out = tempfile::tempdir().unwrap();
         let options = ExportOptions::default();
-        export(&encoder, directory.model_type(), out.path(), &options).unwrap();
-        let again = HuggingFaceEncoder::open(out.path()).unwrap();
+        export(&encoder, out.path(), &options).unwrap();
+        let again = HuggingFaceModel::open(out.path()).unwrap();
         assert_eq!(again.config(), directory.config(), "{name}");
         if name == "bert-early" {
             continue;
@@ -51,7 +51,7 @@ fn parameters_are_counted_as_the_files_store_them() {
 pub fn changed(
     name: &str,
     change: impl FnOnce(&mut Value),
-) -> Result<HuggingFaceEncoder, HuggingFaceError> {
+) -> Result<HuggingFaceModel, HuggingFaceError> {
     let copy = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {
         fs::copy(folder(name).join(file), copy.path().join(file)).unwrap();
@@ -60,7 +60,7 @@ pub fn changed(
     let mut fields: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     change(&mut fields);
     fs::write(&file, fields.to_string()).unwrap();
-    HuggingFaceEncoder::open(copy.path())
+    HuggingFaceModel::open(copy.path())
 }
 
 #[test]
@@ -140,13 +140,13 @@ fn other_sizes_than_the_files_are_errors_before_memory_is_allocated() {
         ("num_hidden_layers", 3),
     ] {
         let model = changed("bert-bare", |fields| fields[field] = json!(value)).unwrap();
-        assert!(model.encoder::<B>(&Default::default()).is_err(), "{field}");
+        assert!(model.decoder::<B>(&Default::default()).is_err(), "{field}");
     }
     let huge = changed("bert-bare", |fields| {
         fields["vocab_size"] = json!(16_000_000)
     })
     .unwrap();
-    assert!(huge.encoder::<B>(&Default::default()).is_err());
+    assert!(huge.decoder::<B>(&Default::default()).is_err());
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn truncated_weights_are_refused_at_every_length() {
     let whole = fs::read(folder("bert-bare").join("model.safetensors")).unwrap();
     for length in (0..whole.len()).step_by(997) {
         fs::write(copy.path().join("model.safetensors"), &whole[..length]).unwrap();
-        let model = HuggingFaceEncoder::open(copy.path());
-        let read = model.and_then(|model| model.encoder::<B>(&Default::default()));
+        let model = HuggingFaceModel::open(copy.path());
+        let read = model.and_then(|model| model.decoder::<B>(&Default::default()));
         assert!(read.is_err(), "{length} bytes");
     }
 }

@@ -12,7 +12,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::ModelInput;
 use emberlm_model::Transformer;
 use emberlm_model::encoder::{EncoderHead, Pooling, TextTokens};
-use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
+use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::weights::{Element, ParamMapper, map_params, published};
 
 use super::{MODELS, batch, open, texts};
@@ -26,7 +26,7 @@ const STATES: f64 = 3e-6;
 pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let _guard = one_at_a_time();
     let (directory, fixture) = open(name);
-    let encoder = directory.encoder::<Autodiff<B>>(device).unwrap();
+    let encoder = directory.decoder::<Autodiff<B>>(device).unwrap();
     let input = batch(&fixture, device);
     let padding = input.padding.clone();
     let states = encoder.states(input);
@@ -87,7 +87,7 @@ fn head_output<B: Backend>(
 }
 
 fn check_loss<B: Backend>(
-    directory: &HuggingFaceEncoder,
+    directory: &HuggingFaceModel,
     fixture: &Fixture,
     encoder: &Transformer<Autodiff<B>>,
     logits: Tensor<Autodiff<B>, 2>,
@@ -244,7 +244,7 @@ fn padding_changes_no_state() {
     for name in MODELS {
         let (directory, fixture) = open(name);
         let device = Default::default();
-        let encoder = directory.encoder::<B>(&device).unwrap();
+        let encoder = directory.decoder::<B>(&device).unwrap();
         let (text, _) = texts(&fixture).swap_remove(1);
         let padded = |id: u32| {
             let mut ids: Vec<i64> = text.iter().map(|&id| i64::from(id)).collect();

@@ -46,7 +46,7 @@ fn check_list<M: Module<Training>>(name: &str, module: &M, parameters: &Paramete
 fn every_parameter_is_listed_with_its_role() {
     for name in super::MODELS {
         let (directory, _) = open(name);
-        let encoder = directory.encoder::<Training>(&Default::default()).unwrap();
+        let encoder = directory.decoder::<Training>(&Default::default()).unwrap();
         check_list(name, &encoder, &encoder.parameters());
     }
     let settings = EncoderDecoderSettings::new(16, 2);
@@ -64,7 +64,7 @@ fn every_parameter_is_listed_with_its_role() {
         &ParameterRole::Matrix
     );
     let (directory, _) = open("bert-sequence");
-    let encoder = directory.encoder::<Training>(&Default::default()).unwrap();
+    let encoder = directory.decoder::<Training>(&Default::default()).unwrap();
     let parameters = encoder.parameters();
     let role = |path: &str| parameters.role(path).unwrap();
     assert_eq!(role("head.out.weight"), &ParameterRole::Head);
@@ -81,7 +81,7 @@ fn with_head(name: &str, head: EncoderHeadConfig) -> BTreeMap<String, Vec<f32>> 
     };
     let config = TransformerConfig::try_from(settings).unwrap();
     let encoder = directory
-        .encoder_as::<Flex>(&config, 5, &Default::default())
+        .model_as::<Flex>(&config, 5, &Default::default())
         .unwrap();
     let tensors = named_tensors(&encoder).into_iter();
     tensors
@@ -91,7 +91,7 @@ fn with_head(name: &str, head: EncoderHeadConfig) -> BTreeMap<String, Vec<f32>> 
 
 fn own(name: &str) -> BTreeMap<String, Vec<f32>> {
     let (directory, _) = open(name);
-    let encoder = directory.encoder::<Flex>(&Default::default()).unwrap();
+    let encoder = directory.decoder::<Flex>(&Default::default()).unwrap();
     let tensors = named_tensors(&encoder).into_iter();
     tensors
         .map(|(path, tensor)| (path, tensor.values))
@@ -106,7 +106,7 @@ fn another_head_is_initialized_and_the_rest_is_kept() {
             .collect::<Vec<_>>()
     };
     let (directory, _) = open("bert-masked");
-    let classifier = |count| directory.classifier_head(labels(count));
+    let classifier = |count| directory.heads().unwrap().sequence_head(labels(count));
     let before = own("bert-masked");
     let after = with_head("bert-masked", classifier(3));
     for (path, values) in &after {
@@ -132,7 +132,10 @@ fn another_head_is_initialized_and_the_rest_is_kept() {
     assert_eq!(after["head.out.weight"].len(), 24 * 2);
     assert_eq!(with_head("bert-sequence", classifier(4)), before);
     let (roberta, _) = open("roberta-sequence");
-    let after = with_head("roberta-sequence", roberta.masked_lm_head());
+    let after = with_head(
+        "roberta-sequence",
+        roberta.heads().unwrap().masked_lm_head(),
+    );
     assert_eq!(after["head.bias"].len(), 67);
 }
 
@@ -144,7 +147,7 @@ fn other_sizes_than_the_weights_are_refused_by_name() {
         ..EncoderSettings::of(directory.config()).unwrap()
     };
     let config = TransformerConfig::try_from(settings).unwrap();
-    let read = directory.encoder_as::<Flex>(&config, 1, &Default::default());
+    let read = directory.model_as::<Flex>(&config, 1, &Default::default());
     let message = read.unwrap_err().to_string();
     assert!(
         message.contains("n_layers = 1: must be 2, as in the weights"),

@@ -4,13 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use burn_flex::Flex;
+use emberlm_model::ModelKind;
 use emberlm_model::TransformerConfig;
 use emberlm_model::encoder_decoder::{EncoderDecoderSettings, RelativePositions};
+use emberlm_model::families::Family;
 use emberlm_model::hugging_face::ExportOptions;
-use emberlm_model::hugging_face::encoder_decoder::export;
-use emberlm_model::hugging_face::encoder_decoder::{
-    HuggingFaceEncoderDecoder, is_encoder_decoder_type,
-};
+use emberlm_model::hugging_face::{HuggingFaceModel, export, kind_of};
 use emberlm_model::weights::named_tensors;
 use serde_json::{Value, json};
 
@@ -21,18 +20,18 @@ fn an_exported_model_is_read_back_bit_by_bit() {
     for name in MODELS {
         let (directory, _) = open(name);
         let device = Default::default();
-        let model = directory.model::<Flex>(&device).unwrap();
+        let model = directory.decoder::<Flex>(&device).unwrap();
         let out = tempfile::tempdir().unwrap();
         let options = ExportOptions {
             shard_bytes: 20_000,
             fields: directory.fields().clone(),
             ..ExportOptions::default()
         };
-        let written = export(&model, directory.model_type(), out.path(), &options).unwrap();
+        let written = export(&model, out.path(), &options).unwrap();
         assert!(written.files.len() > 1);
-        let again = HuggingFaceEncoderDecoder::open(out.path()).unwrap();
+        let again = HuggingFaceModel::open(out.path()).unwrap();
         assert_eq!(again.config(), directory.config());
-        let again = again.model::<Flex>(&device).unwrap();
+        let again = again.decoder::<Flex>(&device).unwrap();
         assert!(named_tensors(&again) == named_tensors(&model), "{name}");
     }
 }
@@ -47,17 +46,22 @@ fn a_type_that_cannot_express_the_model_is_refused() {
     let model = model.unwrap().init::<Flex>(1, &device);
     let out = tempfile::tempdir().unwrap();
     let options = ExportOptions::default();
-    let error = |model_type| {
-        let error = export(&model, model_type, out.path(), &options).unwrap_err();
+    let error = |family| {
+        let options = ExportOptions {
+            family: Some(family),
+            ..ExportOptions::default()
+        };
+        let error = export(&model, out.path(), &options).unwrap_err();
         error.to_string()
     };
-    let mt5 = error("mt5");
+    let mt5 = error(Family::Mt5);
     assert!(mt5.contains("head") && mt5.contains("scaled"), "{mt5}");
-    assert_eq!(
-        error("gpt2"),
-        "config.json: `model_type` = gpt2: must be one of t5, mt5"
+    let gpt2 = error(Family::Gpt2);
+    assert!(
+        gpt2.contains("architecture") && gpt2.contains("encoder–decoder"),
+        "{gpt2}"
     );
-    export(&model, "t5", out.path(), &options).unwrap();
+    export(&model, out.path(), &options).unwrap();
 }
 
 #[test]
@@ -183,8 +187,8 @@ fn edit(folder: &Path, change: impl FnOnce(&mut Value)) {
 }
 
 fn error(folder: &Path) -> String {
-    let opened = HuggingFaceEncoderDecoder::open(folder);
-    let model = opened.and_then(|directory| directory.model::<Flex>(&Default::default()));
+    let opened = HuggingFaceModel::open(folder);
+    let model = opened.and_then(|directory| directory.decoder::<Flex>(&Default::default()));
     model.unwrap_err().to_string()
 }
 
@@ -297,21 +301,22 @@ fn a_copy_of_the_embedding_that_differs_is_refused() {
     bytes[at] ^= 1;
     bytes[8 + header + offset("lm_head.weight")] ^= 1;
     fs::write(&file, &bytes).unwrap();
-    let directory = HuggingFaceEncoderDecoder::open(folder.path()).unwrap();
+    let directory = HuggingFaceModel::open(folder.path()).unwrap();
     assert!(!directory.config().head().tied);
-    directory.model::<Flex>(&Default::default()).unwrap();
+    directory.decoder::<Flex>(&Default::default()).unwrap();
 }
 
 #[test]
-fn encoder_decoders_are_recognized_by_their_type() {
+fn the_kind_of_a_model_follows_from_its_type() {
     for (model_type, expected) in [
-        ("t5", true),
-        ("mt5", true),
-        ("llama", false),
-        ("bert", false),
+        ("t5", Some(ModelKind::EncoderDecoder)),
+        ("mt5", Some(ModelKind::EncoderDecoder)),
+        ("llama", Some(ModelKind::Decoder)),
+        ("bert", Some(ModelKind::Encoder)),
+        ("xlm-roberta", Some(ModelKind::Encoder)),
+        ("xlm_roberta", None),
     ] {
         let fields = json!({"model_type": model_type});
-        let fields = fields.as_object().unwrap();
-        assert_eq!(is_encoder_decoder_type(fields), expected);
+        assert_eq!(kind_of(fields.as_object().unwrap()), expected);
     }
 }

@@ -23,7 +23,7 @@ const STATES: f64 = 3e-6;
 fn check<B: Backend>(name: &str, device: &Device<B>) {
     let _alone = one_at_a_time();
     let (directory, fixture) = open(name);
-    let model = directory.model::<Autodiff<B>>(device).unwrap();
+    let model = directory.decoder::<Autodiff<B>>(device).unwrap();
     let padding = padding::<Autodiff<B>>(&fixture, device);
     let source = model.encode_source(ids(&fixture, "source", device), Some(padding));
     check_states(&fixture, &host(source.states()));
@@ -208,7 +208,7 @@ fn padding_of_the_source_changes_nothing() {
     for name in MODELS {
         let (directory, fixture) = open(name);
         let device = Default::default();
-        let model = directory.model::<burn_flex::Flex>(&device).unwrap();
+        let model = directory.decoder::<burn_flex::Flex>(&device).unwrap();
         let unpadded = first_source::<burn_flex::Flex>(&fixture, &device);
         let kept = unpadded.dims()[1];
         let target = ids::<burn_flex::Flex>(&fixture, "labels", &device).narrow(0, 0, 1);

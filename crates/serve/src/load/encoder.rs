@@ -69,10 +69,10 @@ impl<'a> EncoderPlan<'a> {
         // Too long texts are refused instead of truncated.
         let sequences = SequenceEncoder::new(&tokenizer, usize::MAX);
         let card = Card {
-            family: model.hugging_face().model_type().to_owned(),
+            family: model.model().model_type().to_owned(),
             parameters: u64::try_from(model.config().parameters()).unwrap_or(u64::MAX),
             tokenizer: tokenizer.kind().to_string(),
-            about: model.about(),
+            about: model.model().about()?,
             ..Card::default()
         };
         let engine = EmbeddingEngine::new(embedder, config);
@@ -83,7 +83,7 @@ impl<'a> EncoderPlan<'a> {
         Ok(ServedModel {
             name: options.name,
             aliases: options.aliases,
-            created: modified(model.hugging_face().path()),
+            created: modified(model.model().path()),
             tokenizer,
             chat: None,
             tool_chat: None,

@@ -101,17 +101,17 @@ impl<'a> EncoderDecoderPlan<'a> {
         } = self;
         let tokenizer = model.require_tokenizer()?.clone();
         let card = Card {
-            family: model.hugging_face().model_type().to_owned(),
+            family: model.model().model_type().to_owned(),
             parameters: u64::try_from(model.config().parameters()).unwrap_or(u64::MAX),
             tokenizer: tokenizer.kind().to_string(),
-            about: model.about(),
+            about: model.model().about()?,
             ..Card::default()
         };
         let (worker, _) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
         Ok(ServedModel {
             name: options.name,
             aliases: options.aliases,
-            created: modified(model.hugging_face().path()),
+            created: modified(model.model().path()),
             tokenizer,
             chat,
             tool_chat: None,

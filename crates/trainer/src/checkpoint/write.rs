@@ -11,8 +11,9 @@ use emberlm_checkpoint::write::{
 use emberlm_checkpoint::{CheckpointError, Description, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, TOKENIZER_FILE, Tokenizer};
 use emberlm_kernels::Backend;
-use emberlm_model::hugging_face::{CONFIG_FILE, ExportOptions, encoder, encoder_decoder};
-use emberlm_model::{ModelKind, Transformer, weights};
+use emberlm_model::families::Family;
+use emberlm_model::hugging_face::{CONFIG_FILE, ExportOptions, export};
+use emberlm_model::weights;
 use serde_json::{Map, Value};
 
 use super::State;
@@ -33,12 +34,12 @@ pub struct About {
 /// The form in which a checkpoint describes its model.
 #[derive(Debug)]
 pub enum AboutModel {
-    /// A decoder, by this project's description.
-    Decoder(Box<Description>),
+    /// A decoder, or an adapter of any model, by this project's description.
+    Described(Box<Description>),
     /// An encoder or an encoder–decoder, as a Hugging Face directory.
     HuggingFace {
-        /// The model type.
-        model_type: &'static str,
+        /// The family in whose form it is written.
+        family: Family,
         /// Fields of `config.json` that do not affect the model's output.
         fields: Map<String, Value>,
     },
@@ -48,7 +49,7 @@ impl AboutModel {
     /// The chat template of a decoder's training conversations, if any.
     pub(crate) fn chat_template(&self) -> Option<&ChatTemplateSpec> {
         match self {
-            Self::Decoder(description) => description.chat_template.as_ref(),
+            Self::Described(description) => description.chat_template.as_ref(),
             Self::HuggingFace { .. } => None,
         }
     }
@@ -116,13 +117,19 @@ fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), Checkpo
         source,
     } = contents.about.as_ref();
     match (model, &contents.model.model) {
-        (AboutModel::Decoder(description), model) => {
+        (AboutModel::Described(description), model) => {
             others.extend(source.write(folder)?);
             write_model(folder, model, description, tokenizer.as_ref(), &others)
         }
-        (AboutModel::HuggingFace { model_type, fields }, model) => {
+        (AboutModel::HuggingFace { family, fields }, model) => {
             others.extend(source.export(folder)?);
-            export(model, model_type, fields, folder)?;
+            let options = ExportOptions {
+                shard_bytes: u64::MAX,
+                fields: fields.clone(),
+                family: Some(*family),
+                ..ExportOptions::default()
+            };
+            export(model, folder, &options)?;
             others.extend([MODEL, CONFIG_FILE]);
             if let Some(tokenizer) = tokenizer {
                 let path = folder.join(TOKENIZER_FILE);
@@ -133,24 +140,4 @@ fn fill<B: Backend>(folder: &Path, contents: &Contents<B>) -> Result<(), Checkpo
             write_manifest(folder, &others)
         }
     }
-}
-
-/// Writes a model in the form of a Hugging Face directory.
-fn export<B: Backend>(
-    model: &Transformer<B>,
-    model_type: &str,
-    fields: &Map<String, Value>,
-    folder: &Path,
-) -> Result<(), CheckpointError> {
-    let options = ExportOptions {
-        shard_bytes: u64::MAX,
-        fields: fields.clone(),
-        ..ExportOptions::default()
-    };
-    match model.config().kind() {
-        ModelKind::Encoder => encoder::export(model, model_type, folder, &options)?,
-        ModelKind::EncoderDecoder => encoder_decoder::export(model, model_type, folder, &options)?,
-        ModelKind::Decoder => emberlm_model::hugging_face::export(model, folder, &options)?,
-    };
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use emberlm_checkpoint::CheckpointError;
+use emberlm_checkpoint::{CheckpointError, ModelError};
 use emberlm_data::{ChatError, DataError, TokenizerError};
 use emberlm_generate::GenerateError;
 use emberlm_model::{AdapterError, ConfigError, HuggingFaceError, WeightsError};
@@ -145,6 +145,9 @@ pub enum TrainError {
     /// A model setting has an invalid value.
     #[error(transparent)]
     Model(#[from] ConfigError),
+    /// The model that the run starts from cannot be read.
+    #[error(transparent)]
+    Opened(#[from] ModelError),
     /// The configuration cannot be written into the run's directory.
     #[error(transparent)]
     Config(#[from] RunConfigError),

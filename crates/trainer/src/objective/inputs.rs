@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use emberlm_data::{ChatTemplateSpec, Floor, Tokenizer};
 use emberlm_model::TransformerConfig;
-use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
+use emberlm_model::hugging_face::HeadStyle;
 
 use super::validation::Validation;
 use super::{PairSet, PromptSet, RecordSet, References, RewardTask, TrainSource, WindowTask};
@@ -36,8 +36,8 @@ pub(crate) trait DataContext {
     /// True if the run continues from a checkpoint.
     fn is_resumed(&self) -> bool;
 
-    /// The encoder's directory that the weights come from.
-    fn directory(&self) -> Option<&HuggingFaceEncoder>;
+    /// The form of the heads of the encoder that the weights come from.
+    fn heads(&self) -> Option<&HeadStyle>;
 
     /// The chat template of records: the checkpoint's, or the one of the weights.
     fn chat_template(&self) -> Option<ChatTemplateSpec>;

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::TransformerConfig;
-use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
+use emberlm_model::hugging_face::HeadStyle;
 
 use super::RunStart;
 use crate::checkpoint::State;
@@ -43,7 +43,7 @@ pub fn sized(
     }
     let circumstances = Circumstances {
         start,
-        directory: None,
+        heads: None,
         tokenizer,
         chat_template,
     };
@@ -55,8 +55,8 @@ pub fn sized(
 /// The circumstances of a run that its inputs depend on, other than its configuration.
 pub(super) struct Circumstances<'a> {
     pub(super) start: &'a RunStart,
-    /// The encoder's directory that the weights come from.
-    pub(super) directory: Option<&'a HuggingFaceEncoder>,
+    /// The form of the heads of the encoder that the weights come from.
+    pub(super) heads: Option<HeadStyle>,
     /// The tokenizer of the weights.
     pub(super) tokenizer: Option<Tokenizer>,
     /// The chat template of the weights.
@@ -68,8 +68,8 @@ impl DataContext for Circumstances<'_> {
         self.start.checkpoint().is_some()
     }
 
-    fn directory(&self) -> Option<&HuggingFaceEncoder> {
-        self.directory
+    fn heads(&self) -> Option<&HeadStyle> {
+        self.heads.as_ref()
     }
 
     fn check_resumed(

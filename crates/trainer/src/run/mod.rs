@@ -15,7 +15,8 @@ use burn::train::{Interrupter, Learner};
 use emberlm_checkpoint::{AdapterDescription, BaseModel, SourceFiles};
 use emberlm_data::{ChatTemplateSpec, Tokenizer};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::hugging_face::{encoder, encoder_decoder};
+use emberlm_model::families::Family;
+use emberlm_model::hugging_face::exporting_family;
 use emberlm_model::{ModelKind, count};
 use serde_json::json;
 
@@ -156,8 +157,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
     }
     let circumstances = Circumstances {
         start: &start,
-        directory: match &weights {
-            Some(RunWeights::Encoder(directory)) => Some(directory),
+        heads: match &weights {
+            Some(RunWeights::Opened(model)) => model.heads().copied(),
             _ => None,
         },
         tokenizer: options.tokenizer.clone(),
@@ -281,14 +282,14 @@ fn rank_zero<B: TrainingBackend>(
 ) -> Result<RankZero<B>, TrainError> {
     let text = run_config::to_toml(config)?;
     let step = initial.state.step;
-    let source = match (start.checkpoint(), inputs.model.kind()) {
-        (None, _) => options.source,
-        (Some(checkpoint), ModelKind::Decoder) => SourceFiles::of_checkpoint(&checkpoint.path)?,
-        (Some(checkpoint), _) => SourceFiles::of_hugging_face(&checkpoint.path)?,
-    };
     let resumed = start
         .checkpoint()
         .and_then(|checkpoint| checkpoint.description.as_ref());
+    let source = match (start.checkpoint(), resumed) {
+        (None, _) => options.source,
+        (Some(checkpoint), Some(_)) => SourceFiles::of_checkpoint(&checkpoint.path)?,
+        (Some(checkpoint), None) => SourceFiles::of_hugging_face(&checkpoint.path)?,
+    };
     let base = match resumed.and_then(|description| description.adapter.as_ref()) {
         Some(adapter) => Some(adapter.base.clone()),
         None => options.base,
@@ -353,37 +354,42 @@ fn about_model(
     source: &SourceFiles,
     base: Option<BaseModel>,
 ) -> Result<AboutModel, TrainError> {
-    let preferred = source.model_type();
-    let preferred = preferred.as_deref();
     let model = &inputs.model;
-    let model_type = match model.kind() {
-        ModelKind::Decoder => {
-            let settings = config.train.adapter.clone();
-            let adapter = match (settings, base) {
-                (Some(settings), Some(base)) => Some(AdapterDescription { settings, base }),
-                (Some(_), None) => return Err(TrainError::NoBase),
-                (None, _) => None,
-            };
-            return Ok(AboutModel::Decoder(Box::new(Description {
-                model: model.raw(),
-                tokenizer: Some(inputs.tokenizer.spec()),
-                chat_template: inputs.chat_template.clone(),
-                documents: config.train.documents,
-                seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < model.seq_len()),
-                adapter,
-            })));
-        }
-        ModelKind::Encoder => encoder::model_type_of(model, preferred)?,
-        ModelKind::EncoderDecoder => encoder_decoder::model_type_of(model, preferred)?,
+    let preferred = source.model_type();
+    let preferred = preferred.and_then(|name| Family::of_model_type(&name));
+    let is_decoder = model.kind() == ModelKind::Decoder;
+    let family = match is_decoder {
+        true => model.family(),
+        false => exporting_family(model, preferred)?,
     };
-    let mut fields = source.config_fields(Some(model_type)).unwrap_or_default();
+    if is_decoder || config.train.adapter.is_some() {
+        let settings = config.train.adapter.clone();
+        let adapter = match (settings, base) {
+            (Some(settings), Some(base)) => Some(AdapterDescription { settings, base }),
+            (Some(_), None) => return Err(TrainError::NoBase),
+            (None, _) => None,
+        };
+        let mut raw = model.raw();
+        raw.family = family;
+        return Ok(AboutModel::Described(Box::new(Description {
+            model: raw,
+            tokenizer: Some(inputs.tokenizer.spec()),
+            chat_template: inputs.chat_template.clone(),
+            documents: config.train.documents,
+            seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < model.seq_len()),
+            adapter,
+        })));
+    }
+    let mut fields = source
+        .config_fields(family.model_type())
+        .unwrap_or_default();
     // The exporter writes `dtype` instead.
     fields.retain(|name, _| name != "torch_dtype");
     if model.kind() == ModelKind::EncoderDecoder {
         let end = json!(inputs.tokenizer.end_of_text());
         fields.entry("eos_token_id").or_insert(end);
     }
-    Ok(AboutModel::HuggingFace { model_type, fields })
+    Ok(AboutModel::HuggingFace { family, fields })
 }
 
 /// The notes on a run before its first step.

@@ -2,13 +2,11 @@
 
 use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
+use emberlm_checkpoint::Model;
 use emberlm_checkpoint::checkpoint::TRAINING;
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
-use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
-use emberlm_model::{
-    AdapterError, LoraConfig, ModelKind, Transformer, TransformerConfig, WeightsError, weights,
-};
+use emberlm_model::hugging_face::HuggingFaceModel;
+use emberlm_model::{AdapterError, LoraConfig, Transformer, TransformerConfig, weights};
 
 use crate::checkpoint::Checkpoint;
 use crate::config::model::table_of;
@@ -18,23 +16,26 @@ use crate::objective::model::TrainingModel;
 
 /// The weights that a run begins with.
 pub enum RunWeights<B: BurnBackend> {
-    /// A decoder's.
-    Decoder(Box<Transformer<B>>),
-    /// Those in a directory of an encoder. A head for another objective is initialized.
-    Encoder(Box<HuggingFaceEncoder>),
-    /// Those in a directory of an encoder–decoder.
-    EncoderDecoder(Box<HuggingFaceEncoderDecoder>),
+    /// Those of a model in memory.
+    Loaded(Box<Transformer<B>>),
+    /// Those of an opened model. A head for another objective is initialized.
+    Opened(Box<Model>),
 }
 
 impl<B: BurnBackend> From<Transformer<B>> for RunWeights<B> {
-    fn from(decoder: Transformer<B>) -> Self {
-        Self::Decoder(Box::new(decoder))
+    fn from(model: Transformer<B>) -> Self {
+        Self::Loaded(Box::new(model))
+    }
+}
+
+impl<B: BurnBackend> From<Model> for RunWeights<B> {
+    fn from(model: Model) -> Self {
+        Self::Opened(Box::new(model))
     }
 }
 
 impl<B: TrainingBackend> RunWeights<B> {
-    /// Loads the weights for a model, and adds a new adapter to a decoder. Parameters that they lack are initialized by
-    /// `seed`.
+    /// Loads the weights for a model, and adds a new adapter to it. Parameters that they lack are initialized by `seed`.
     ///
     /// # Errors
     /// The weights cannot be read, or are those of another model.
@@ -45,31 +46,32 @@ impl<B: TrainingBackend> RunWeights<B> {
         adapter: Option<&LoraConfig>,
         device: &Device<B>,
     ) -> Result<TrainingModel<B>, TrainError> {
-        Ok(match (self, config.kind()) {
-            (Self::Decoder(weights), ModelKind::Decoder) => {
-                if weights.has_adapter() {
-                    return Err(AdapterError::Adapted.into());
-                }
-                let weights = weights.reconfigured(config)?;
-                match adapter {
-                    Some(_) => adapted(weights, adapter, seed)?.into(),
-                    None => {
-                        weights.check_not_packed()?;
-                        weights.into()
-                    }
-                }
+        let kind = match &self {
+            Self::Loaded(weights) => weights.config().kind(),
+            Self::Opened(model) => model.kind(),
+        };
+        if kind != config.kind() {
+            let table = table_of(config.kind());
+            return Err(TrainError::OtherModel { table });
+        }
+        let weights = match self {
+            Self::Loaded(weights) if weights.has_adapter() => {
+                return Err(AdapterError::Adapted.into());
             }
-            (Self::Encoder(directory), ModelKind::Encoder) => {
-                directory.encoder_as::<B>(config, seed, device)?.into()
+            Self::Opened(model) if model.has_adapter() => {
+                return Err(AdapterError::Adapted.into());
             }
-            (Self::EncoderDecoder(directory), ModelKind::EncoderDecoder) => {
-                directory.model_as::<B>(config, device)?.into()
+            Self::Loaded(weights) => weights.reconfigured(config)?,
+            Self::Opened(model) => {
+                let stored = model.weight_format();
+                let format = adapter.and_then(|adapter| adapter.base_format(stored));
+                model.decoder_as::<B>(config, seed, format.unwrap_or(stored), device)?
             }
-            (_, kind) => {
-                let table = table_of(kind);
-                return Err(TrainError::OtherModel { table });
-            }
-        })
+        };
+        if adapter.is_none() {
+            weights.check_not_packed()?;
+        }
+        Ok(adapted(weights, adapter, seed)?.into())
     }
 }
 
@@ -85,13 +87,11 @@ pub(crate) fn resume<B: Backend>(
     if !checkpoint.holds_average() {
         return load(config, checkpoint, device);
     }
-    let file = checkpoint.path.join(TRAINING);
-    Ok(match config.kind() {
-        ModelKind::Decoder => {
-            with_dropout(checkpoint.training_decoder::<B>(device)?, config)?.into()
-        }
-        ModelKind::Encoder | ModelKind::EncoderDecoder => {
-            own(config.blank::<B>(device), &file)?.into()
+    Ok(match &checkpoint.description {
+        Some(_) => with_dropout(checkpoint.training_decoder::<B>(device)?, config)?.into(),
+        None => {
+            let file = checkpoint.path.join(TRAINING);
+            weights::load_own(config.blank::<B>(device), &file)?.into()
         }
     })
 }
@@ -105,21 +105,16 @@ pub(crate) fn load<B: Backend>(
     checkpoint: &Checkpoint,
     device: &Device<B>,
 ) -> Result<TrainingModel<B>, TrainError> {
-    let path = &checkpoint.path;
-    Ok(match config.kind() {
-        ModelKind::Decoder => with_dropout(checkpoint.decoder::<B>(device)?, config)?.into(),
-        ModelKind::Encoder => {
-            let directory = HuggingFaceEncoder::open(path)?;
-            directory.encoder_as::<B>(config, 0, device)?.into()
-        }
-        ModelKind::EncoderDecoder => {
-            let directory = HuggingFaceEncoderDecoder::open(path)?;
-            directory.model_as::<B>(config, device)?.into()
+    Ok(match &checkpoint.description {
+        Some(_) => with_dropout(checkpoint.decoder::<B>(device)?, config)?.into(),
+        None => {
+            let directory = HuggingFaceModel::open(&checkpoint.path)?;
+            directory.model_as::<B>(config, 0, device)?.into()
         }
     })
 }
 
-/// The decoder of a checkpoint with the dropout of `config`, which a fork may change.
+/// The model of a checkpoint with the dropout of `config`, which a fork may change.
 ///
 /// # Errors
 /// It has an adapter, and another dropout.
@@ -128,7 +123,10 @@ fn with_dropout<B: Backend>(
     config: &TransformerConfig,
 ) -> Result<Transformer<B>, TrainError> {
     let held = decoder.config();
-    if held.dropout() == config.dropout() && held.dropout_sites() == config.dropout_sites() {
+    let is_same = held.dropout() == config.dropout()
+        && held.dropout_sites() == config.dropout_sites()
+        && held.architecture() == config.architecture();
+    if is_same {
         return Ok(decoder);
     }
     if decoder.has_adapter() {
@@ -143,12 +141,4 @@ fn with_dropout<B: Backend>(
         });
     }
     Ok(decoder.reconfigured(config)?)
-}
-
-/// Loads a module from a file whose tensors have the names of its parameters.
-fn own<B: Backend, M: burn::module::Module<B>>(
-    module: M,
-    file: &std::path::Path,
-) -> Result<M, WeightsError> {
-    weights::load_own(module, file)
 }

@@ -8,8 +8,7 @@ use burn::module::AutodiffModule;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::{Backend, HeadLossOptions, TrainingBackend};
-use emberlm_model::hugging_face::encoder::HuggingFaceEncoder;
-use emberlm_model::hugging_face::encoder_decoder::HuggingFaceEncoderDecoder;
+use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::weights::{Element, map_params, published};
 use emberlm_model::{Tokens, TrainingPass};
 use emberlm_trainer::clip::{clip_factor, global_norm};
@@ -29,47 +28,27 @@ fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures")
 }
 
-/// A directory of either kind.
-enum Directory {
-    Encoder(HuggingFaceEncoder),
-    EncoderDecoder(HuggingFaceEncoderDecoder),
-}
+/// The directory of an encoder or an encoder–decoder.
+struct Directory(HuggingFaceModel);
 
 impl Directory {
     fn open(name: &str) -> Self {
-        let folder = fixtures();
-        let encoder = folder.join("encoders").join(name);
-        match encoder.exists() {
-            true => Self::Encoder(HuggingFaceEncoder::open(&encoder).unwrap()),
-            false => {
-                let path = folder.join("encoder_decoder").join(name);
-                Self::EncoderDecoder(HuggingFaceEncoderDecoder::open(&path).unwrap())
-            }
-        }
+        let folders = ["encoders", "encoder_decoder"].map(|kind| fixtures().join(kind).join(name));
+        let folder = folders.iter().find(|folder| folder.exists()).unwrap();
+        Self(HuggingFaceModel::open(folder).unwrap())
     }
 
     fn expected(&self) -> File {
-        let path = match self {
-            Self::Encoder(directory) => directory.path(),
-            Self::EncoderDecoder(directory) => directory.path(),
-        };
-        File::read(path.join("expected.safetensors"))
+        File::read(self.0.path().join("expected.safetensors"))
     }
 
     fn model<B: TrainingBackend>(&self) -> TrainingModel<B> {
-        let device = Default::default();
-        match self {
-            Self::Encoder(directory) => directory.encoder::<B>(&device).unwrap().into(),
-            Self::EncoderDecoder(directory) => directory.model::<B>(&device).unwrap().into(),
-        }
+        self.0.decoder::<B>(&Default::default()).unwrap().into()
     }
 
     /// The parameters of a model under the names of the directory.
     fn named<B: Backend>(&self, model: &TrainingModel<B>) -> BTreeMap<String, Vec<f32>> {
-        let tensors = published(&model.model, Element::F32, |path| match self {
-            Self::Encoder(directory) => directory.source(path),
-            Self::EncoderDecoder(directory) => directory.source(path),
-        });
+        let tensors = published(&model.model, Element::F32, |path| self.0.source(path));
         let tensors = tensors.iter();
         tensors
             .map(|tensor| (tensor.name().to_owned(), tensor.values().values))

@@ -294,7 +294,7 @@ fn labels_are_learnt_and_resumed_exactly() {
     let directory = |run: &Path| {
         let model = EncoderModel::open(run).unwrap();
         let settings = EncoderSettings::of(model.config()).unwrap();
-        let weights = RunWeights::Encoder(Box::new(model.into_hugging_face()));
+        let weights = RunWeights::from(model.into_model());
         (settings, weights)
     };
     let (settings, weights) = directory(&long);

@@ -170,7 +170,7 @@ impl Job for Weights<'_> {
             }
             OpenedModel::Encoder(model) => {
                 (self.check)(tokens.len(), tokens.len())?;
-                let encoder = model.hugging_face().encoder::<B::InnerBackend>(&device)?;
+                let encoder = model.load::<B::InnerBackend>(&device)?;
                 let ids = row::<B::InnerBackend>(tokens, &device);
                 self.attended(tokens, tokens, encoder.text_attention_weights(ids))
             }

@@ -33,7 +33,7 @@ const BATCH_TOKENS: usize = 4096;
 /// Evaluates the model on the dataset in `data`.
 pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> {
     let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
-    let model = args.adapter.open(&args.model)?;
+    let model = args.adapter.open_decoder(&args.model)?;
     let dataset = Dataset::open(data)?;
     model.check_dataset(&dataset)?;
     let manifest = dataset.manifest().split(args.split);

@@ -27,7 +27,7 @@ use crate::ranks::Ranks;
 /// Evaluates the items of the file at `path`.
 pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<(), CliError> {
     let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
-    let model = args.adapter.open(&args.model)?;
+    let model = args.adapter.open_decoder(&args.model)?;
     let Some(tokenizer) = model.tokenizer()? else {
         let folder = model.path().display();
         let message = format!("{folder} has no tokenizer, so it cannot read text");

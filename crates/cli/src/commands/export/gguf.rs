@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_checkpoint::Model;
+use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_gguf::Value as GgufValue;
 use emberlm_kernels::{Backend, TrainingBackend, memory};
 use emberlm_model::gguf::FileType;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<(), CliError> {
     let file_type = args.file_type.unwrap_or(DEFAULT_TYPE);
     check_method(args, file_type)?;
     let backend = args.backend.choose()?;
-    let model = model::open(&args.model)?;
+    let model = model::open(&args.model)?.of_kind(ModelKind::Decoder)?;
     gguf_export::check_exportable(model.config())?;
     let held = model::held_weights(&model, None);
     if held.stored != WeightFormat::F32 && file_type != FileType::F32 {

@@ -27,9 +27,8 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     refuse_unsupported(&args)?;
     let kind = ModelKind::EncoderDecoder;
     cache_arg::check_kind(args.cache.cache, kind, &args.model)?;
-    args.adapter.check_kind(kind, &args.model)?;
     let backend = args.backend.choose()?;
-    let model = crate::model::open_encoder_decoder(&args.model)?;
+    let model = EncoderDecoderModel::of(args.adapter.open(&args.model)?)?;
     let source = source(&args, &model)?;
     if !args.stop.is_empty() {
         super::choice::with_text(model.tokenizer(), &args.model)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, ModelKind};
+use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel};
 use emberlm_model::config::Position;
 use emberlm_model::count::{self, ComponentParameters};
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::parameter_table;
 use crate::error::CliError;
-use crate::model;
+use crate::opened_model::OpenedModel;
 use crate::output::{Align, Table, print, print_json};
 
 /// The command's output.
@@ -46,13 +46,12 @@ struct Weights {
     weights: usize,
 }
 
-/// Prints the model at `path`, an encoder or encoder–decoder.
-pub fn run(path: &Path, kind: ModelKind, json: bool) -> Result<(), CliError> {
-    let info = match kind {
-        ModelKind::Encoder => encoder(&model::open_encoder(path)?)?,
-        ModelKind::Decoder | ModelKind::EncoderDecoder => {
-            encoder_decoder(&model::open_encoder_decoder(path)?)?
-        }
+/// Prints a model that is no decoder.
+pub fn run(model: &OpenedModel, json: bool) -> Result<(), CliError> {
+    let info = match model {
+        OpenedModel::Decoder(_) => return Err(CliError::new("the model is a decoder")),
+        OpenedModel::Encoder(model) => encoder(model)?,
+        OpenedModel::EncoderDecoder(model) => encoder_decoder(model)?,
     };
     match json {
         true => print_json(&info),
@@ -103,8 +102,8 @@ fn encoder(model: &EncoderModel) -> Result<StackInfo, CliError> {
             Some(EncoderHeadConfig::MaskedLm { .. })
         ),
         ..StackInfo::new(
-            model.hugging_face().path(),
-            model.about(),
+            model.model().path(),
+            model.model().about()?,
             count::table(config),
             model.tokenizer(),
             serde_json::to_value(EncoderSettings::of(config))
@@ -140,8 +139,8 @@ fn encoder_decoder(model: &EncoderDecoderModel) -> Result<StackInfo, CliError> {
         ],
         tied: config.head().tied,
         ..StackInfo::new(
-            model.hugging_face().path(),
-            model.about(),
+            model.model().path(),
+            model.model().about()?,
             count::table(config),
             model.tokenizer(),
             serde_json::to_value(EncoderDecoderSettings::of(config))

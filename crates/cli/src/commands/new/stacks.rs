@@ -7,8 +7,8 @@ use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::hugging_face::{ExportOptions, encoder, encoder_decoder};
-use emberlm_model::{Activation, ModelKind, TransformerConfig};
+use emberlm_model::hugging_face::{ExportOptions, export};
+use emberlm_model::{Activation, TransformerConfig};
 use emberlm_tokenizer::{TOKENIZER_FILE, Tokenizer};
 use serde_json::{Map, json};
 
@@ -86,14 +86,8 @@ impl Job for NewStacks<'_> {
             fields,
             ..ExportOptions::default()
         };
-        let (config, seed) = (self.config, self.seed);
-        if config.kind() == ModelKind::Encoder {
-            let model = config.init::<B::InnerBackend>(seed, &device);
-            encoder::export(&model, "bert", self.folder, &options)?;
-        } else {
-            let model = config.init::<B::InnerBackend>(seed, &device);
-            encoder_decoder::export(&model, "t5", self.folder, &options)?;
-        }
+        let model = self.config.init::<B::InnerBackend>(self.seed, &device);
+        export(&model, self.folder, &options)?;
         if let Some(tokenizer) = self.tokenizer {
             let file = self.folder.join(TOKENIZER_FILE);
             fs::write(&file, tokenizer.to_tokenizer_json())

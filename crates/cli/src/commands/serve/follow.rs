@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use burn::tensor::Device;
+use emberlm_checkpoint::ModelKind;
 use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_generate::Engine;
 use emberlm_kernels::Backend;
@@ -92,7 +93,7 @@ fn read<B: Backend>(
     (weights, cache): (Option<WeightFormat>, CacheFormat),
     device: &Device<B>,
 ) -> Result<Read<B>, CliError> {
-    let model = model::open(run)?;
+    let model = model::open(run)?.of_kind(ModelKind::Decoder)?;
     let decoder = model::decoder_in(&model, weights, cache, device)?;
     Ok((Arc::new(decoder), model.about()?))
 }

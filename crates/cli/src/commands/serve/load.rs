@@ -212,18 +212,18 @@ fn load_encoder<B: Backend>(
     log: &Log,
 ) -> Result<ServedModel, CliError> {
     let model = plan.model();
-    let sign = progress::loading(model.hugging_face().path());
+    let sign = progress::loading(model.model().path());
     let embedder = model.embedder::<B>(device)?;
     drop(sign);
-    let (path, on) = (model.hugging_face().path().to_owned(), device.clone());
-    let again = move || Ok(EncoderModel::open(&path)?.embedder::<B>(&on)?);
+    let (reopen, on) = (model.model().reopen(), device.clone());
+    let again = move || Ok(EncoderModel::of(reopen()?)?.embedder::<B>(&on)?);
     let reload = reload(place, &plan.options().name, log, again);
     let served = plan.load(embedder, reload)?;
     console::note(format_args!(
         "{}{}: {}, {} parameters; texts of at most {} tokens; it embeds only",
         served.name,
         aliases(&served),
-        model.about(),
+        model.model().about()?,
         HumanCount(parameters(model.config().parameters())),
         HumanCount(served.worker.limits().context as u64),
     ));
@@ -239,11 +239,11 @@ fn load_encoder_decoder<B: Backend>(
 ) -> Result<ServedModel, CliError> {
     let model = plan.model();
     plan.ignored().iter().for_each(|ignored| warn(ignored));
-    let sign = progress::loading(model.hugging_face().path());
+    let sign = progress::loading(model.model().path());
     let weights = model.load::<B>(device)?;
     drop(sign);
-    let (path, on) = (model.hugging_face().path().to_owned(), device.clone());
-    let again = move || Ok(EncoderDecoderModel::open(&path)?.load::<B>(&on)?);
+    let (reopen, on) = (model.model().reopen(), device.clone());
+    let again = move || Ok(EncoderDecoderModel::of(reopen()?)?.load::<B>(&on)?);
     let reload = reload(place, &plan.options().name, log, again);
     let served = plan.load(weights, Some(sandbox::grammars()), reload)?;
     let limits = served.worker.limits();
@@ -251,7 +251,7 @@ fn load_encoder_decoder<B: Backend>(
         "{}{}: {}, {} parameters; slots: {}, sources and targets of at most {} tokens{}",
         served.name,
         aliases(&served),
-        model.about(),
+        model.model().about()?,
         HumanCount(parameters(model.config().parameters())),
         limits.slots,
         HumanCount(limits.context as u64),

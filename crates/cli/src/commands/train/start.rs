@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use burn::tensor::Device;
-use emberlm_checkpoint::{BaseModel, Model, ModelError, SourceFiles};
+use emberlm_checkpoint::{BaseModel, Model, ModelError};
 use emberlm_data::{ChatTemplateSpec, Dataset, Tokenizer};
 use emberlm_kernels::Backend;
 use emberlm_model::encoder::EncoderHeadConfig;
@@ -56,23 +55,15 @@ impl OpenedModel {
     /// Checks that the weights can be trained, with the adapter if there is one.
     ///
     /// # Errors
-    /// The weights are quantized and there is no adapter, or there is one and the model is not a decoder.
+    /// The weights are quantized and there is no adapter.
     pub fn check_trainable(
         &self,
         path: &Path,
         adapter: Option<&LoraConfig>,
     ) -> Result<(), CliError> {
-        match (self, adapter) {
-            (Self::Decoder(model), None) => model::check_trainable(model, path),
-            (Self::Decoder(_), Some(_)) | (Self::Encoder(_) | Self::EncoderDecoder(_), None) => {
-                Ok(())
-            }
-            (Self::Encoder(_) | Self::EncoderDecoder(_), Some(_)) => {
-                let path = path.display();
-                Err(CliError::new(format!(
-                    "{path} is not a decoder, and only decoders have adapters"
-                )))
-            }
+        match adapter {
+            None => model::check_trainable(self.model(), path),
+            Some(_) => Ok(()),
         }
     }
 
@@ -81,10 +72,8 @@ impl OpenedModel {
     /// # Errors
     /// Its files cannot be read.
     pub fn base(&self, adapter: Option<&LoraConfig>) -> Result<Option<BaseModel>, CliError> {
-        Ok(match (self, adapter) {
-            (Self::Decoder(model), Some(_)) => Some(BaseModel::of(model)?),
-            _ => None,
-        })
+        let base = adapter.map(|_| BaseModel::of(self.model()));
+        Ok(base.transpose()?)
     }
 
     /// The default configuration for fine-tuning with an objective, by default the one that the model was made for, on so
@@ -126,32 +115,6 @@ impl OpenedModel {
         }
     }
 
-    /// The model's files that checkpoints keep.
-    ///
-    /// # Errors
-    /// A file exists but cannot be read.
-    pub fn source_files(&self) -> Result<SourceFiles, CliError> {
-        Ok(match self {
-            Self::Decoder(model) => model.source_files()?,
-            Self::Encoder(model) => SourceFiles::of_hugging_face(model.hugging_face().path())?,
-            Self::EncoderDecoder(model) => {
-                SourceFiles::of_hugging_face(model.hugging_face().path())?
-            }
-        })
-    }
-
-    /// The tokenizer of records, if the model has one.
-    ///
-    /// # Errors
-    /// The tokenizer of a decoder cannot be read.
-    pub fn record_tokenizer(&self) -> Result<Option<Tokenizer>, CliError> {
-        Ok(match self {
-            Self::Decoder(model) => model.tokenizer()?,
-            Self::Encoder(model) => model.tokenizer().cloned(),
-            Self::EncoderDecoder(model) => model.tokenizer().cloned(),
-        })
-    }
-
     /// The chat template of records with messages, if the model has one.
     ///
     /// # Errors
@@ -170,17 +133,16 @@ impl OpenedModel {
     /// # Errors
     /// The dataset has another tokenizer, or ids outside of the model's vocabulary.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), CliError> {
-        let path = match self {
-            Self::Decoder(model) => return Ok(model.check_dataset(dataset)?),
-            Self::Encoder(model) => model.hugging_face().path(),
-            Self::EncoderDecoder(model) => model.hugging_face().path(),
-        };
-        match self.record_tokenizer()? {
+        let model = self.model();
+        if model.kind() == ModelKind::Decoder {
+            return Ok(model.check_dataset(dataset)?);
+        }
+        match model.tokenizer()? {
             Some(of_model) if !agree(&of_model, dataset.tokenizer()) => {
                 Err(ModelError::OtherTokenizer {
                     dataset: dataset.folder().to_owned(),
                     of_dataset: Box::new(dataset.manifest().tokenizer.clone()),
-                    model: path.to_owned(),
+                    model: model.path().to_owned(),
                     of_model: Box::new(of_model.spec()),
                 }
                 .into())
@@ -190,27 +152,12 @@ impl OpenedModel {
     }
 
     /// The weights that training begins with.
-    ///
-    /// # Errors
-    /// A decoder's weights cannot be read.
-    pub fn weights<B: Backend>(
-        self,
-        adapter: Option<&LoraConfig>,
-        device: &Device<B>,
-    ) -> Result<RunWeights<B>, CliError> {
-        Ok(match self {
-            Self::Decoder(model) => {
-                let stored = model.weight_format();
-                let format = adapter.and_then(|adapter| adapter.base_format(stored));
-                model
-                    .decoder_in::<B>(format.unwrap_or(stored), device)?
-                    .into()
-            }
-            Self::Encoder(model) => RunWeights::Encoder(Box::new(model.into_hugging_face())),
-            Self::EncoderDecoder(model) => {
-                RunWeights::EncoderDecoder(Box::new(model.into_hugging_face()))
-            }
-        })
+    pub fn weights<B: Backend>(self) -> RunWeights<B> {
+        match self {
+            Self::Decoder(model) => (*model).into(),
+            Self::Encoder(model) => model.into_model().into(),
+            Self::EncoderDecoder(model) => model.into_model().into(),
+        }
     }
 }
 
@@ -233,7 +180,7 @@ impl RecordTexts {
             return Ok(Self::default());
         };
         Ok(Self {
-            tokenizer: model.record_tokenizer()?,
+            tokenizer: model.tokenizer()?,
             chat_template: model.record_template()?,
         })
     }

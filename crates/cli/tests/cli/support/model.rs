@@ -53,7 +53,7 @@ pub fn write_run(
     let config = TransformerConfig::try_from(model.clone()).unwrap();
     // Only the specification, since none of these tokenizers has a file.
     let about = Arc::new(About {
-        model: AboutModel::Decoder(Box::new(description)),
+        model: AboutModel::Described(Box::new(description)),
         tokenizer: None,
         source: SourceFiles::default(),
     });

@@ -20,7 +20,7 @@ use crate::exchange::names::{activation, activation_name};
 use crate::transformer::encoder::{EncoderSettings, PooledActivation};
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
-pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
+pub(crate) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "bert",
     class: "Bert",
     prefix: "bert.",

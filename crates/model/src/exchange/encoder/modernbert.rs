@@ -35,7 +35,7 @@ const CLASSIFIER: &[TensorName] = &[
     linear("head.out", "classifier"),
 ];
 
-pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
+pub(crate) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "modernbert",
     class: "ModernBert",
     prefix: "model.",

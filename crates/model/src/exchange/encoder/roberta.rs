@@ -14,7 +14,7 @@ use crate::exchange::fields::Fields;
 use crate::transformer::encoder::{EncoderSettings, PooledActivation};
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
-pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
+pub(crate) const EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "roberta",
     class: "Roberta",
     prefix: "roberta.",
@@ -44,7 +44,7 @@ pub(super) const EXCHANGE: EncoderExchange = EncoderExchange {
     style: |_, _| Ok(HeadStyle::bert(Activation::Gelu, PooledActivation::Tanh)),
 };
 
-pub(super) const XLM_EXCHANGE: EncoderExchange = EncoderExchange {
+pub(crate) const XLM_EXCHANGE: EncoderExchange = EncoderExchange {
     model_type: "xlm-roberta",
     class: "XLMRoberta",
     ..EXCHANGE

@@ -79,8 +79,8 @@ fn set_classifier(settings: &mut EncoderSettings, labels: &Labels, context: &dyn
         }
     }
     let labels = labels.0.clone();
-    settings.head = Some(match context.directory() {
-        Some(directory) => directory.classifier_head(labels),
+    settings.head = Some(match context.heads() {
+        Some(heads) => heads.sequence_head(labels),
         None => EncoderHeadConfig::sequence(labels, PooledActivation::Tanh),
     });
 }

@@ -41,8 +41,8 @@ impl Objective for MlmConfig {
             return Err(ConfigError::new("vocab_size", vocab_size, rule).into());
         }
         if !matches!(settings.head, Some(EncoderHeadConfig::MaskedLm { .. })) {
-            settings.head = Some(match context.directory() {
-                Some(directory) => directory.masked_lm_head(),
+            settings.head = Some(match context.heads() {
+                Some(heads) => heads.masked_lm_head(),
                 None => EncoderHeadConfig::masked_lm(settings.feed_forward.activation),
             });
         }
