@@ -6,7 +6,7 @@
 //! | `config` | [`LoraConfig`]: rank, scale and targets |
 //! | `modules` | the linear layers by the names of published checkpoints |
 //! | `whole` | parameters of the base model that are trained and saved with an adapter |
-//! | `peft`, `peft_config`, `peft_errors` | `adapter_model.safetensors` and `adapter_config.json` |
+//! | `peft`, `peft_config`, `peft_errors`, `peft_task` | `adapter_model.safetensors` and `adapter_config.json` |
 
 mod bank;
 mod config;
@@ -14,6 +14,7 @@ mod modules;
 mod peft;
 mod peft_config;
 mod peft_errors;
+mod peft_task;
 mod whole;
 
 pub use config::{ALL_LINEAR, AdapterBias, LoraConfig};
@@ -37,7 +38,7 @@ use modules::AdaptableModule;
 
 impl<B: Backend> Transformer<B> {
     /// Returns the model with new adapters, which leave its output unchanged. All other parameters are frozen, except the
-    /// modules and biases that `config` names. The initial values of A depend only on `seed` and the parameters' paths.
+    /// modules and biases that `config` names, and a classifier, which is trained whole. The initial values of A depend only on `seed` and the parameters' paths.
     ///
     /// # Errors
     /// A setting is out of range, a name matches no module, or the model has adapters already.
@@ -45,12 +46,10 @@ impl<B: Backend> Transformer<B> {
         config.check()?;
         let modules = self.adaptable_modules();
         let targets = config.targeted(&modules)?;
-        self.adapted(
-            &targets,
-            config,
-            |module| config.rank_of(&module.name),
-            seed,
-        )
+        // A new classifier has to be trained whole, as PEFT does.
+        let config = &self.with_classifier(config, |_| true);
+        let rank = |module: &AdaptableModule| config.rank_of(&module.name);
+        self.adapted(&targets, config, rank, seed)
     }
 
     /// Adds adapters to `targets`, whose ranks `rank` returns.

@@ -186,6 +186,13 @@ impl Family {
         names::source(rows, &config.stack().block.attention, path)
     }
 
+    /// The beginning of the names of [`Family::source`] that `transformers` leaves out for a model without a head of its
+    /// own; `None` for other models.
+    pub(crate) fn left_out(self, config: &TransformerConfig) -> Option<&'static str> {
+        let own = self.of_transformers()?;
+        own.is_bare(config).then(|| own.prefix())
+    }
+
     /// The model type in `transformers`, if it supports the family.
     pub fn model_type(self) -> Option<&'static str> {
         self.of_transformers().map(|own| own.name())

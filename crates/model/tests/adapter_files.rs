@@ -171,7 +171,7 @@ fn unsupported_features_are_rejected_and_defaults_are_not() {
         ("monteclora_config", json!({"num_samples": 1})),
         ("use_bdlora", json!({"nblocks": 2})),
         ("peft_type", json!("LOHA")),
-        ("task_type", json!("SEQ_CLS")),
+        ("task_type", json!("QUESTION_ANS")),
         ("a_new_field", json!(1)),
         ("rank_pattern", json!({"(q|v)_proj": 4})),
     ] {

@@ -155,6 +155,10 @@ macro_rules! adapters {
                 llama_saved_norms = "llama-saved-norms",
                 gpt2_bias_all = "gpt2-bias-all",
                 gpt2_bias_lora = "gpt2-bias-lora",
+                bert_lora = "bert-lora",
+                roberta_dora = "roberta-dora",
+                t5_lora = "t5-lora",
+                t5_rslora = "t5-rslora",
             ]
         );
     };

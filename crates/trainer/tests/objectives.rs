@@ -1,5 +1,6 @@
 //! Objectives other than next-token prediction: against PyTorch and TRL, and whole runs.
 
+mod adapters;
 mod fixture;
 mod grpo;
 mod grpo_parity;

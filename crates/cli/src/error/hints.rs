@@ -176,7 +176,7 @@ impl From<HuggingFaceError> for CliError {
                     .to_owned(),
             ),
             HuggingFaceError::NoType { .. } => {
-                let types = Family::ALL.into_iter().filter_map(Family::model_type);
+                let types = Family::decoders().filter_map(Family::model_type);
                 let types: Vec<&str> = types.collect();
                 Some(format!(
                     "it has types for {}; this model's own checkpoint is a safetensors file already",

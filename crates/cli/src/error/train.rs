@@ -126,7 +126,7 @@ impl From<RunConfigError> for CliError {
             RunConfigError::UnknownPreset { ref name } => {
                 let presets = families::presets().into_iter().map(|preset| preset.name);
                 let presets = presets.chain(presets::EXTRA.map(|(name, _)| name));
-                let families = Family::ALL.into_iter().map(Family::name);
+                let families = Family::decoders().map(Family::name);
                 let near = nearest(name, presets.chain(families));
                 Self::usage(error.to_string())
                     .did_you_mean(near)

@@ -141,6 +141,67 @@ fn adapters_that_do_not_fit_are_refused() {
     sandbox.check_messages("adapters");
 }
 
+/// An adapter of an encoder and of an encoder–decoder: its run is used as a model, merged, and exported for PEFT.
+#[test]
+fn adapters_of_encoders_and_encoder_decoders_are_trained_merged_and_exported() {
+    let sandbox = Sandbox::new();
+    let options = "--adapter lora --set train.adapter.targets=[\"all-linear\"] --set train.seq_len=48 \
+        --set train.micro_batch=8 --set train.evaluation.interval=20 --steps 40 --learning-rate 1e-2 --renderer plain";
+    sandbox.ok("new --preset bert-nano --tokenizer byte --out bert");
+    let labels = |i: usize| ["odd", "even"][usize::from(i.is_multiple_of(2))];
+    let rows = (0..60).map(|i| format!("the word {} of line {i},{}\n", labels(i), labels(i)));
+    sandbox.write(
+        "rows.csv",
+        format!("text,label\n{}", rows.collect::<String>()),
+    );
+    sandbox.succeeds(&format!(
+        "train --from bert --objective classify --data rows.csv {options} --out labels"
+    ));
+    sandbox.write(
+        "texts.txt",
+        "the word odd of line 7\nthe word even of line 8\n",
+    );
+    let classified = |model: &str| -> Vec<Value> {
+        let printed = sandbox.ok(&format!("classify {model} texts.txt"));
+        let lines = printed
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|line| line["label"].clone()).collect()
+    };
+    assert_eq!(classified("labels"), ["odd", "even"]);
+    sandbox
+        .ok("info labels")
+        .assert_has("with the LoRA adapter");
+
+    sandbox.write_sources();
+    sandbox.ok("new --preset t5-nano --tokenizer byte --out t5");
+    sandbox.succeeds(&format!(
+        "train --from t5 --objective seq2seq --data sources.jsonl {options} --out targets"
+    ));
+    let target = |model: &str| sandbox.ok(&format!("generate {model} --prompt \"the number 4\""));
+    let adapted = target("targets");
+
+    for (run, model, task) in [
+        ("labels", "bert", "SEQ_CLS"),
+        ("targets", "t5", "SEQ_2_SEQ_LM"),
+    ] {
+        let peft = format!("{run}-peft");
+        sandbox.ok(&format!("export {run} --out {peft}"));
+        let config: Value = sandbox.value(&format!("{peft}/adapter_config.json"));
+        assert_eq!(config["task_type"], task);
+        sandbox.ok(&format!("merge {run} --out {run}-merged"));
+        sandbox.ok(&format!("info {model} --adapter {run}"));
+    }
+    // A classifier is saved with the adapter, as PEFT does.
+    let config: Value = sandbox.value("labels-peft/adapter_config.json");
+    let saved = config["modules_to_save"].as_array().unwrap();
+    assert!(saved.contains(&json!("classifier")), "{config}");
+    assert_eq!(classified("labels-merged"), ["odd", "even"]);
+    assert_eq!(target("targets-merged"), adapted);
+    let with_files = "generate t5 --adapter targets-peft --prompt \"the number 4\"";
+    assert_eq!(sandbox.ok(with_files), adapted);
+}
+
 /// An adapter that does not fit its base is refused with PEFT's way of converting it.
 #[test]
 fn adapters_that_changed_their_base_and_names_with_spaces_have_true_hints() {

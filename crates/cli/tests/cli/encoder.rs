@@ -186,7 +186,7 @@ fn bad_input_and_other_models_are_refused() {
             "line 1: the line has no field `text`",
         ),
         ("embed", model.path(), "-", "\n", "no tokens given"),
-        ("embed", &decoder, "-", "", "must be one of bert"),
+        ("embed", &decoder, "-", "", "is a decoder, not an encoder"),
         (
             "classify",
             &token,
@@ -194,7 +194,7 @@ fn bad_input_and_other_models_are_refused() {
             "w5\n",
             "has no classifier of texts",
         ),
-        ("chat", model.path(), "", "", "emberlm embed MODEL FILE"),
+        ("chat", model.path(), "", "", "is an encoder, not a decoder"),
     ] {
         let message_found = run(command, model, options, input).refusal();
         message_found.assert_has(message);

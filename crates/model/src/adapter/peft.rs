@@ -15,6 +15,7 @@ use super::config::{LoraConfig, is_named};
 use super::modules::AdaptableModule;
 use super::peft_config::{PeftSelection, config_fields, read_config};
 use super::peft_errors::foreign;
+use super::peft_task::{check_task, names_classifier, task_of};
 use super::whole::{TOKENS, module_of};
 use crate::error::{AdapterError, WeightsError};
 use crate::transformer::model::Transformer;
@@ -106,6 +107,7 @@ impl PeftAdapter {
         &self,
         decoder: Transformer<B>,
     ) -> Result<Transformer<B>, AdapterError> {
+        check_task(&self.fields, decoder.config())?;
         let store = SafetensorsStore::open(&self.folder.join(ADAPTER_WEIGHTS_FILE))?;
         let modules = decoder.adaptable_modules();
         let rank = |module: &AdaptableModule| {
@@ -186,7 +188,9 @@ impl PeftAdapter {
                 modules.push(module.to_owned());
             }
         }
-        modules.extend(unmatched);
+        // PEFT adds the names of classifiers, whichever of them the model has.
+        let added = |name: &String| names_classifier(&self.fields, name);
+        modules.extend(unmatched.into_iter().filter(|name| !added(name)));
         modules.dedup();
         LoraConfig {
             modules_to_save: modules,
@@ -292,6 +296,7 @@ pub fn write_peft<B: Backend>(
     base: &str,
     folder: &Path,
 ) -> Result<usize, AdapterError> {
+    let config = &decoder.with_classifier(config, |path| decoder.originals.contains(path));
     let sources = decoder.peft_sources();
     let modules = decoder.adaptable_modules();
     let adapted: HashSet<String> = decoder.adapted_linears().map(|(path, _)| path).collect();
@@ -319,7 +324,8 @@ pub fn write_peft<B: Backend>(
     let names: Vec<&str> = written.iter().map(|module| module.name.as_str()).collect();
     let inputs_first = written.iter().any(|module| module.inputs_first);
     let head = tied_head.as_deref().map(module_of);
-    let fields = config_fields(config, &names, base, inputs_first, head);
+    let task = task_of(decoder.config());
+    let fields = config_fields(config, task, &names, base, inputs_first, head);
     let text = serde_json::to_string_pretty(&fields).unwrap_or_default() + "\n";
     let file = folder.join(ADAPTER_CONFIG_FILE);
     fs::write(&file, text).map_err(|source| WeightsError::Io { path: file, source })?;

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::config::{LoraConfig, is_named};
+use super::peft_task::TASKS;
 use crate::error::AdapterError;
 
 use Treatment::{NoEffect, Only, Read};
@@ -107,7 +108,7 @@ pub(super) fn read_config(fields: &Map<String, Value>) -> Result<LoraConfig, Ada
     for (field, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
         let supported = match field.as_str() {
             "peft_type" => value == "LORA",
-            "task_type" => value == "CAUSAL_LM",
+            "task_type" => value.as_str().is_some_and(|task| TASKS.contains(&task)),
             "bias" => read(value, &mut config.bias),
             "modules_to_save" => read(value, &mut config.modules_to_save),
             "r" => read(value, &mut config.rank),
@@ -292,10 +293,11 @@ impl<'a> PeftSelection<'a> {
     }
 }
 
-/// The fields of a configuration of adapters of `modules`. `tied_head` is the name of the head if it is tied to an
+/// The fields of a configuration of adapters of `modules` for a task. `tied_head` is the name of the head if it is tied to an
 /// embedding that is trained.
 pub(super) fn config_fields(
     config: &LoraConfig,
+    task: Option<&str>,
     modules: &[&str],
     base: &str,
     fan_in_fan_out: bool,
@@ -313,7 +315,7 @@ pub(super) fn config_fields(
     let saved = (!saved.is_empty()).then_some(saved);
     json!({
         "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
+        "task_type": task,
         "base_model_name_or_path": base,
         "inference_mode": true,
         "r": config.rank,

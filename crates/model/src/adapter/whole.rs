@@ -11,6 +11,7 @@ use emberlm_kernels::Backend;
 use super::config::{AdapterBias, LoraConfig, is_named};
 use super::is_adapter_path;
 use super::modules::AdaptableModule;
+use crate::config::{EncoderHeadConfig, ModelKind};
 use crate::error::AdapterError;
 use crate::transformer::model::Transformer;
 use crate::transformer::originals::Originals;
@@ -21,6 +22,8 @@ use crate::weights::{HostTensor, ParamMapper, Parts, device_tensors, map_params,
 pub(super) const TOKENS: &str = "tokens";
 /// Path of the head.
 const HEAD: &str = "head";
+/// Begins the paths of the parameters of an encoder's head.
+const CLASSIFIER: &str = "head.";
 
 impl<B: Backend> Transformer<B> {
     /// Makes the parameters that `config` names trainable, and keeps their values. `targets` are the adapted layers.
@@ -54,8 +57,13 @@ impl<B: Backend> Transformer<B> {
 
     /// The name of the head's tensor if the head is tied to an embedding that is trained.
     pub(super) fn trained_tied_head(&self) -> Option<String> {
-        let is_tied = self.config().head().tied && self.originals.contains(TOKENS);
+        let is_tied = self.has_tied_head() && self.originals.contains(TOKENS);
         is_tied.then(|| self.head_name())
+    }
+
+    /// True if the token embedding is the weight of a language model's head.
+    fn has_tied_head(&self) -> bool {
+        self.config().head().tied && self.config().kind() != ModelKind::Encoder
     }
 
     /// The name of the head's tensor in published checkpoints.
@@ -66,8 +74,47 @@ impl<B: Backend> Transformer<B> {
 
     /// The tensors of a parameter in published checkpoints; under its path if the family has no published form.
     pub(super) fn published_source(&self, path: &str) -> Source {
-        let source = self.config().family().source(self.config(), path);
+        let source = self.transformers_source(path);
         source.unwrap_or_else(|| Source::as_is(path))
+    }
+
+    /// The tensors of a parameter by the names in `transformers`; `None` if the family has no published form.
+    pub(super) fn transformers_source(&self, path: &str) -> Option<Source> {
+        let family = self.config().family();
+        let source = family.source(self.config(), path)?;
+        Some(match family.left_out(self.config()) {
+            Some(prefix) => {
+                source.map_names(|name| name.strip_prefix(prefix).unwrap_or(name).to_owned())
+            }
+            None => source,
+        })
+    }
+
+    /// `config` with the modules of a classifier among those that are saved, if `is_saved` returns true for their paths.
+    pub(super) fn with_classifier(
+        &self,
+        config: &LoraConfig,
+        is_saved: impl Fn(&str) -> bool,
+    ) -> LoraConfig {
+        let mut config = config.clone();
+        let head = self.config().encoder_head();
+        if head.and_then(EncoderHeadConfig::labels).is_none() {
+            return config;
+        }
+        for parameter in self.parameters().iter() {
+            let path = whole_path(&parameter.path);
+            if !path.starts_with(CLASSIFIER) || !is_saved(path) {
+                continue;
+            }
+            let source = self.published_source(path);
+            for module in source.names().map(module_of) {
+                let saved = &mut config.modules_to_save;
+                if !saved.iter().any(|own| is_named(module, own)) {
+                    saved.push(module.to_owned());
+                }
+            }
+        }
+        config
     }
 
     /// The paths of the parameters that `config` names.
@@ -90,7 +137,7 @@ impl<B: Backend> Transformer<B> {
         for path in paths {
             let source = self.published_source(path);
             let names: Vec<&str> = source.names().collect();
-            let head = (path == TOKENS && self.config().head().tied).then(|| self.head_name());
+            let head = (path == TOKENS && self.has_tied_head()).then(|| self.head_name());
             let count = names.iter().filter(|name| selection.selects(name)).count();
             let is_head = head.is_some_and(|head| selection.selects(&head));
             let refused = |rule| {
@@ -105,7 +152,7 @@ impl<B: Backend> Transformer<B> {
                     return refused("all of these must be selected, or none");
                 }
                 _ if packed.contains(path) => return refused("it is quantized"),
-                _ if path == TOKENS && self.config().head().tied && packed.contains(HEAD) => {
+                _ if path == TOKENS && self.has_tied_head() && packed.contains(HEAD) => {
                     return refused("the head that is tied to it is quantized");
                 }
                 _ if targets

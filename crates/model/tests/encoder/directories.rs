@@ -69,8 +69,8 @@ fn unsupported_fields_are_refused_with_field_and_rule() {
         (
             "bert-bare",
             "model_type",
-            json!("gpt2"),
-            "must be one of bert",
+            json!("albert"),
+            "must be one of gpt2",
         ),
         (
             "bert-bare",

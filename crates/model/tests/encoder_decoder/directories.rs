@@ -213,7 +213,7 @@ fn fields_that_are_not_supported_are_refused_by_name() {
         (
             "model_type",
             json!("umt5"),
-            "`model_type` = \"umt5\": must be one of t5, mt5",
+            "`model_type` = \"umt5\": must be one of gpt2",
         ),
         (
             "architectures",
@@ -275,7 +275,7 @@ fn sizes_that_are_not_the_files_are_refused() {
             json!("gated-relu"),
             "wi_0.weight` is missing",
         ),
-        ("d_model", json!(1 << 20), "parameters"),
+        ("d_model", json!(1 << 20), "the model needs [61, 1048576]"),
     ] {
         let folder = copied("t5-relu");
         edit(folder.path(), |fields| fields[field] = value);

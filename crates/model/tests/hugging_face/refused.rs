@@ -273,15 +273,16 @@ fn indivisible_heads() {
 #[test]
 fn other_quantizations_and_types() {
     let one_of = "must be one of gpt2, gptj, gpt_neox, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, olmoe, \
-                  gemma2, olmo2, olmo3, smollm3, phi3, granite, gemma3_text, starcoder2, cohere, glm4, bloom, falcon";
+                  gemma2, olmo2, olmo3, smollm3, phi3, granite, gemma3_text, starcoder2, cohere, glm4, bloom, falcon, bert, roberta, xlm-roberta, \
+                  distilbert, modernbert, t5, mt5";
     for (changes, expected) in [
         (
             json!({"quantization_config": {"bits": 4}}),
             "`quantization_config.quant_method` = missing: must be compressed-tensors".to_owned(),
         ),
         (
-            json!({"model_type": "bert"}),
-            format!("`model_type` = \"bert\": {one_of}"),
+            json!({"model_type": "albert"}),
+            format!("`model_type` = \"albert\": {one_of}"),
         ),
         (
             json!({"model_type": "GPT2"}),

@@ -32,7 +32,7 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let batch = Batch::<Autodiff<B>>::of(&fixture, device);
     let expected = fixture.floats("logits");
 
-    let logits = host(decoder.forward(batch.input.clone()));
+    let logits = host(batch.logits(&decoder));
     within("logits", relative(&logits, &expected), LOGITS);
     let loss = batch.loss(&decoder);
     let error = host(loss.clone())[0] / fixture.floats("loss")[0] - 1.0;
@@ -58,25 +58,20 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     let unmerged = export(&decoder.valid(), written.path(), &ExportOptions::default());
     let refused = unmerged.unwrap_err().to_string();
     assert!(refused.contains("has an adapter"), "{refused}");
+    let inference = Batch::<B>::of(&fixture, device);
     let fused = decoder.valid().with_fused_adapters();
-    let logits = host(fused.forward(batch.input.clone().inner()));
+    let logits = host(inference.logits(&fused));
     within(
         "logits of fused adapters",
         relative(&logits, &expected),
         LOGITS,
     );
-    let removed = host(
-        decoder
-            .valid()
-            .without_adapter()
-            .forward(batch.input.clone().inner()),
-    );
-    let original = base.decoder::<B>(device).unwrap();
-    let original = host(original.forward(batch.input.clone().inner()));
+    let removed = host(inference.logits(&decoder.valid().without_adapter()));
+    let original = host(inference.logits(&base.decoder::<B>(device).unwrap()));
     assert_eq!(removed, original, "the base model is restored");
     let merged = decoder.valid().merged();
     assert!(!merged.has_adapter());
-    let logits = host(merged.forward(batch.input.clone().inner()));
+    let logits = host(inference.logits(&merged));
     within(
         "logits of merged weights",
         relative(&logits, &expected),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, ParamId};
+use burn::tensor::activation::log_softmax;
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use emberlm_kernels::{Backend, HeadLossOptions};
@@ -12,7 +13,7 @@ use emberlm_model::weights::{
     Element, HostTensor, ParamMapper, SafetensorsStore, load_named, map_params, named_tensors,
     published,
 };
-use emberlm_model::{Family, KvCache, Transformer, TransformerConfig};
+use emberlm_model::{Family, KvCache, ModelKind, Transformer, TransformerConfig};
 
 use crate::decoder::gradients::one_at_a_time;
 use crate::parity::fixture::Fixture;
@@ -152,10 +153,31 @@ impl<B: Backend> Batch<B> {
         }
     }
 
+    /// The logits of every target, `[targets, outputs]`: those of tokens, or of a classifier's labels.
+    pub fn logits(&self, model: &Transformer<B>) -> Tensor<B, 2> {
+        let logits = match model.config().kind() {
+            ModelKind::Decoder => model.forward(self.input.clone()),
+            ModelKind::Encoder => {
+                let pooled = model.class_states(model.states(self.input.clone()), None);
+                return model.class_logits(pooled).unwrap();
+            }
+            ModelKind::EncoderDecoder => {
+                let source = model.encode_source(self.input.clone(), None);
+                model.decode(model.shifted_right(self.target.clone()), &source)
+            }
+        };
+        logits.flatten(0, 1)
+    }
+
     /// The mean loss over all targets, `[1]`.
-    pub fn loss(&self, decoder: &Transformer<B>) -> Tensor<B, 1> {
+    pub fn loss(&self, model: &Transformer<B>) -> Tensor<B, 1> {
         let count = self.target.shape().num_elements();
-        decoder.loss_sum(self.input.clone(), self.target.clone()) / count as f64
+        if model.config().kind() == ModelKind::Decoder {
+            return model.loss_sum(self.input.clone(), self.target.clone()) / count as f64;
+        }
+        let targets = self.target.clone().reshape([count, 1]);
+        let log_probabilities = log_softmax(self.logits(model), 1); // [targets, outputs]
+        -log_probabilities.gather(1, targets).sum() / count as f64
     }
 }
 

@@ -94,7 +94,7 @@ settings! {
         pub log_interval: usize = 10, 1..=usize::MAX;
         /// The training objective.
         pub objective: ObjectiveConfig = ObjectiveConfig::default();
-        /// Low-rank adapters of a frozen decoder, which are then all that is trained.
+        /// Low-rank adapters of a frozen model, which are then all that is trained, apart from a classifier.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub adapter: Option<LoraConfig> = None;
         /// Parameters that are not trained, by their paths or the beginnings of these, such as "tokens" or "blocks.0"; `*` stands for any component.
@@ -168,18 +168,6 @@ impl TrainConfig {
             "embedding_noise",
             noise,
             is_decoder || noise == 0.0,
-            rule,
-        )?;
-        let (adapter, rule) = (
-            &self.adapter,
-            "must be absent for models other than decoders",
-        );
-        let rank = adapter.as_ref().map_or(0, |adapter| adapter.rank);
-        require(
-            "train.adapter",
-            "rank",
-            rank,
-            is_decoder || adapter.is_none(),
             rule,
         )
     }

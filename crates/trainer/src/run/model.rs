@@ -5,6 +5,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_checkpoint::Model;
 use emberlm_checkpoint::checkpoint::TRAINING;
 use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::{AdapterError, LoraConfig, Transformer, TransformerConfig, weights};
 
@@ -63,6 +64,9 @@ impl<B: TrainingBackend> RunWeights<B> {
             }
             Self::Loaded(weights) => weights.reconfigured(config)?,
             Self::Opened(model) => {
+                if adapter.is_some() {
+                    check_head(&model, config)?;
+                }
                 let stored = model.weight_format();
                 let format = adapter.and_then(|adapter| adapter.base_format(stored));
                 model.decoder_as::<B>(config, seed, format.unwrap_or(stored), device)?
@@ -72,6 +76,24 @@ impl<B: TrainingBackend> RunWeights<B> {
             weights.check_not_packed()?;
         }
         Ok(adapted(weights, adapter, seed)?.into())
+    }
+}
+
+/// Checks that the model to adapt has the head that predicts masked tokens: an adapter leaves it as it is.
+///
+/// # Errors
+/// It has another one.
+fn check_head(model: &Model, config: &TransformerConfig) -> Result<(), TrainError> {
+    let head = config.encoder_head();
+    let is_masked_lm = matches!(head, Some(EncoderHeadConfig::MaskedLm { .. }));
+    match is_masked_lm && model.config().encoder_head() != head {
+        true => Err(TrainError::Setting {
+            table: "train.adapter",
+            field: "rank",
+            value: "set".to_owned(),
+            rule: "must be absent: the model to start from has no head that predicts masked tokens, and an adapter would not train a new one".to_owned(),
+        }),
+        false => Ok(()),
     }
 }
 

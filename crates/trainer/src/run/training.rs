@@ -61,18 +61,14 @@ impl<B: TrainingBackend> Training<B> {
         self
     }
 
-    /// Fine-tunes `model` on the device chosen before: its weights, tokenizer, chat template and files. If the configuration
-    /// has `train.adapter`, the run trains an adapter of it.
+    /// Fine-tunes `model`, of any kind: its weights, tokenizer, chat template and files. If the configuration has
+    /// `train.adapter`, the run trains an adapter of it.
     ///
     /// # Errors
     /// A file of the model cannot be read.
     pub fn fine_tuning(mut self, model: &Model) -> Result<Self, ModelError> {
-        let adapter = self.config.train.adapter.as_ref();
-        let stored = model.weight_format();
-        let format = adapter.and_then(|adapter| adapter.base_format(stored));
-        let decoder = model.decoder_in::<B>(format.unwrap_or(stored), &self.device)?;
-        self.weights = Some(decoder.into());
-        self.options.base = match adapter {
+        self.weights = Some(model.reopen()()?.into());
+        self.options.base = match &self.config.train.adapter {
             Some(_) => Some(BaseModel::of(model)?),
             None => None,
         };

@@ -24,9 +24,9 @@ use emberlm_trainer::{
 
 use crate::common::{alone, options};
 
-type Training = Autodiff<Flex>;
+pub(super) type Training = Autodiff<Flex>;
 
-fn encoder() -> EncoderSettings {
+pub(super) fn encoder() -> EncoderSettings {
     EncoderSettings {
         vocab_size: 0,
         positions: 24,
@@ -38,7 +38,7 @@ fn encoder() -> EncoderSettings {
     }
 }
 
-fn encoder_decoder() -> EncoderDecoderSettings {
+pub(super) fn encoder_decoder() -> EncoderDecoderSettings {
     EncoderDecoderSettings {
         vocab_size: 0,
         dropout: 0.1,
@@ -77,7 +77,7 @@ pub(super) fn config(
 }
 
 /// A dataset of bytes.
-fn dataset(folder: &Path) -> DataConfig {
+pub(super) fn dataset(folder: &Path) -> DataConfig {
     let lines = (0..400).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
     let input = folder.join("text.txt");
     fs::write(&input, lines.collect::<String>()).unwrap();
@@ -101,7 +101,7 @@ pub(super) fn records(folder: &Path, name: &str, contents: &str) -> DataConfig {
 }
 
 /// Texts of different lengths, whose label is the letter that they begin with.
-fn labelled(folder: &Path) -> DataConfig {
+pub(super) fn labelled(folder: &Path) -> DataConfig {
     let row = |i: usize| {
         let letter = ["a", "b", "c"][i % 3];
         format!("{letter}{},{letter}\n", "xyz".repeat(1 + i % 5))
@@ -111,7 +111,7 @@ fn labelled(folder: &Path) -> DataConfig {
 }
 
 /// Sources of a letter, whose target is the same letter twice.
-fn pairs(folder: &Path) -> DataConfig {
+pub(super) fn pairs(folder: &Path) -> DataConfig {
     let line = |i: usize| {
         let letter = ["a", "b", "c"][i % 3];
         format!(
@@ -164,12 +164,28 @@ fn files(run: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Runs to the end, and again to the end from the checkpoint in the middle; both must have the same files.
+/// [`check_resume_from`] initial weights, with an average of the weights.
 pub(super) fn check_resume(mut config: RunConfig, folder: &Path) -> PathBuf {
-    config.train.checkpoints.interval = 5;
     config.train.ema = 0.9;
+    check_resume_from(None, config, folder)
+}
+
+/// Runs to the end, from the model at `base` if there is one, and again to the end from the checkpoint in the middle; both
+/// must have the same files.
+pub(super) fn check_resume_from(
+    base: Option<&Path>,
+    mut config: RunConfig,
+    folder: &Path,
+) -> PathBuf {
+    config.train.checkpoints.interval = 5;
     let whole = folder.join("whole");
-    run(&config, &whole).unwrap();
+    let mut training =
+        emberlm_trainer::Training::<Training>::new(config, RunStart::New(whole.clone()))
+            .options(options(Interrupter::new()));
+    if let Some(base) = base {
+        training = training.fine_tuning(&Model::open(base).unwrap()).unwrap();
+    }
+    training.run().unwrap();
     let expected = files(&whole);
     for step in [10, 12] {
         fs::remove_dir_all(whole.join(format!("checkpoints/step-{step:08}"))).unwrap();
@@ -208,7 +224,7 @@ pub(super) fn evaluations(run: &Path) -> Vec<Event> {
     events.into_iter().filter(is_evaluation).collect()
 }
 
-fn loss_of(event: &Event) -> f64 {
+pub(super) fn loss_of(event: &Event) -> f64 {
     match event {
         Event::Evaluation { loss, .. } => *loss,
         _ => panic!("no evaluation"),
