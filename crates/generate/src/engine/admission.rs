@@ -9,7 +9,7 @@ use super::Engine;
 use super::event::{Ended, Event, EventKind};
 use super::request::{RequestId, Sample, Waiting};
 use super::slot::{Embedding, Sequence, Slot, Source, State, oldest_free, take};
-use crate::plain::Finish;
+use crate::generator::Finish;
 
 impl<B: Backend> Engine<B> {
     /// Installs the next model. Nothing may be running.

@@ -14,8 +14,8 @@ use super::event::{Event, EventKind};
 use super::slot::{Sequence, Source, State};
 use crate::chooser::Chosen;
 use crate::error::LogitsError;
+use crate::generator::Finish;
 use crate::logits::floats;
-use crate::plain::Finish;
 
 /// A sequence in its slot, and the logits after its last token.
 pub(super) type Ready<'a> = (usize, Box<Sequence>, &'a [f32]);

@@ -9,7 +9,7 @@ use emberlm_model::{EncodedSource, KvCache};
 use super::RequestId;
 use super::event::Ended;
 use super::request::Sample;
-use crate::plain::Finish;
+use crate::generator::Finish;
 
 /// A cache that is allocated once, and its current user.
 #[derive(Debug)]
