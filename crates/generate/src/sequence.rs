@@ -119,6 +119,13 @@ impl<B: Backend> Sequence<B> {
         })
     }
 
+    /// Copies another sequence whose cache is not longer than this one's capacity.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.cache.copy_from(&other.cache, other.cache.len());
+        self.tokens.clone_from(&other.tokens);
+        self.source.clone_from(&other.source);
+    }
+
     /// Truncates to the first `len` tokens.
     pub fn keep(&mut self, len: usize) {
         self.tokens.truncate(len);
