@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use emberlm::checkpoint::EncoderDecoderModel;
-use emberlm::generate::{BeamOptions, TargetBeams, beam_search};
+use emberlm::generate::{BeamOptions, beam_search};
 use emberlm_examples::Backend;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,8 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stop_tokens: model.stop_tokens(),
     };
     let source = model.encode(&source)?;
-    let mut beams = TargetBeams::new(&weights, &source, options.max_new_tokens)?;
-    for target in beam_search(&mut beams, &options)? {
+    for target in beam_search(&weights, &source, &options)? {
         let text = tokenizer.decode(&target.tokens)?;
         println!("{:.4}  {text}", target.score);
     }

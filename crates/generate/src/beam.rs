@@ -10,21 +10,22 @@ use std::cmp::Ordering;
 use burn::tensor::{Int, Tensor, TensorData};
 
 use emberlm_kernels::Backend;
-use emberlm_model::{KvCache, Transformer};
+use emberlm_model::{RequestedOutput, Transformer};
 
-use crate::check::{check_ids, check_stop_ids};
+use crate::check::check_stop_tokens;
 use crate::error::{GenerateError, LogitsError, SettingError};
+use crate::generator::Finish;
 use crate::logits::floats;
 use crate::logprobs::LogProbs;
-use crate::plain::Finish;
 use crate::sampler::check_finite;
+use crate::sequence::Sequence;
 
 /// The options of a beam search.
 ///
 /// ```
 /// # use burn::backend::Flex;
 /// # use emberlm_model::{TransformerConfig, families};
-/// use emberlm_generate::{BeamOptions, DecoderBeams, beam_search};
+/// use emberlm_generate::{BeamOptions, beam_search};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let mut config = families::preset("pocket-tales").ok_or("no such preset")?.config;
@@ -35,8 +36,7 @@ use crate::sampler::check_finite;
 ///     max_new_tokens: 3,
 ///     ..BeamOptions::default()
 /// };
-/// let mut beams = DecoderBeams::new(&decoder, &[1, 2], options.max_new_tokens)?;
-/// let found = beam_search(&mut beams, &options)?;
+/// let found = beam_search(&decoder, &[1, 2], &options)?;
 /// assert!(found[0].score >= found[1].score);
 /// # Ok(())
 /// # }
@@ -82,7 +82,10 @@ pub trait BeamModel {
     fn vocab_size(&self) -> usize;
 
     /// The logits after the prompt, `[vocab_size]`. Called once, first.
-    fn begin(&mut self) -> Vec<f32>;
+    ///
+    /// # Errors
+    /// There are no logits.
+    fn begin(&mut self) -> Result<Vec<f32>, LogitsError>;
 
     /// The logits after `tokens`, `[tokens, vocab_size]`: token `i` continues the sequence `parents[i]` of the call before;
     /// there were as many sequences as tokens then, and one after [`BeamModel::begin`].
@@ -111,15 +114,43 @@ impl BeamOptions {
         if self.max_new_tokens == 0 {
             return Err(SettingError::new("max_new_tokens", 0, "must be at least 1"));
         }
-        check_stop_ids(vocab_size, &self.stop_tokens)
+        check_stop_tokens(vocab_size, &self.stop_tokens)
     }
 }
 
-/// Searches for the best sequences after a model's prompt. Returns at most `beams`, at least one, the best first.
+/// Searches for the best continuations of `prompt`, or with an encoder–decoder for the best targets of this source. Returns
+/// at most `beams`, at least one, the best first.
+///
+/// # Errors
+/// The prompt is empty, an id is outside the vocabulary, a decoder's context does not hold the prompt and the new tokens, a
+/// setting is out of its range, or logits are not finite.
+pub fn beam_search<B: Backend>(
+    model: &Transformer<B>,
+    prompt: &[u32],
+    options: &BeamOptions,
+) -> Result<Vec<Beam>, GenerateError> {
+    let sequence = Sequence::begin(model, prompt, options.max_new_tokens)?;
+    let context = model.config().seq_len();
+    if sequence.source.is_none() && prompt.len().saturating_add(options.max_new_tokens) > context {
+        return Err(GenerateError::Overflow {
+            prompt: prompt.len(),
+            max_new_tokens: options.max_new_tokens,
+            context,
+        });
+    }
+    let mut beams = ModelBeams {
+        model,
+        sequence,
+        count: 1,
+    };
+    search(&mut beams, options)
+}
+
+/// [`beam_search`] after the prompt of any model.
 ///
 /// # Errors
 /// A setting is out of its range, or logits are not finite.
-pub fn beam_search(
+pub fn search(
     model: &mut impl BeamModel,
     options: &BeamOptions,
 ) -> Result<Vec<Beam>, GenerateError> {
@@ -130,7 +161,7 @@ pub fn beam_search(
         ended: Vec::new(),
         length: 0,
     };
-    let mut logits = model.begin();
+    let mut logits = model.begin()?;
     loop {
         let parents = search.step(&logits, model.vocab_size())?;
         if search.is_over() {
@@ -272,80 +303,47 @@ impl Search<'_> {
     }
 }
 
-/// Returns true if `parents` leaves `count` sequences as they are.
-pub(crate) fn is_identity(parents: &[usize], count: usize) -> bool {
-    parents.len() == count && parents.iter().enumerate().all(|(i, &parent)| i == parent)
-}
-
-/// One token of each sequence, `[tokens, 1]`.
-pub(crate) fn column<B: Backend>(
-    tokens: &[u32],
-    device: &burn::tensor::Device<B>,
-) -> Tensor<B, 2, Int> {
-    let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
-    Tensor::from_data(TensorData::new(ids, [tokens.len(), 1]), device)
-}
-
-/// A decoder's sequences in a beam search.
-#[derive(Debug)]
-pub struct DecoderBeams<'a, B: Backend> {
-    decoder: &'a Transformer<B>,
-    prompt: Vec<u32>,
-    cache: KvCache<B>,
+/// A model's sequences in a beam search.
+struct ModelBeams<'a, B: Backend> {
+    model: &'a Transformer<B>,
+    /// The cache of all sequences, and their source. The tokens are those of the prompt.
+    sequence: Sequence<B>,
     count: usize,
 }
 
-impl<'a, B: Backend> DecoderBeams<'a, B> {
-    /// The continuations of `prompt` by at most `max_new_tokens`.
-    ///
-    /// # Errors
-    /// The prompt is empty, an id is outside of the vocabulary, or the context does not hold prompt and new tokens.
-    pub fn new(
-        decoder: &'a Transformer<B>,
-        prompt: &[u32],
-        max_new_tokens: usize,
-    ) -> Result<Self, GenerateError> {
-        let config = decoder.config();
-        check_ids(config.vocab_size(), prompt)?;
-        let capacity = prompt.len().saturating_add(max_new_tokens);
-        if capacity > config.seq_len() {
-            return Err(GenerateError::Overflow {
-                prompt: prompt.len(),
-                max_new_tokens,
-                context: config.seq_len(),
-            });
-        }
-        Ok(Self {
-            decoder,
-            prompt: prompt.to_vec(),
-            cache: decoder.cache(1, capacity),
-            count: 1,
-        })
-    }
-}
-
-impl<B: Backend> BeamModel for DecoderBeams<'_, B> {
+impl<B: Backend> BeamModel for ModelBeams<'_, B> {
     fn vocab_size(&self) -> usize {
-        self.decoder.config().vocab_size()
+        self.model.config().vocab_size()
     }
 
-    fn begin(&mut self) -> Vec<f32> {
-        let ids: Vec<i64> = self.prompt.iter().map(|&id| i64::from(id)).collect();
-        let shape = [1, ids.len()];
-        let tokens = Tensor::from_data(TensorData::new(ids, shape), &self.decoder.device());
-        let (decoder, cache) = (self.decoder, &mut self.cache);
-        let logits = B::run(|| decoder.next_logits(tokens, cache).into_data());
-        floats(&logits).into_owned()
+    fn begin(&mut self) -> Result<Vec<f32>, LogitsError> {
+        let logits = self.sequence.read(self.model, RequestedOutput::Last)?;
+        Ok(floats(&logits).into_owned())
     }
 
     fn extend(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<f32> {
-        if !is_identity(parents, self.count) {
-            self.cache.select(parents);
+        let Sequence { cache, source, .. } = &mut self.sequence;
+        if !(parents.len() == self.count && parents.iter().copied().eq(0..self.count)) {
+            cache.select(parents);
+        }
+        if parents.len() != self.count {
+            // All have the same source.
+            *source = source
+                .as_ref()
+                .map(|all| all.select(&vec![0; parents.len()]));
         }
         self.count = parents.len();
-        let tokens = column(tokens, &self.decoder.device());
-        let (decoder, cache) = (self.decoder, &mut self.cache);
-        let logits = B::run(|| decoder.next_logits(tokens, cache).into_data());
+        let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
+        let ids = TensorData::new(ids, [tokens.len(), 1]);
+        let (model, source) = (self.model, source.as_ref());
+        let logits = B::run_pass(tokens.len(), || {
+            let ids = Tensor::<B, 2, Int>::from_data(ids, &model.device());
+            match source {
+                Some(source) => model.next_target_logits(ids, source, cache),
+                None => model.next_logits(ids, cache),
+            }
+            .into_data()
+        });
         floats(&logits).into_owned()
     }
 }

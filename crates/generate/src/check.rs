@@ -1,18 +1,13 @@
 //! Validation of prompts and stop tokens.
 
-use emberlm_model::{InputError, TransformerConfig};
+use emberlm_model::InputError;
 
 use crate::error::SettingError;
 
 pub(crate) fn check_stop_tokens(
-    config: &TransformerConfig,
+    vocab_size: usize,
     stop_tokens: &[u32],
 ) -> Result<(), SettingError> {
-    check_stop_ids(config.vocab_size(), stop_tokens)
-}
-
-/// [`check_stop_tokens`] for a vocabulary of `vocab_size`.
-pub(crate) fn check_stop_ids(vocab_size: usize, stop_tokens: &[u32]) -> Result<(), SettingError> {
     let unknown = |id: &&u32| **id as usize >= vocab_size;
     match stop_tokens.iter().find(unknown) {
         Some(id) => {
@@ -23,13 +18,8 @@ pub(crate) fn check_stop_ids(vocab_size: usize, stop_tokens: &[u32]) -> Result<(
     }
 }
 
-/// As [`TransformerConfig::check_tokens`], but without a limit on the length.
-pub(crate) fn check_prompt(config: &TransformerConfig, prompt: &[u32]) -> Result<(), InputError> {
-    check_ids(config.vocab_size(), prompt)
-}
-
-/// [`check_prompt`] for a vocabulary of `vocab_size`.
-pub(crate) fn check_ids(vocab_size: usize, prompt: &[u32]) -> Result<(), InputError> {
+/// As [`emberlm_model::TransformerConfig::check_tokens`], but without a limit on the length.
+pub(crate) fn check_prompt(vocab_size: usize, prompt: &[u32]) -> Result<(), InputError> {
     if prompt.is_empty() {
         return Err(InputError::Empty);
     }

@@ -293,7 +293,10 @@ impl<B: Backend> Engine<B> {
 
     /// The bytes of all slots' caches.
     pub fn cache_bytes(&self) -> usize {
-        self.slots.iter().map(|slot| slot.cache.bytes()).sum()
+        self.slots
+            .iter()
+            .map(|slot| slot.sequence.cache.bytes())
+            .sum()
     }
 
     fn runs_nothing(&self) -> bool {

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use burn_flex::Flex;
+use emberlm_generate::beam::search;
 use emberlm_generate::{
-    Beam, BeamModel, BeamOptions, DecoderBeams, Finish, GenerateError, GenerateOptions,
-    SamplerConfig, TargetBeams, TargetGenerator, beam_search,
+    Beam, BeamModel, BeamOptions, Finish, GenerateError, GenerateOptions, Generator, LogitsError,
+    SamplerConfig, beam_search,
 };
 use emberlm_model::Transformer;
 use emberlm_model::hugging_face::HuggingFaceModel;
@@ -106,9 +107,7 @@ fn searches_of_encoder_decoders_are_those_of_transformers() {
         let (model, expected) = model(name);
         for (number, search) in expected.searches().iter().enumerate() {
             let options = options(search, 1);
-            let mut beams =
-                TargetBeams::new(&model, &expected.source(), options.max_new_tokens).unwrap();
-            let found = beam_search(&mut beams, &options).unwrap();
+            let found = beam_search(&model, &expected.source(), &options).unwrap();
             let tokens = expected.tokens(&format!("beams.{number}"));
             check(name, &found, tokens, search, 1);
         }
@@ -127,8 +126,7 @@ fn searches_of_decoders_are_those_of_transformers() {
         let prompt = Expected::read(&folder).tokens("prompt");
         for search in &searches {
             let options = options(search, 2);
-            let mut beams = DecoderBeams::new(&decoder, &prompt, options.max_new_tokens).unwrap();
-            let found = beam_search(&mut beams, &options).unwrap();
+            let found = beam_search(&decoder, &prompt, &options).unwrap();
             let tokens = search["tokens"].as_array().unwrap().iter();
             let tokens = tokens.map(|id| id.as_u64().unwrap() as u32).collect();
             check(&name, &found, tokens, search, 2);
@@ -150,7 +148,7 @@ fn greedy_targets_are_those_of_transformers() {
             chooser: sampler.into(),
             ..GenerateOptions::default()
         };
-        let mut generator = TargetGenerator::new(&model, &expected.source(), &options).unwrap();
+        let mut generator = Generator::new(&model, &expected.source(), &options).unwrap();
         let found: Vec<u32> = generator.by_ref().map(Result::unwrap).collect();
         assert_eq!(found, tokens, "{name}");
         assert_eq!(generator.finish(), Some(Finish::Length));
@@ -160,12 +158,8 @@ fn greedy_targets_are_those_of_transformers() {
             max_new_tokens: tokens.len(),
             ..BeamOptions::default()
         };
-        let mut beams = TargetBeams::new(&model, &expected.source(), tokens.len()).unwrap();
-        assert_eq!(
-            beam_search(&mut beams, &options).unwrap()[0].tokens,
-            tokens,
-            "{name}"
-        );
+        let found = beam_search(&model, &expected.source(), &options).unwrap();
+        assert_eq!(found[0].tokens, tokens, "{name}");
     }
 }
 
@@ -196,9 +190,9 @@ impl BeamModel for Table {
         self.vocab_size
     }
 
-    fn begin(&mut self) -> Vec<f32> {
+    fn begin(&mut self) -> Result<Vec<f32>, LogitsError> {
         self.sequences = vec![Vec::new()];
-        self.row(&[])
+        Ok(self.row(&[]))
     }
 
     fn extend(&mut self, parents: &[usize], tokens: &[u32]) -> Vec<f32> {
@@ -253,7 +247,7 @@ fn a_wide_search_finds_the_best_sequence_of_all() {
         vocab_size: 50,
         ..Table::default()
     };
-    let found = beam_search(&mut model, &options).unwrap();
+    let found = search(&mut model, &options).unwrap();
     assert_eq!(found.len(), 25);
     assert_eq!(found[0].tokens, best.0);
     assert!((found[0].score - best.1).abs() < 1e-6);
@@ -288,7 +282,7 @@ fn settings_out_of_range_are_refused() {
         let (mut options, mut model) = (BeamOptions::default(), Table::default());
         model.vocab_size = 10;
         change(&mut options);
-        let error = beam_search(&mut model, &options).unwrap_err();
+        let error = search(&mut model, &options).unwrap_err();
         assert!(matches!(error, GenerateError::Setting(_)), "{error:?}");
         assert_eq!(error.to_string(), expected);
     }

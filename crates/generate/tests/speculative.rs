@@ -3,12 +3,13 @@
 
 use std::ops::ControlFlow;
 
+use crate::beam;
 use crate::support::{DRAWS, assert_drawn_from, softmax};
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_generate::{
-    ChooserConfig, Constraint, DraftAcceptance, Finish, GenerateOptions, Generation, Grammar,
-    Penalties, SamplerConfig, Speculator, Vocabulary, generate,
+    ChooserConfig, Constraint, DraftAcceptance, Finish, GenerateOptions, Generation, Generator,
+    Grammar, Penalties, SamplerConfig, Vocabulary, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
 use emberlm_model::{Transformer, TransformerConfig, families};
@@ -69,9 +70,13 @@ fn guessed(
     prompt: &[u32],
     options: &GenerateOptions,
 ) -> (Vec<u32>, Finish, DraftAcceptance) {
-    let mut speculator = Speculator::new(target, draft, ahead, prompt, options).unwrap();
-    let tokens = speculator.by_ref().map(Result::unwrap).collect();
-    (tokens, speculator.finish().unwrap(), speculator.guesses())
+    let mut generator = Generator::with_draft(target, draft, ahead, prompt, options).unwrap();
+    let tokens = generator.by_ref().map(Result::unwrap).collect();
+    (
+        tokens,
+        generator.finish().unwrap(),
+        generator.acceptance().unwrap(),
+    )
 }
 
 proptest! {
@@ -225,17 +230,17 @@ fn speculation_honours_every_constraint() {
         };
         let options = options(chooser, 15);
         for draft in &drafts() {
-            let mut speculator = Speculator::new(&target, draft, 3, &[1], &options).unwrap();
+            let mut generator = Generator::with_draft(&target, draft, 3, &[1], &options).unwrap();
             let mut tokens = vec![1];
-            while let Some(id) = speculator.next() {
+            while let Some(id) = generator.next() {
                 let id = id.unwrap();
                 let expected = softmax(&logits(&target, &tokens), 1.0)[id as usize].ln();
-                let found = f64::from(speculator.chosen().logprob.unwrap());
+                let found = f64::from(generator.chosen().logprob.unwrap());
                 assert!((found - expected).abs() < 1e-4, "{found}, not {expected}");
-                assert_eq!(speculator.chosen().alternatives.len(), 2);
+                assert_eq!(generator.chosen().alternatives.len(), 2);
                 tokens.push(id);
             }
-            assert_eq!(speculator.finish(), Some(Finish::Complete));
+            assert_eq!(generator.finish(), Some(Finish::Complete));
             let letters = tokens[1..].iter().map(|&id| char::from(b'a' + id as u8));
             let text: String = letters.collect();
             let rest = text.strip_prefix("abc").or(text.strip_prefix("abdd"));
@@ -248,12 +253,27 @@ fn speculation_honours_every_constraint() {
     }
 }
 
+/// Target and draft model read the source, each with its own encoder.
+#[test]
+fn targets_of_encoder_decoders_can_be_drafted() {
+    for name in beam::MODELS {
+        let (model, expected) = beam::model(name);
+        let tokens = expected.tokens("greedy");
+        let options = options(SamplerConfig::greedy(), tokens.len());
+        let (drafted, finish, acceptance) =
+            guessed(&model, &model, 3, &expected.source(), &options);
+        assert_eq!(drafted, tokens, "{name}");
+        assert_eq!(finish, Finish::Length);
+        assert!(acceptance.taken > 0, "{name}: {acceptance:?}");
+    }
+}
+
 #[test]
 fn incompatible_models_are_rejected() {
     let target = target();
     let options = options(SamplerConfig::greedy(), 5);
     let refused = |draft: &Transformer<Flex>, ahead, prompt: &[u32]| {
-        let refused = Speculator::new(&target, draft, ahead, prompt, &options);
+        let refused = Generator::with_draft(&target, draft, ahead, prompt, &options);
         refused.unwrap_err().to_string()
     };
     let good = &drafts()[1];

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use emberlm::checkpoint::{Description, EncoderDecoderModel, write_untrained};
 use emberlm::data::{TokenDatasetOptions, write_token_dataset};
-use emberlm::generate::{TargetGenerator, generate};
+use emberlm::generate::{Generator, generate};
 use emberlm::model::encoder::EncoderSettings;
 use emberlm::model::encoder_decoder::EncoderDecoderSettings;
 use emberlm::model::families;
@@ -232,7 +232,7 @@ fn the_t5_example_prints_the_best_targets() {
         ..GenerateOptions::default()
     };
     let ids = source.encode("a source").unwrap();
-    let target = TargetGenerator::new(&weights, &ids, &options).unwrap();
+    let target = Generator::new(&weights, &ids, &options).unwrap();
     let target: Vec<u32> = target.map(Result::unwrap).collect();
     let expected = source.require_tokenizer().unwrap().decode(&target).unwrap();
     // Without `do_sample`, the most probable token is chosen.

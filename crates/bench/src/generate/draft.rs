@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use clap::Args;
-use emberlm_generate::{GenerateError, GenerateOptions, Speculator};
+use emberlm_generate::{GenerateError, GenerateOptions, Generator};
 use emberlm_kernels::Backend;
 use emberlm_model::{Transformer, TransformerConfig};
 use serde::Serialize;
@@ -105,11 +105,11 @@ pub fn measure<B: Backend>(
     let measured = |&ahead: &usize| {
         let mut seconds = Vec::new();
         for round in 0..=rounds {
-            let mut speculator = Speculator::new(target, draft, ahead, prompt, options)?;
+            let mut generator = Generator::with_draft(target, draft, ahead, prompt, options)?;
             let (mut last, mut passes) = (None, 0);
-            while let Some(token) = speculator.next() {
+            while let Some(token) = generator.next() {
                 token?;
-                let made = speculator.guesses().passes;
+                let made = generator.acceptance().map_or(0, |drafts| drafts.passes);
                 if made == passes {
                     // The token is from a pass that gave several.
                     continue;

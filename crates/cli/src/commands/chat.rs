@@ -114,9 +114,10 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let mut stops = model.chat_stops(&tokenizer, &encoder);
     stops.strings.extend(args.stop.iter().cloned());
     let strings = StopStrings::new(&stops.strings)?;
+    let vocab_size = model.config().vocab_size();
     let chooser = args
         .choice
-        .chooser(&model, Some(&tokenizer), &args.model, &stops.tokens)?;
+        .chooser(vocab_size, Some(&tokenizer), &args.model, &stops.tokens)?;
     let defaults = model::sampling_defaults(&model);
     let tokens = args.max_new_tokens;
     let sampling = Sampling::resolve(&args.choice, tokens, &defaults, ANSWER_TOKENS);

@@ -1,9 +1,9 @@
 //! `emberlm generate`: continues a text and prints it while it is generated.
 
 mod args;
-mod beams;
 pub mod choice;
 mod encoder_decoder;
+mod method;
 pub mod sampling;
 pub mod sampling_args;
 pub mod speed;
@@ -15,11 +15,9 @@ pub use args::GenerateArgs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm::CONTINUATION_TOKENS;
-use emberlm_checkpoint::{Model, ModelKind, kind_of};
-use emberlm_generate::{GenerateOptions, Generator, Speculator};
+use emberlm_checkpoint::{EncoderDecoderModel, Model, ModelKind, kind_of};
+use emberlm_generate::{Generator, beam_search};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
@@ -29,61 +27,49 @@ use crate::error::CliError;
 use crate::memory_guard::Work;
 use crate::model::{self, needed};
 use crate::output::print;
-use sampling::Sampling;
+use crate::progress;
+use method::{Method, ModelDefaults};
 use speed::Stopwatch;
 use writer::Writer;
 
 /// Generates tokens and prints them as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     if kind_of(&args.model) == ModelKind::EncoderDecoder {
-        return encoder_decoder::run(args);
+        return encoder_decoder::run(&args);
     }
     let backend = args.backend.choose()?;
     let model = args.adapter.open_decoder(&args.model)?;
     let tokenizer = model.tokenizer()?;
-    let prompt = prompt(&args, &model, tokenizer.as_ref())?;
-    check_length(&prompt.ids, model.config().seq_len())?;
-    if let Some(beams) = args.beams {
-        return beams::run(&args, beams, backend, &model, tokenizer.as_ref(), prompt);
-    }
-    let stops = StopStrings::new(&args.stop)?;
-    if !args.stop.is_empty() {
-        choice::with_text(tokenizer.as_ref(), &args.model)?;
-    }
-    let stop_tokens = model.stop_tokens(tokenizer.as_ref());
-    let choice = &args.choice;
-    let mut chooser = choice.chooser(&model, tokenizer.as_ref(), &args.model, &stop_tokens)?;
-    chooser.top_logprobs = args.logprobs;
-    let defaults = model::sampling_defaults(&model);
-    let sampling = Sampling::resolve(choice, args.max_new_tokens, &defaults, CONTINUATION_TOKENS);
-    if args.verbose {
-        console::note(&sampling);
-    }
-    let options = GenerateOptions {
-        max_new_tokens: sampling.max_new_tokens.value,
-        stop_tokens,
-        chooser: sampling.apply(chooser),
-        ..GenerateOptions::default()
+    let tokenizer = tokenizer.as_ref();
+    let prompt = prompt(&args, &model, tokenizer)?;
+    let context = model.config().seq_len();
+    check_length(&prompt.ids, context)?;
+    let defaults = ModelDefaults {
+        tokenizer,
+        vocab_size: model.config().vocab_size(),
+        stop_tokens: model.stop_tokens(tokenizer),
+        sampling: model::sampling_defaults(&model),
+        // A prompt that fills the context is an error of the search.
+        room: context.saturating_sub(prompt.ids.len()).max(1),
     };
-    let draft = args
-        .draft
-        .as_deref()
-        .map(|path| draft(path, &args, tokenizer.as_ref()));
+    let method = Method::new(&args, defaults)?;
+    let draft = args.draft.as_deref();
+    let draft = draft.map(|path| draft_model(path, &args, tokenizer));
     let draft = draft.transpose()?;
-    let tokens = (prompt.ids.len(), options.max_new_tokens);
-    check_memory(&args, backend, &model, draft.as_ref(), tokens)?;
+    check_memory(
+        &args,
+        backend,
+        &model,
+        draft.as_ref(),
+        prompt.ids.len(),
+        &method,
+    )?;
     backend.run(Generate {
-        model: &model,
-        draft,
-        draft_tokens: args.draft_tokens,
-        tokenizer: tokenizer.as_ref(),
+        args: &args,
+        model: OpenedModel::Decoder(&model, draft.as_ref()),
+        tokenizer,
         prompt,
-        options,
-        stops,
-        weights: args.weights.weights,
-        cache: args.cache.cache,
-        json: args.json,
-        verbose: args.verbose,
+        method,
     })?
 }
 
@@ -93,16 +79,22 @@ fn check_memory(
     backend: Placement,
     model: &Model,
     draft: Option<&Model>,
-    (prompt, new): (usize, usize),
+    prompt: usize,
+    method: &Method,
 ) -> Result<(), CliError> {
+    let (sequences, new) = method.size();
     let work = |model: &Model| {
         let context = model.config().seq_len();
         let capacity = prompt.saturating_add(new).min(context);
-        // When the context is full, the newest half of it is processed again.
-        let pass = prompt.clamp(1, context).max(capacity / 2);
+        let pass = prompt.clamp(1, context);
+        let pass = match method {
+            // When the context is full, the newest half of it is processed again.
+            Method::Tokens(_) => pass.max(capacity / 2),
+            Method::Beams(_) => pass,
+        };
         let weights =
             model::inference_weights(model, args.weights.weights, backend.keeps_packed_weights());
-        InferenceWork::generation(weights, 1, capacity, pass).with_cache(args.cache.cache)
+        InferenceWork::generation(weights, sequences, capacity, pass).with_cache(args.cache.cache)
     };
     let models = [Some(model), draft];
     let works: Vec<Work<'_>> = models
@@ -110,12 +102,16 @@ fn check_memory(
         .flatten()
         .map(|model| (model.config(), work(model)))
         .collect();
+    let doing = match method {
+        Method::Tokens(_) => "generating",
+        Method::Beams(_) => "searching",
+    };
     let guard = args.memory.guard(backend);
-    guard.check_inference("generating", &works, &[])
+    guard.check_inference(doing, &works, &[])
 }
 
 /// Opens the draft model, which must have the same tokenizer.
-fn draft(
+fn draft_model(
     path: &Path,
     args: &GenerateArgs,
     tokenizer: Option<&Tokenizer>,
@@ -138,12 +134,8 @@ fn prompt(
     model: &Model,
     tokenizer: Option<&Tokenizer>,
 ) -> Result<Prompt, CliError> {
-    let silent = |ids| Prompt {
-        ids,
-        echo: String::new(),
-    };
     if let Some(tokens) = &args.tokens {
-        return Ok(silent(tokens.clone()));
+        return Ok(Prompt::silent(tokens.clone()));
     }
     let tokenizer = needed(tokenizer, &args.model)?;
     let text = args.prompt.as_deref().unwrap_or_default();
@@ -176,55 +168,83 @@ struct Prompt {
     echo: String,
 }
 
+impl Prompt {
+    fn silent(ids: Vec<u32>) -> Self {
+        Self {
+            ids,
+            echo: String::new(),
+        }
+    }
+}
+
+/// A model whose weights are not loaded yet.
+enum OpenedModel<'a> {
+    /// A decoder, and its draft model.
+    Decoder(&'a Model, Option<&'a Model>),
+    EncoderDecoder(&'a EncoderDecoderModel),
+}
+
 struct Generate<'a> {
-    model: &'a Model,
-    draft: Option<Model>,
-    draft_tokens: usize,
+    args: &'a GenerateArgs,
+    model: OpenedModel<'a>,
     tokenizer: Option<&'a Tokenizer>,
     prompt: Prompt,
-    options: GenerateOptions,
-    stops: StopStrings,
-    weights: Option<WeightFormat>,
-    cache: CacheFormat,
-    json: bool,
-    /// True to print timings to stderr.
-    verbose: bool,
+    method: Method,
 }
 
 impl Job for Generate<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let held = |model: &Model| {
-            model::decoder_in::<B::InnerBackend>(model, self.weights, self.cache, &device)
+        let Self { args, prompt, .. } = &self;
+        let decoder = |model: &Model| {
+            let (weights, cache) = (args.weights.weights, args.cache.cache);
+            model::decoder_in::<B::InnerBackend>(model, weights, cache, &device)
         };
-        let decoder = held(self.model)?;
-        let draft = self.draft.as_ref().map(held).transpose()?;
-        let (ids, options) = (&self.prompt.ids, &self.options);
-        let logprobs = options.chooser.top_logprobs.is_some();
-        let mut writer = Writer::new(self.tokenizer, ids, self.stops, self.json, logprobs);
-        if !self.json {
-            print(&self.prompt.echo)?;
-        }
+        let (model, draft) = match self.model {
+            OpenedModel::Decoder(model, draft) => {
+                (decoder(model)?, draft.map(decoder).transpose()?)
+            }
+            OpenedModel::EncoderDecoder(model) => {
+                let _spinner = progress::loading(&args.model);
+                (model.load::<B::InnerBackend>(&device)?, None)
+            }
+        };
+        let ids = &prompt.ids;
+        // A target's text does not continue its source.
+        let (input, before) = match model.encoder {
+            Some(_) => ("source", &[][..]),
+            None => ("prompt", &ids[..]),
+        };
+        let stops = StopStrings::new(&args.stop)?;
+        let logprobs = args.logprobs.is_some();
+        let mut writer = Writer::new(self.tokenizer, before, stops, args.json, logprobs);
+        let echo = || match args.json {
+            true => Ok(()),
+            false => print(&prompt.echo),
+        };
+        let options = match &self.method {
+            Method::Tokens(options) => options,
+            Method::Beams(options) => {
+                let found = beam_search(&model, ids, options)?;
+                echo()?;
+                return writer.show_best(&found, args.verbose);
+            }
+        };
+        echo()?;
         let mut watch = Stopwatch::start();
-        if let Some(draft) = &draft {
-            let mut generator = Speculator::new(&decoder, draft, self.draft_tokens, ids, options)?;
-            while !writer.is_stopped() && generator.next().transpose()?.is_some() {
-                watch.token();
-                writer.write(generator.chosen())?;
-            }
-            writer.finish(generator.finish(), Some(generator.guesses()))?;
-        } else {
-            let mut generator = Generator::new(&decoder, ids, options)?;
-            while !writer.is_stopped() && generator.next().transpose()?.is_some() {
-                watch.token();
-                writer.write(generator.chosen())?;
-            }
-            writer.finish(generator.finish(), None)?;
+        let mut generator = match &draft {
+            Some(draft) => Generator::with_draft(&model, draft, args.draft_tokens, ids, options)?,
+            None => Generator::new(&model, ids, options)?,
+        };
+        while !writer.is_stopped() && generator.next().transpose()?.is_some() {
+            watch.token();
+            writer.write(generator.chosen())?;
         }
-        if self.verbose {
+        writer.finish(generator.finish(), generator.acceptance())?;
+        if args.verbose {
             let speed = watch.speed(ids.len());
-            console::note(format_args!("prompt: {}", speed.of_prompt()));
+            console::note(format_args!("{input}: {}", speed.of_prompt()));
             console::note(format_args!("generated: {}", speed.of_tokens()));
         }
         Ok(())

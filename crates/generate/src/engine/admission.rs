@@ -8,8 +8,8 @@ use emberlm_kernels::Backend;
 use super::Engine;
 use super::event::{Ended, Event, EventKind};
 use super::request::{RequestId, Sample, Waiting};
-use super::slot::{Embedding, Sequence, Slot, Source, State, oldest_free, take};
-use crate::plain::Finish;
+use super::slot::{Embedding, RunningSample, Slot, State, oldest_free, take};
+use crate::generator::Finish;
 
 impl<B: Backend> Engine<B> {
     /// Installs the next model. Nothing may be running.
@@ -151,7 +151,7 @@ impl<B: Backend> Engine<B> {
             self.placed += 1;
             let slot = &mut self.slots[at];
             slot.forget();
-            slot.tokens = tokens;
+            slot.sequence.tokens = tokens;
             slot.adapter = waiting.adapter;
             slot.state = State::Embedding(Box::new(Embedding {
                 request: waiting.id,
@@ -181,9 +181,7 @@ impl<B: Backend> Engine<B> {
             return;
         };
         self.slots[slot].state = State::Reserved;
-        if let Some(source) = waiting.source.clone() {
-            self.slots[slot].source = Source::Unread(source);
-        }
+        self.slots[slot].unread_source.clone_from(&waiting.source);
         let mut siblings = Vec::new();
         while let Some(other) = oldest_free(&self.slots)
             && let Some(sample) = waiting.samples.pop_front()
@@ -201,7 +199,7 @@ impl<B: Backend> Engine<B> {
         }
         self.placed += 1;
         self.done.reused_tokens += reused_prompt as u64;
-        self.slots[slot].state = State::Running(Box::new(Sequence {
+        self.slots[slot].state = State::Running(Box::new(RunningSample {
             request: waiting.id,
             sample,
             siblings,

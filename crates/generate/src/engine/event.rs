@@ -3,7 +3,7 @@
 use super::RequestId;
 use crate::chooser::Chosen;
 use crate::error::GenerateError;
-use crate::plain::Finish;
+use crate::generator::Finish;
 
 /// An event of one sample of a request.
 #[derive(Clone, Debug, PartialEq)]

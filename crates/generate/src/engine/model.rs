@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::{
     EncodedSource, KvCache, ModelKind, RaggedOutput, SequenceChunk, Transformer, TransformerConfig,
 };
+
+use crate::sequence;
 
 /// The model that an engine runs: a decoder, which continues prompts and embeds texts, or an encoder–decoder, which
 /// generates the targets of sources. Cheap to clone.
@@ -90,16 +91,9 @@ impl<B: Backend> EngineModel<B> {
         self.config() == other.config() && formats[0] == formats[1]
     }
 
-    /// Runs the encoder over a source. `None` for a decoder.
-    pub(super) fn encode(&self, source: &[u32]) -> Option<EncodedSource<B>> {
-        let model = &self.0;
-        model.encoder.as_ref()?;
-        let ids: Vec<i64> = source.iter().map(|&id| i64::from(id)).collect();
-        let ids = TensorData::new(ids, [1, source.len()]);
-        Some(B::run(|| {
-            let ids = Tensor::<B, 2, Int>::from_data(ids, &model.device());
-            model.encode_source(ids, None)
-        }))
+    /// Runs an encoder–decoder's encoder over a source.
+    pub(super) fn encode(&self, source: &[u32]) -> EncodedSource<B> {
+        sequence::encode(&self.0, source)
     }
 
     /// Runs one pass over chunks.

@@ -11,14 +11,14 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::Engine;
 use super::event::{Event, EventKind};
-use super::slot::{Sequence, Source, State};
+use super::slot::{RunningSample, State};
 use crate::chooser::Chosen;
 use crate::error::LogitsError;
+use crate::generator::Finish;
 use crate::logits::floats;
-use crate::plain::Finish;
 
 /// A sequence in its slot, and the logits after its last token.
-pub(super) type Ready<'a> = (usize, Box<Sequence>, &'a [f32]);
+pub(super) type Ready<'a> = (usize, Box<RunningSample>, &'a [f32]);
 /// The chosen token; `None` if the constraint is met.
 pub(super) type Choice = Option<Result<Chosen, LogitsError>>;
 
@@ -27,7 +27,7 @@ const SHARED: usize = 1 << 15;
 
 /// Chooses each sequence's next token. Reading a whole vocabulary takes a noticeable part of a pass, so large ones use
 /// all threads.
-pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<Sequence>, Choice)> {
+pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<RunningSample>, Choice)> {
     let choose = |(slot, mut sequence, logits): Ready<'_>| {
         let chooser = &mut sequence.sample.chooser;
         let choice = (!chooser.is_complete()).then(|| chooser.choose(logits));
@@ -46,7 +46,7 @@ impl<B: Backend> Engine<B> {
     pub(super) fn encode_sources(&mut self) {
         let mut unread: Vec<(u64, usize, usize)> = Vec::new();
         for (at, slot) in self.slots.iter().enumerate() {
-            if let (State::Running(sequence), Source::Unread(source)) = (&slot.state, &slot.source)
+            if let (State::Running(sequence), Some(source)) = (&slot.state, &slot.unread_source)
                 && !sequence.paused
             {
                 unread.push((sequence.order, at, source.len()));
@@ -60,10 +60,8 @@ impl<B: Backend> Engine<B> {
             }
             left = left.saturating_sub(len);
             let slot = &mut self.slots[at];
-            if let Source::Unread(source) = &slot.source
-                && let Some(encoded) = self.model.encode(source)
-            {
-                slot.source = Source::Encoded(encoded);
+            if let Some(source) = slot.unread_source.take() {
+                slot.sequence.source = Some(self.model.encode(&source));
                 self.done.prefilled_tokens += len as u64;
             }
         }
@@ -78,18 +76,17 @@ impl<B: Backend> Engine<B> {
             match &mut slot.state {
                 State::Free | State::Reserved => {}
                 State::Embedding(text) => texts.push((text.order, at)),
-                State::Running(sequence) if sequence.paused || slot.source.is_unread() => {}
-                State::Running(sequence) => {
-                    if slot.tokens.len() > slot.cache.capacity() {
-                        sequence.slides += 1;
-                        sequence.reading = true;
-                        let order = sequence.order;
-                        slot.slide();
-                        prompts.push((order, at));
-                    } else if slot.unseen() == 1 {
-                        takes[at] = 1;
-                    } else if let State::Running(sequence) = &slot.state {
-                        prompts.push((sequence.order, at));
+                State::Running(sample) if sample.paused || slot.unread_source.is_some() => {}
+                State::Running(sample) => {
+                    let slides = slot.sequence.make_room(1);
+                    if slides {
+                        slot.chunked = 0;
+                        sample.slides += 1;
+                        sample.reading = true;
+                    }
+                    match slot.sequence.unread() {
+                        1 if !slides => takes[at] = 1,
+                        _ => prompts.push((sample.order, at)),
                     }
                 }
             }
@@ -97,8 +94,10 @@ impl<B: Backend> Engine<B> {
         prompts.sort_unstable();
         texts.sort_unstable();
         let all = self.config.prefill_tokens;
-        let unread: usize = texts.iter().map(|&(_, at)| self.slots[at].unseen()).sum();
-        let kept = unread.min(all / 4);
+        let unread = texts
+            .iter()
+            .map(|&(_, at)| self.slots[at].sequence.unread());
+        let kept = unread.sum::<usize>().min(all / 4);
         let left = self.share(&prompts, all - kept, &mut takes);
         self.share(&texts, left + kept, &mut takes);
         for (slot, &taken) in self.slots.iter().zip(&takes) {
@@ -116,12 +115,12 @@ impl<B: Backend> Engine<B> {
     fn share(&self, slots: &[(u64, usize)], mut left: usize, takes: &mut [usize]) -> usize {
         let chunk = self.config.prefill_tokens;
         for (n, &(_, at)) in slots.iter().enumerate() {
-            let slot = &self.slots[at];
-            let unseen = slot.unseen();
+            let sequence = &self.slots[at].sequence;
+            let unread = sequence.unread();
             takes[at] = match self.config.deterministic {
-                false => unseen.min(left),
+                false => unread.min(left),
                 // Only whole chunks. The first slot gets a chunk even if it exceeds the rest.
-                true => match unseen.min(chunk - slot.cache.len() % chunk) {
+                true => match unread.min(chunk - sequence.cache.len() % chunk) {
                     whole if whole <= left || n == 0 => whole,
                     _ => 0,
                 },
@@ -142,11 +141,10 @@ impl<B: Backend> Engine<B> {
         // The rows of one adapter are computed together.
         slots.sort_by_key(|(_, (slot, _))| slot.adapter);
         for (at, (slot, &taken)) in slots {
-            let seen = slot.cache.len();
-            if taken == chunk && slot.chunked == seen {
+            if taken == chunk && slot.chunked == slot.sequence.cache.len() {
                 slot.chunked += taken;
             }
-            let output = match (&slot.state, slot.unseen() == taken) {
+            let output = match (&slot.state, slot.sequence.unread() == taken) {
                 (State::Embedding(_), _) => RequestedOutput::HiddenSum,
                 (_, true) => RequestedOutput::Last,
                 (_, false) => RequestedOutput::None,
@@ -157,14 +155,8 @@ impl<B: Backend> Engine<B> {
                 RequestedOutput::None | RequestedOutput::All => {}
             }
             chunks.push(SequenceChunk {
-                tokens: &slot.tokens[seen..seen + taken],
-                cache: &mut slot.cache,
-                output,
-                source: match &slot.source {
-                    Source::Encoded(source) => Some(source),
-                    _ => None,
-                },
                 adapter: slot.adapter,
+                ..slot.sequence.chunk(taken, output)
             });
         }
         self.done.passes += 1;
@@ -194,10 +186,10 @@ impl<B: Backend> Engine<B> {
             let State::Embedding(text) = &slot.state else {
                 continue;
             };
-            if slot.unseen() > 0 {
+            if slot.sequence.unread() > 0 {
                 continue;
             }
-            let count = slot.tokens.len().max(1) as f64;
+            let count = slot.sequence.tokens.len().max(1) as f64;
             on(Event {
                 request: text.request,
                 sample: text.text,
@@ -218,10 +210,8 @@ impl<B: Backend> Engine<B> {
         let at = to.len();
         for (other, sample) in mem::take(&mut sequence.siblings) {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
-                kept.cache.copy_from(&read.cache, read.cache.len());
-                kept.tokens.clone_from(&read.tokens);
+                kept.sequence.copy_from(&read.sequence);
                 kept.adapter = read.adapter;
-                kept.source.clone_from(&read.source);
                 kept.chunked = read.chunked;
             }
             to.push((other, Box::new(sequence.sibling(sample)), logits));
@@ -233,7 +223,7 @@ impl<B: Backend> Engine<B> {
     pub(super) fn go_on(
         &mut self,
         slot: usize,
-        mut sequence: Box<Sequence>,
+        mut sequence: Box<RunningSample>,
         choice: Choice,
         on: &mut impl FnMut(Event),
     ) {
@@ -258,7 +248,7 @@ impl<B: Backend> Engine<B> {
                     match sequence.sample.chooser.is_complete() {
                         true => Finish::Complete,
                         false if sequence.left > 0 => {
-                            self.slots[slot].tokens.push(id);
+                            self.slots[slot].sequence.tokens.push(id);
                             self.slots[slot].state = State::Running(sequence);
                             return;
                         }

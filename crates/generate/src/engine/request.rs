@@ -10,7 +10,7 @@ use emberlm_kernels::Backend;
 use emberlm_model::InputError;
 
 use super::{EngineConfig, EngineModel};
-use crate::check::{check_ids, check_stop_ids};
+use crate::check::{check_prompt, check_stop_tokens};
 use crate::chooser::{Chooser, ChooserConfig};
 use crate::error::{GenerateError, SettingError};
 
@@ -129,7 +129,7 @@ impl WaitingEmbedding {
         }
         let vocab_size = model.sizes().vocab_size;
         for text in &texts {
-            check_ids(vocab_size, text)?;
+            check_prompt(vocab_size, text)?;
             if text.len() > engine.capacity {
                 return Err(GenerateError::Overflow {
                     prompt: text.len(),
@@ -150,7 +150,7 @@ impl WaitingEmbedding {
     pub fn check<B: Backend>(&self, model: &EngineModel<B>) -> Result<(), GenerateError> {
         let vocab_size = model.sizes().vocab_size;
         for (_, text) in &self.texts {
-            check_ids(vocab_size, text)?;
+            check_prompt(vocab_size, text)?;
         }
         Ok(check_adapter(self.adapter, model)?)
     }
@@ -209,7 +209,7 @@ impl Waiting {
         let source = match model.start_token() {
             Some(start) => {
                 check_source(&prompt, max_new_tokens, context)?;
-                check_ids(vocab_size, &prompt)?;
+                check_prompt(vocab_size, &prompt)?;
                 Some(mem::replace(&mut prompt, vec![start]).into())
             }
             None => None,
@@ -233,7 +233,7 @@ impl Waiting {
         let samples = (0..samples)
             .map(sample)
             .collect::<Result<_, SettingError>>()?;
-        check_ids(vocab_size, &prompt)?;
+        check_prompt(vocab_size, &prompt)?;
         prompt.drain(..truncated_prompt);
         let waiting = Self {
             id,
@@ -254,8 +254,8 @@ impl Waiting {
     /// Checks the request for a model.
     pub fn check<B: Backend>(&self, model: &EngineModel<B>) -> Result<(), GenerateError> {
         let vocab_size = model.sizes().vocab_size;
-        check_stop_ids(vocab_size, &self.stop_tokens)?;
-        check_ids(vocab_size, &self.prompt)?;
+        check_stop_tokens(vocab_size, &self.stop_tokens)?;
+        check_prompt(vocab_size, &self.prompt)?;
         for sample in &self.samples {
             sample.chooser.check(vocab_size)?;
         }

@@ -1,49 +1,31 @@
-//! A slot of an engine: a cache, its tokens and its current user.
+//! A slot of an engine: a sequence and its current user.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use emberlm_kernels::Backend;
-use emberlm_model::{EncodedSource, KvCache};
+use emberlm_model::KvCache;
 
 use super::RequestId;
 use super::event::Ended;
 use super::request::Sample;
-use crate::plain::Finish;
+use crate::generator::Finish;
+use crate::sequence::Sequence;
 
-/// A cache that is allocated once, and its current user.
+/// A sequence, whose cache is allocated once, and its current user.
 #[derive(Debug)]
 pub(super) struct Slot<B: Backend> {
-    pub cache: KvCache<B>,
-    /// The context: the cached tokens, then the unread ones. They remain when the slot is free, for requests with the
-    /// same prefix.
-    pub tokens: Vec<u32>,
+    /// Its cached tokens remain when the slot is free, for requests with the same prefix.
+    pub sequence: Sequence<B>,
     /// The adapter that the cached keys and values were computed with.
     pub adapter: Option<usize>,
     /// The time of the last release, as a count; 0 before the first.
     pub freed: u64,
     /// Number of the first tokens in the cache that were read in whole chunks.
     pub chunked: usize,
-    /// The source of the target in the cache.
-    pub source: Source<B>,
+    /// The source of the sequence, until the encoder has run over it.
+    pub unread_source: Option<Arc<[u32]>>,
     pub state: State,
-}
-
-/// The source of a target, with an encoder–decoder.
-#[derive(Clone, Debug)]
-pub(super) enum Source<B: Backend> {
-    /// The model is a decoder, or the slot is free.
-    None,
-    /// The encoder has not run over it.
-    Unread(Arc<[u32]>),
-    /// The keys and values that the target attends to.
-    Encoded(EncodedSource<B>),
-}
-
-impl<B: Backend> Source<B> {
-    pub fn is_unread(&self) -> bool {
-        matches!(self, Self::Unread(_))
-    }
 }
 
 #[derive(Debug)]
@@ -51,7 +33,7 @@ pub(super) enum State {
     Free,
     /// Reserved for another sample of a prompt that is being read.
     Reserved,
-    Running(Box<Sequence>),
+    Running(Box<RunningSample>),
     /// A text to embed.
     Embedding(Box<Embedding>),
 }
@@ -70,7 +52,7 @@ pub(super) struct Embedding {
 
 /// The state of a sample in its slot.
 #[derive(Debug)]
-pub(super) struct Sequence {
+pub(super) struct RunningSample {
     pub request: RequestId,
     pub sample: Sample,
     /// The prompt's other samples and the slots reserved for them, until the prompt is read.
@@ -89,7 +71,7 @@ pub(super) struct Sequence {
     pub paused: bool,
 }
 
-impl Sequence {
+impl RunningSample {
     /// Another sample at the same position.
     pub fn sibling(&self, sample: Sample) -> Self {
         Self {
@@ -121,12 +103,11 @@ impl<B: Backend> Slot<B> {
     /// A free slot with an empty cache.
     pub fn new(cache: KvCache<B>) -> Self {
         Self {
-            cache,
-            tokens: Vec::new(),
+            sequence: Sequence::new(cache),
             adapter: None,
             freed: 0,
             chunked: 0,
-            source: Source::None,
+            unread_source: None,
             state: State::Free,
         }
     }
@@ -135,23 +116,19 @@ impl<B: Backend> Slot<B> {
         matches!(self.state, State::Free)
     }
 
-    /// The tokens that are not in the cache.
-    pub fn unseen(&self) -> usize {
-        self.tokens.len().saturating_sub(self.cache.len())
-    }
-
     /// Releases the slot. The cache remains for reuse.
     pub fn free(&mut self, now: u64) {
-        self.tokens.truncate(self.cache.len());
+        self.sequence.tokens.truncate(self.sequence.cache.len());
+        self.sequence.source = None;
+        self.unread_source = None;
         self.freed = now;
-        self.source = Source::None;
         self.state = State::Free;
     }
 
     /// Clears the cache.
     pub fn forget(&mut self) {
-        self.tokens.clear();
-        self.cache.clear();
+        self.sequence.tokens.clear();
+        self.sequence.cache.clear();
         self.chunked = 0;
     }
 
@@ -161,21 +138,14 @@ impl<B: Backend> Slot<B> {
         if self.adapter != adapter {
             return 0;
         }
-        let held = self.tokens.iter().take(self.cache.len());
+        let Sequence { cache, tokens, .. } = &self.sequence;
+        let held = tokens.iter().take(cache.len());
         let common = held.zip(wanted).take_while(|(a, b)| a == b).count();
         let common = chunk.map_or(common, |chunk| {
             let chunked = common.min(self.chunked);
             chunked - chunked % chunk
         });
-        self.cache.reusable(common)
-    }
-
-    /// Truncates a full context to its newest half, which is then read again.
-    pub fn slide(&mut self) {
-        let kept = (self.cache.capacity() / 2).max(1);
-        self.tokens.drain(..self.tokens.len().saturating_sub(kept));
-        self.cache.clear();
-        self.chunked = 0;
+        cache.reusable(common)
     }
 }
 
@@ -207,24 +177,24 @@ pub(super) fn take<B: Backend>(
         .max_by_key(|&(at, shared)| (shared, slots[at].is_free(), Reverse(at)));
     let (slot, shared) = match donor {
         Some((donor, shared)) if shared > 0 => {
-            let mostly = shared * 2 >= slots[donor].cache.len();
+            let mostly = shared * 2 >= slots[donor].sequence.cache.len();
             let stays = slots[donor].is_free() && mostly || donor == oldest;
             let slot = if stays { donor } else { oldest };
             let held = match slots.get_disjoint_mut([donor, slot]) {
-                Ok([donor, slot]) => slot.cache.copy_from(&donor.cache, shared),
-                Err(_) => slots[slot].cache.truncate(shared),
+                Ok([donor, slot]) => slot.sequence.cache.copy_from(&donor.sequence.cache, shared),
+                Err(_) => slots[slot].sequence.cache.truncate(shared),
             };
             (slot, held)
         }
         _ => {
-            slots[oldest].cache.clear();
+            slots[oldest].sequence.cache.clear();
             (oldest, 0)
         }
     };
     slots[slot].chunked = chunk.map_or(0, |_| shared);
     slots[slot].adapter = adapter;
-    slots[slot].tokens.clear();
-    slots[slot].tokens.extend_from_slice(prompt);
+    slots[slot].sequence.tokens.clear();
+    slots[slot].sequence.tokens.extend_from_slice(prompt);
     Some((slot, shared))
 }
 

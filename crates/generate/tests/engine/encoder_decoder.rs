@@ -1,12 +1,12 @@
-//! Engines of encoder–decoders: targets equal those of `transformers` and of `TargetGenerator`, under any load.
+//! Engines of encoder–decoders: targets equal those of `transformers` and of `Generator`, under any load.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::{
-    Engine, EngineConfig, EventKind, Finish, GenerateError, GenerateOptions, Overflow, Request,
-    RequestId, SamplerConfig, TargetGenerator,
+    Engine, EngineConfig, EventKind, Finish, GenerateError, GenerateOptions, Generator, Overflow,
+    Request, RequestId, SamplerConfig,
 };
 use emberlm_model::Transformer;
 use emberlm_model::TransformerConfig;
@@ -84,7 +84,7 @@ fn plain(
         chooser: request.chooser.clone(),
         sample,
     };
-    let mut generator = TargetGenerator::new(model, &request.prompt, &options).unwrap();
+    let mut generator = Generator::new(model, &request.prompt, &options).unwrap();
     let mut tokens = Vec::new();
     while generator.next().transpose().unwrap().is_some() {
         let chosen = generator.chosen();

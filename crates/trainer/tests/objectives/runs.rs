@@ -7,7 +7,7 @@ use burn::backend::Autodiff;
 use burn_flex::Flex;
 use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind, kind_of};
 use emberlm_data::{PrepareOptions, prepare};
-use emberlm_generate::{GenerateOptions, TargetGenerator};
+use emberlm_generate::{GenerateOptions, Generator};
 use emberlm_model::config::FeedForward;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
@@ -373,7 +373,7 @@ fn pairs_of_texts_are_learnt_and_resumed_exactly() {
         ..GenerateOptions::default()
     };
     let source = model.encode("bxx").unwrap();
-    let generator = TargetGenerator::new(&loaded, &source, &options).unwrap();
+    let generator = Generator::new(&loaded, &source, &options).unwrap();
     let tokens: Vec<u32> = generator.map(Result::unwrap).collect();
     assert_eq!(tokens[..2], [98, 98]);
 }

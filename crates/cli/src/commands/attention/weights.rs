@@ -4,7 +4,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use clap::ValueEnum;
 use emberlm_checkpoint::{EncoderDecoderModel, ModelKind, kind_of};
-use emberlm_generate::{GenerateOptions, SamplerConfig, TargetGenerator};
+use emberlm_generate::{GenerateOptions, Generator, SamplerConfig};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::Transformer;
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
@@ -213,7 +213,7 @@ impl Weights<'_> {
                     chooser: SamplerConfig::greedy().into(),
                     ..GenerateOptions::default()
                 };
-                let generator = TargetGenerator::new(loaded, &self.subject.tokens, &options)?;
+                let generator = Generator::new(loaded, &self.subject.tokens, &options)?;
                 generator.collect::<Result<_, _>>()?
             }
         };

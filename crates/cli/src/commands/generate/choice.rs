@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use clap::Args;
-use emberlm_checkpoint::Model;
 use emberlm_generate::ranges::LOGIT_BIAS;
 use emberlm_generate::{ChooserConfig, Constraint, Grammar};
 use emberlm_serve::model::vocabulary;
@@ -46,12 +45,11 @@ impl ChoiceArgs {
     /// Builds the selection options other than the sampling settings. `end` are the ids that end a text.
     pub fn chooser(
         &self,
-        model: &Model,
+        vocab_size: usize,
         tokenizer: Option<&Tokenizer>,
         path: &Path,
         end: &[u32],
     ) -> Result<ChooserConfig, CliError> {
-        let vocab_size = model.config().vocab_size();
         let compile = |grammar| -> Result<Constraint, CliError> {
             let tokenizer = with_text(tokenizer, path)?;
             let vocabulary = vocabulary(tokenizer, vocab_size, end).map_err(|error| {

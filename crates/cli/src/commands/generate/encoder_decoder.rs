@@ -1,90 +1,43 @@
 //! `emberlm generate` with an encoder–decoder: the prompt is the source, and the target is shown.
 
-use burn::tensor::Device;
-use emberlm::CONTINUATION_TOKENS;
 use emberlm_checkpoint::{EncoderDecoderModel, ModelKind};
-use emberlm_generate::{
-    BeamOptions, ChooserConfig, GenerateOptions, SamplingDefaults, TargetBeams, TargetGenerator,
-    beam_search,
-};
-use emberlm_kernels::TrainingBackend;
 use emberlm_model::WeightFormat;
-use emberlm_tokenizer::StopStrings;
 use emberlm_trainer::fit::InferenceWork;
 
-use super::sampling::Sampling;
-use super::speed::Stopwatch;
-use super::writer::Writer;
-use super::{GenerateArgs, beams};
-use crate::backend::Job;
+use super::method::{Method, ModelDefaults};
+use super::{Generate, GenerateArgs, OpenedModel, Prompt};
 use crate::cache_arg;
-use crate::console;
 use crate::error::{CliError, warn};
-use crate::progress;
 
 /// Generates the target of a source.
-pub fn run(args: GenerateArgs) -> Result<(), CliError> {
-    refuse_unsupported(&args)?;
+pub fn run(args: &GenerateArgs) -> Result<(), CliError> {
+    refuse_unsupported(args)?;
     let kind = ModelKind::EncoderDecoder;
     cache_arg::check_kind(args.cache.cache, kind, &args.model)?;
     let backend = args.backend.choose()?;
     let model = EncoderDecoderModel::of(args.adapter.open(&args.model)?)?;
-    let source = source(&args, &model)?;
-    if !args.stop.is_empty() {
-        super::choice::with_text(model.tokenizer(), &args.model)?;
-    }
-    let (defaults, ignored) = model.sampling_defaults();
+    let source = source(args, &model)?;
+    let (sampling, ignored) = model.sampling_defaults();
     ignored.iter().for_each(|ignored| warn(ignored));
-    let stop_tokens = model.stop_tokens();
-    let method = match args.beams {
-        Some(count) => {
-            let options = beams::options(&args, count, defaults.max_new_tokens, stop_tokens);
-            options.check(model.config().vocab_size())?;
-            Method::Beams(options)
-        }
-        None => Method::Tokens(choice(&args, &defaults, stop_tokens)),
+    let defaults = ModelDefaults {
+        tokenizer: model.tokenizer(),
+        vocab_size: model.config().vocab_size(),
+        stop_tokens: model.stop_tokens(),
+        sampling,
+        room: usize::MAX,
     };
-    let (targets, tokens) = match &method {
-        Method::Beams(options) => (options.beams, options.max_new_tokens),
-        Method::Tokens(options) => (1, options.max_new_tokens),
-    };
+    let method = Method::new(args, defaults)?;
+    let (targets, tokens) = method.size();
     let work = InferenceWork::targets(targets, tokens, source.len());
     let guard = args.memory.guard(backend);
     guard.check_inference("generating", &[(model.config(), work)], &[])?;
-    backend.run(Target {
-        args: &args,
-        model: &model,
-        source,
+    backend.run(Generate {
+        args,
+        model: OpenedModel::EncoderDecoder(&model),
+        tokenizer: model.tokenizer(),
+        prompt: Prompt::silent(source),
         method,
     })?
-}
-
-/// The options of a choice token by token.
-fn choice(
-    args: &GenerateArgs,
-    defaults: &SamplingDefaults,
-    stop_tokens: Vec<u32>,
-) -> GenerateOptions {
-    let sampling = Sampling::resolve(
-        &args.choice,
-        args.max_new_tokens,
-        defaults,
-        CONTINUATION_TOKENS,
-    );
-    if args.verbose {
-        console::note(&sampling);
-    }
-    let chooser = ChooserConfig {
-        logit_bias: args.choice.logit_bias.clone(),
-        top_logprobs: args.logprobs,
-        ..ChooserConfig::default()
-    };
-    GenerateOptions {
-        max_new_tokens: sampling.max_new_tokens.value,
-        stop_tokens,
-        chooser: sampling.apply(chooser),
-        ..GenerateOptions::default()
-    }
 }
 
 /// Returns an error for an option that has no effect on an encoder–decoder.
@@ -120,56 +73,4 @@ fn source(args: &GenerateArgs, model: &EncoderDecoderModel) -> Result<Vec<u32>, 
     };
     crate::model::needed(model.tokenizer(), &args.model)?;
     Ok(model.encode(text)?)
-}
-
-enum Method {
-    Tokens(GenerateOptions),
-    Beams(BeamOptions),
-}
-
-struct Target<'a> {
-    args: &'a GenerateArgs,
-    model: &'a EncoderDecoderModel,
-    source: Vec<u32>,
-    method: Method,
-}
-
-impl Job for Target<'_> {
-    type Output = Result<(), CliError>;
-
-    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let Self {
-            args,
-            model,
-            source,
-            method,
-        } = self;
-        let sign = progress::loading(&args.model);
-        let loaded = model.load::<B::InnerBackend>(&device)?;
-        drop(sign);
-        let options = match method {
-            Method::Beams(options) => {
-                let mut beams = TargetBeams::new(&loaded, &source, options.max_new_tokens)?;
-                let found = beam_search(&mut beams, &options)?;
-                return beams::show(&found, model.tokenizer(), &[], args);
-            }
-            Method::Tokens(options) => options,
-        };
-        let stops = StopStrings::new(&args.stop)?;
-        let logprobs = args.logprobs.is_some();
-        let mut writer = Writer::new(model.tokenizer(), &[], stops, args.json, logprobs);
-        let mut watch = Stopwatch::start();
-        let mut generator = TargetGenerator::new(&loaded, &source, &options)?;
-        while !writer.is_stopped() && generator.next().transpose()?.is_some() {
-            watch.token();
-            writer.write(generator.chosen())?;
-        }
-        writer.finish(generator.finish(), None)?;
-        if args.verbose {
-            let speed = watch.speed(source.len());
-            console::note(format_args!("source: {}", speed.of_prompt()));
-            console::note(format_args!("generated: {}", speed.of_tokens()));
-        }
-        Ok(())
-    }
 }

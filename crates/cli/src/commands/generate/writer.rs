@@ -1,6 +1,6 @@
 //! Output of `emberlm generate`: streamed text, or JSON at the end.
 
-use emberlm_generate::{Chosen, DraftAcceptance, Finish};
+use emberlm_generate::{Beam, Chosen, DraftAcceptance, Finish};
 use emberlm_tokenizer::{StopStrings, TextStream, Tokenizer};
 use serde::Serialize;
 
@@ -115,6 +115,24 @@ impl Writer {
             logprobs.push(chosen.into());
         }
         self.show(&shown)
+    }
+
+    /// Writes the best of the sequences that a beam search found, and with `verbose` its score on stderr.
+    pub fn show_best(mut self, found: &[Beam], verbose: bool) -> Result<(), CliError> {
+        let Some(best) = found.first() else {
+            return Ok(());
+        };
+        for &id in &best.tokens {
+            self.write(&Chosen {
+                id,
+                ..Chosen::default()
+            })?;
+        }
+        self.finish(Some(best.finish), None)?;
+        if verbose {
+            console::note(format_args!("score: {:.4}", best.score));
+        }
+        Ok(())
     }
 
     /// Returns true if a stop string was found. No more text is written then.
