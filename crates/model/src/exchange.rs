@@ -25,6 +25,7 @@ use crate::transformer::checked::TransformerConfig;
 pub(crate) const PADDING: &str = "pad_token_id";
 
 /// Representation of a family's models in Hugging Face directories.
+#[derive(Clone, Copy)]
 pub(crate) struct Exchange {
     /// Value of `model_type`.
     pub(crate) model_type: &'static str,
