@@ -24,23 +24,25 @@ pub use self::placement::Placement;
 pub use self::quiet::quietly;
 use crate::error::CliError;
 
-/// A backend's name on the command line. All are known, whichever are compiled in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BackendName {
-    /// Burn's fast CPU backend
-    Flex,
-    /// The CPU, through ndarray
-    Ndarray,
-    /// The system's graphics interface, with WebGPU's shaders
-    Wgpu,
-    /// GPUs through Vulkan
-    Vulkan,
-    /// Apple's GPUs
-    Metal,
-    /// NVIDIA's GPUs
-    Cuda,
-    /// AMD's GPUs
-    Rocm,
+emberlm_system::named! {
+    /// A backend, by its name on the command line and its Cargo feature. All are known, whichever are compiled in.
+    #[derive(ValueEnum)]
+    pub enum BackendName {
+        /// Burn's fast CPU backend
+        Flex = "flex",
+        /// The CPU, through ndarray
+        Ndarray = "ndarray",
+        /// The system's graphics interface, with WebGPU's shaders
+        Wgpu = "wgpu",
+        /// GPUs through Vulkan
+        Vulkan = "vulkan",
+        /// Apple's GPUs
+        Metal = "metal",
+        /// NVIDIA's GPUs
+        Cuda = "cuda",
+        /// AMD's GPUs
+        Rocm = "rocm",
+    }
 }
 
 /// The option `--backend`, for every command that computes.
@@ -104,19 +106,6 @@ pub trait Job {
 }
 
 impl BackendName {
-    /// The backend's name, which is also its Cargo feature.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flex => "flex",
-            Self::Ndarray => "ndarray",
-            Self::Wgpu => "wgpu",
-            Self::Vulkan => "vulkan",
-            Self::Metal => "metal",
-            Self::Cuda => "cuda",
-            Self::Rocm => "rocm",
-        }
-    }
-
     /// All backends, including those that are not compiled in.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::value_variants().iter().copied()

@@ -77,20 +77,22 @@ pub struct PacePoint {
     pub tokens_per_second: f64,
 }
 
-/// The state of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// A trainer holds the run's lock.
-    Running,
-    /// The run reached its last step.
-    Finished,
-    /// The user stopped the run.
-    Stopped,
-    /// An error ended the run.
-    Failed,
-    /// The log has no end: the process was killed or the machine went down.
-    Interrupted,
+emberlm_system::named! {
+    /// The state of a run.
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Status {
+        /// A trainer holds the run's lock.
+        Running = "running",
+        /// The run reached its last step.
+        Finished = "finished",
+        /// The user stopped the run.
+        Stopped = "stopped",
+        /// An error ended the run.
+        Failed = "failed",
+        /// The log has no end: the process was killed or the machine went down.
+        Interrupted = "interrupted",
+    }
 }
 
 impl Status {
@@ -112,17 +114,6 @@ impl Status {
             Some(Ending::Interrupted) => Self::Stopped,
             Some(Ending::Failed) => Self::Failed,
             None => Self::Interrupted,
-        }
-    }
-
-    /// The state as displayed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Finished => "finished",
-            Self::Interrupted => "interrupted",
-            Self::Failed => "failed",
-            Self::Stopped => "stopped",
         }
     }
 }

@@ -13,15 +13,16 @@ use std::path::Path;
 use crate::shard::{HashedFile, LEARNT, check_shard_tokens};
 use crate::{DEFAULT_SHARD_TOKENS, DataError, Dataset, ShardWriter, Split, TokenWidth};
 
-/// The format to export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExportFormat {
-    /// Token files of nanoGPT.
-    NanoGpt,
-    /// Token files of llm.c and modded-nanogpt.
-    LlmC,
-    /// NumPy arrays.
-    Npy,
+emberlm_system::named! {
+    /// The format to export.
+    pub enum ExportFormat {
+        /// Token files of nanoGPT.
+        NanoGpt = "nanogpt",
+        /// Token files of llm.c and modded-nanogpt.
+        LlmC = "llmc",
+        /// NumPy arrays.
+        Npy = "npy",
+    }
 }
 
 /// Options of an export.
@@ -45,18 +46,6 @@ pub struct Exported {
 }
 
 impl ExportFormat {
-    /// All formats.
-    pub const ALL: [Self; 3] = [Self::NanoGpt, Self::LlmC, Self::Npy];
-
-    /// The format's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NanoGpt => "nanogpt",
-            Self::LlmC => "llmc",
-            Self::Npy => "npy",
-        }
-    }
-
     /// Returns true if an export in this format can produce a file with this name.
     pub fn writes(self, file: &str) -> bool {
         let named = |ending: &str| {

@@ -21,32 +21,22 @@ use self::best_fit::BestFit;
 use self::next_fit::NextFit;
 use crate::{DataError, TokenSplit};
 
-/// The packing of documents into windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Packing {
-    /// Windows of continuous text across document boundaries.
-    #[default]
-    Stream,
-    /// Rows of whole documents in the dataset's order. Attention does not cross document boundaries.
-    Isolated,
-    /// Rows of whole documents that are combined for the least padding. Attention does not cross document boundaries.
-    BestFit,
+emberlm_system::named! {
+    /// The packing of documents into windows.
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Packing {
+        /// Windows of continuous text across document boundaries.
+        #[default]
+        Stream = "stream",
+        /// Rows of whole documents in the dataset's order. Attention does not cross document boundaries.
+        Isolated = "isolated",
+        /// Rows of whole documents that are combined for the least padding. Attention does not cross document boundaries.
+        BestFit = "best_fit",
+    }
 }
 
 impl Packing {
-    /// All packings.
-    pub const ALL: [Self; 3] = [Self::Stream, Self::Isolated, Self::BestFit];
-
-    /// The name that [`FromStr`](std::str::FromStr) parses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stream => "stream",
-            Self::Isolated => "isolated",
-            Self::BestFit => "best_fit",
-        }
-    }
-
     /// Returns true for the default packing.
     pub fn is_stream(&self) -> bool {
         *self == Self::Stream

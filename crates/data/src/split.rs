@@ -1,24 +1,13 @@
 //! The two splits of a dataset.
 
-/// A split of a dataset. Names are lower case: `train`, `val`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Split {
-    /// The training split.
-    Train,
-    /// The validation split.
-    Val,
-}
-
-impl Split {
-    /// Both splits.
-    pub const ALL: [Self; 2] = [Self::Train, Self::Val];
-
-    /// The name that [`FromStr`](std::str::FromStr) parses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Val => "val",
-        }
+emberlm_system::named! {
+    /// A split of a dataset. Names are lower case: `train`, `val`.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Split {
+        /// The training split.
+        Train = "train",
+        /// The validation split.
+        Val = "val",
     }
 }
 

@@ -29,6 +29,7 @@ use crate::weights::map::Source;
 pub(crate) const PADDING: &str = "pad_token_id";
 
 /// Representation of a family of decoders in Hugging Face directories.
+#[derive(Clone, Copy)]
 pub(crate) struct Exchange {
     /// Value of `model_type`.
     pub(crate) model_type: &'static str,

@@ -1,8 +1,21 @@
 //! Published model families and their presets, listed in `docs/reference/families.md`.
 //!
-//! To add a family, add a file here with its equations, sizes and tensor names, a variant of [`Family`], and a line in
-//! `Family::definition`.
+//! To add a family, add a file here with its equations, sizes and tensor names, a variant of [`Family`], and a row of
+//! `families!`.
 
+/// The sizes of a model in one row: each by its name, and after `;` the model that has the others.
+macro_rules! sizes {
+    ($($size:ident $value:expr),* $(; ..$base:expr)?) => {
+        Sizes { $($size: $value,)* $(..$base)? }
+    };
+}
+
+/// Presets, a row each: the name, a one-line description, and the configuration.
+macro_rules! presets {
+    ($($name:literal, $about:literal => $config:expr;)*) => {
+        vec![$(Preset { name: $name, about: $about, config: $config }),*]
+    };
+}
 mod bloom;
 mod cohere;
 mod cs336;
@@ -34,12 +47,64 @@ mod vanilla;
 
 pub use crate::config::Family;
 use crate::config::base::{common, rotary};
-use crate::config::{ModelConfig, ModelKind};
+use crate::config::{Head, Init, ModelConfig, ModelKind, Norm};
 use crate::exchange::encoder::{EncoderExchange, bert, distilbert, modernbert, roberta};
 use crate::exchange::{DecoderType, Exchange, ModelType, t5};
 use crate::transformer::checked::TransformerConfig;
 use crate::weights::map::Source;
-use crate::weights::names::{self, TensorName};
+use crate::weights::names::Names;
+
+/// The items that most families use.
+mod prelude {
+    pub(super) use emberlm_kernels::{Activation, RotaryLayout};
+    pub(super) use serde_json::{Map, Value, json};
+
+    pub(super) use super::llama::Sizes;
+    pub(super) use super::{Definition, Family, Preset, common, complete_norms, head, layer_norm};
+    pub(super) use super::{normal, rotary};
+    pub(super) use crate::config::{
+        AttentionKind, Biases, DropoutSite, Experts, FeedForward, FullLayers, Head, Init,
+        LayerPositions, ModelConfig, Norm, Position, QkNormSpan, RotaryScaling, Window, Wiring,
+    };
+    pub(super) use crate::error::HuggingFaceError;
+    pub(super) use crate::exchange::fields::Fields;
+    pub(super) use crate::exchange::names::{activation, activation_name, pytorch_activation_name};
+    pub(super) use crate::exchange::rope::{self, FULL_HEAD, ORIGINAL, RopeFields};
+    pub(super) use crate::exchange::{Exchange, PADDING, experts, layers};
+    pub(super) use crate::transformer::checked::TransformerConfig;
+    pub(super) use crate::weights::names::Names;
+}
+
+/// A head without a bias and factors. A tied head shares the weight of the embedding.
+fn head(tied: bool) -> Head {
+    Head {
+        tied,
+        ..common(Family::Pocket).head
+    }
+}
+
+/// LayerNorm with biases.
+const fn layer_norm(epsilon: f64) -> Norm {
+    Norm::Layer {
+        bias: true,
+        epsilon,
+    }
+}
+
+/// Normally distributed initial weights, the residual projections like all others.
+const fn normal(std: f64) -> Init {
+    Init::Normal {
+        std,
+        scale_residual: false,
+    }
+}
+
+/// Adds the biases of the norms, for types that always have them.
+fn complete_norms(raw: &mut ModelConfig) {
+    if let Norm::Layer { bias, .. } = &mut raw.norm {
+        *bias = true;
+    }
+}
 
 /// A named configuration of a family. The vocabulary size is unset if the dataset determines it.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,138 +117,96 @@ pub struct Preset {
     pub config: ModelConfig,
 }
 
-impl Preset {
-    fn new(name: &'static str, about: &'static str, config: ModelConfig) -> Self {
-        Self {
-            name,
-            about,
-            config,
-        }
-    }
-}
-
 /// Definition of a model family.
 struct Definition {
-    /// Name in configuration files.
-    name: &'static str,
     /// Returns the presets. The family's name selects the first one.
     presets: fn() -> Vec<Preset>,
     /// Tensor names of published checkpoints.
-    names: &'static [TensorName],
+    names: Names<'static>,
     /// Hugging Face format; `None` if `transformers` does not support the family.
-    exchange: Option<fn() -> Exchange>,
+    exchange: Option<Exchange>,
 }
 
-impl Definition {
-    /// A family whose [`ModelType`] has the names.
-    const fn of_type(name: &'static str) -> Self {
-        Self {
-            name,
-            presets: Vec::new,
-            names: &[],
-            exchange: None,
+/// Lists the families, a row each: of decoders the variant, and the module, whose name is that of the family in
+/// configuration files; of others the variant and the name.
+macro_rules! families {
+    ($($family:ident = $module:ident,)*; $($other:ident = $name:literal,)*) => {
+        impl Family {
+            /// Every family.
+            pub const ALL: [Self; [$(Self::$family,)* $(Self::$other),*].len()] =
+                [$(Self::$family,)* $(Self::$other),*];
+
+            /// The name in configuration files.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$family => stringify!($module),)*
+                    $(Self::$other => $name,)*
+                }
+            }
+
+            /// `None` for encoders and encoder–decoders, whose names are those of their [`ModelType`].
+            fn definition(self) -> Option<Definition> {
+                match self {
+                    $(Self::$family => Some($module::DEFINITION),)*
+                    $(Self::$other => None,)*
+                }
+            }
         }
-    }
+    };
+}
+
+families! {
+    Pocket = pocket,
+    Vanilla = vanilla,
+    Prenorm = prenorm,
+    Cs336 = cs336,
+    Gpt2 = gpt2,
+    Gptj = gptj,
+    GptNeox = gpt_neox,
+    Llama = llama,
+    Mistral = mistral,
+    Mixtral = mixtral,
+    Qwen2 = qwen2,
+    Qwen2Moe = qwen2_moe,
+    Qwen3 = qwen3,
+    Qwen3Moe = qwen3_moe,
+    Olmoe = olmoe,
+    Gemma2 = gemma2,
+    Olmo2 = olmo2,
+    Olmo3 = olmo3,
+    Smollm3 = smollm3,
+    Phi3 = phi3,
+    Granite = granite,
+    Gemma3Text = gemma3_text,
+    Starcoder2 = starcoder2,
+    Cohere = cohere,
+    Glm4 = glm4,
+    Bloom = bloom,
+    Falcon = falcon,
+    Palm = palm,
+    ;
+    Bert = "bert",
+    Roberta = "roberta",
+    XlmRoberta = "xlm_roberta",
+    Distilbert = "distilbert",
+    Modernbert = "modernbert",
+    T5 = "t5",
+    Mt5 = "mt5",
 }
 
 impl Family {
-    /// Every family.
-    pub const ALL: [Self; 35] = [
-        Self::Pocket,
-        Self::Vanilla,
-        Self::Prenorm,
-        Self::Cs336,
-        Self::Gpt2,
-        Self::Gptj,
-        Self::GptNeox,
-        Self::Llama,
-        Self::Mistral,
-        Self::Mixtral,
-        Self::Qwen2,
-        Self::Qwen2Moe,
-        Self::Qwen3,
-        Self::Qwen3Moe,
-        Self::Olmoe,
-        Self::Gemma2,
-        Self::Olmo2,
-        Self::Olmo3,
-        Self::Smollm3,
-        Self::Phi3,
-        Self::Granite,
-        Self::Gemma3Text,
-        Self::Starcoder2,
-        Self::Cohere,
-        Self::Glm4,
-        Self::Bloom,
-        Self::Falcon,
-        Self::Palm,
-        Self::Bert,
-        Self::Roberta,
-        Self::XlmRoberta,
-        Self::Distilbert,
-        Self::Modernbert,
-        Self::T5,
-        Self::Mt5,
-    ];
-
-    fn definition(self) -> Definition {
-        match self {
-            Self::Pocket => pocket::DEFINITION,
-            Self::Vanilla => vanilla::DEFINITION,
-            Self::Prenorm => prenorm::DEFINITION,
-            Self::Cs336 => cs336::DEFINITION,
-            Self::Gpt2 => gpt2::DEFINITION,
-            Self::Gptj => gptj::DEFINITION,
-            Self::GptNeox => gpt_neox::DEFINITION,
-            Self::Llama => llama::DEFINITION,
-            Self::Mistral => mistral::DEFINITION,
-            Self::Mixtral => mixtral::DEFINITION,
-            Self::Qwen2 => qwen2::DEFINITION,
-            Self::Qwen2Moe => qwen2_moe::DEFINITION,
-            Self::Qwen3 => qwen3::DEFINITION,
-            Self::Qwen3Moe => qwen3_moe::DEFINITION,
-            Self::Olmoe => olmoe::DEFINITION,
-            Self::Gemma2 => gemma2::DEFINITION,
-            Self::Olmo2 => olmo2::DEFINITION,
-            Self::Olmo3 => olmo3::DEFINITION,
-            Self::Smollm3 => smollm3::DEFINITION,
-            Self::Phi3 => phi3::DEFINITION,
-            Self::Granite => granite::DEFINITION,
-            Self::Gemma3Text => gemma3_text::DEFINITION,
-            Self::Starcoder2 => starcoder2::DEFINITION,
-            Self::Cohere => cohere::DEFINITION,
-            Self::Glm4 => glm4::DEFINITION,
-            Self::Bloom => bloom::DEFINITION,
-            Self::Falcon => falcon::DEFINITION,
-            Self::Palm => palm::DEFINITION,
-            Self::Bert => Definition::of_type("bert"),
-            Self::Roberta => Definition::of_type("roberta"),
-            Self::XlmRoberta => Definition::of_type("xlm_roberta"),
-            Self::Distilbert => Definition::of_type("distilbert"),
-            Self::Modernbert => Definition::of_type("modernbert"),
-            Self::T5 => Definition::of_type("t5"),
-            Self::Mt5 => Definition::of_type("mt5"),
-        }
-    }
-
-    /// The name in configuration files.
-    pub fn name(self) -> &'static str {
-        self.definition().name
-    }
-
     /// The presets of the family.
     pub fn presets(self) -> Vec<Preset> {
-        (self.definition().presets)()
+        let definition = self.definition();
+        definition.map_or_else(Vec::new, |definition| (definition.presets)())
     }
 
     /// Returns the source of the parameter at `path` in the family's published checkpoints; `None` if they lack it.
     pub fn source(self, config: &TransformerConfig, path: &str) -> Option<Source> {
-        if let Some(other) = self.other_type() {
-            return other.source(config, path);
+        match self.definition() {
+            Some(definition) => definition.names.source(config, path),
+            None => self.other_type()?.source(config, path),
         }
-        let rows = self.definition().names.iter();
-        let rows = rows.filter(|row| row.applies_to(config));
-        names::source(rows, &config.stack().block.attention, path)
     }
 
     /// The beginning of the names of [`Family::source`] that `transformers` leaves out for a model without a head of its
@@ -224,7 +247,7 @@ impl Family {
     /// The representation in Hugging Face directories; `None` if `transformers` does not support the family.
     pub(crate) fn of_transformers(self) -> Option<Box<dyn ModelType>> {
         let decoder = || -> Option<Box<dyn ModelType>> {
-            let exchange = self.definition().exchange?();
+            let exchange = self.definition()?.exchange?;
             Some(Box::new(DecoderType {
                 family: self,
                 exchange,

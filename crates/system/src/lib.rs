@@ -10,6 +10,7 @@
 //! | [`mod@write`] | writes a file atomically: to a temporary file that is synced and renamed |
 //! | [`fields`] | tables of the fields in files of other programs, with their treatment |
 //! | [`measure`] | measured figures, interleaved comparisons and their record |
+//! | [`mod@named`] | declares enums whose variants have names |
 //! | [`mod@nearest`] | finds the best suggestion for a mistyped name |
 //! | [`digits`] | formats numbers with thousands separators |
 //! | [`random`] | reproducible random numbers |
@@ -31,6 +32,7 @@ pub mod fields;
 pub mod file_kind;
 pub mod lines;
 pub mod measure;
+pub mod named;
 pub mod nearest;
 pub mod random;
 pub mod read;

@@ -5,42 +5,23 @@ use std::str::FromStr;
 
 use crate::{TokenizerError, patterns};
 
-/// A pattern that splits a text into pieces before byte-pair merging. Merges do not cross pieces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// GPT-2's pattern: `gpt2`.
-    Gpt2,
-    /// GPT-4's pattern: `cl100k` or `gpt4`. Splits numbers into groups of up to three digits.
-    Cl100k,
-    /// GPT-4o's pattern: `o200k` or `gpt4o`. Also splits words before capital letters.
-    O200k,
-    /// Llama 3's pattern: `llama3`. Nearly the same as GPT-4's.
-    Llama3,
-    /// Qwen 2's pattern: `qwen2`. The same as Llama 3's, but splits numbers into single digits.
-    Qwen2,
+emberlm_system::named! {
+    /// A pattern that splits a text into pieces before byte-pair merging. Merges do not cross pieces.
+    pub enum Pattern {
+        /// GPT-2's pattern: `gpt2`.
+        Gpt2 = "gpt2",
+        /// GPT-4's pattern: `cl100k` or `gpt4`. Splits numbers into groups of up to three digits.
+        Cl100k = "cl100k",
+        /// GPT-4o's pattern: `o200k` or `gpt4o`. Also splits words before capital letters.
+        O200k = "o200k",
+        /// Llama 3's pattern: `llama3`. Nearly the same as GPT-4's.
+        Llama3 = "llama3",
+        /// Qwen 2's pattern: `qwen2`. The same as Llama 3's, but splits numbers into single digits.
+        Qwen2 = "qwen2",
+    }
 }
 
 impl Pattern {
-    /// All patterns, in display order.
-    pub const ALL: [Self; 5] = [
-        Self::Gpt2,
-        Self::Cl100k,
-        Self::O200k,
-        Self::Llama3,
-        Self::Qwen2,
-    ];
-
-    /// The pattern's name. [`FromStr`] also accepts `gpt4` and `gpt4o`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gpt2 => "gpt2",
-            Self::Cl100k => "cl100k",
-            Self::O200k => "o200k",
-            Self::Llama3 => "llama3",
-            Self::Qwen2 => "qwen2",
-        }
-    }
-
     /// The regular expression.
     pub(crate) const fn expression(self) -> &'static str {
         match self {

@@ -21,39 +21,30 @@ pub struct DeviceInfo {
     pub largest_buffer_bytes: Option<u64>,
 }
 
-/// The kind of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-// A CPU-only build does not construct all variants.
-#[cfg_attr(not(all(feature = "adapters", feature = "cuda")), allow(dead_code))]
-pub enum Kind {
-    /// A GPU with its own memory.
-    DiscreteGpu,
-    /// A GPU that shares the CPU's memory.
-    IntegratedGpu,
-    /// A GPU provided by a virtual machine.
-    VirtualGpu,
-    /// The CPU, or a GPU emulated on it.
-    Cpu,
-    /// A device of an unreported kind.
-    Other,
+emberlm_system::named! {
+    /// The kind of a device.
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    // A CPU-only build does not construct all variants.
+    #[cfg_attr(not(all(feature = "adapters", feature = "cuda")), allow(dead_code))]
+    pub enum Kind {
+        /// A GPU with its own memory.
+        DiscreteGpu = "discrete GPU",
+        /// A GPU that shares the CPU's memory.
+        IntegratedGpu = "integrated GPU",
+        /// A GPU provided by a virtual machine.
+        VirtualGpu = "virtual GPU",
+        /// The CPU, or a GPU emulated on it.
+        Cpu = "CPU",
+        /// A device of an unreported kind.
+        Other = "other",
+    }
 }
 
 impl Kind {
     /// Returns true if the device shares the CPU's memory.
     pub fn shares_memory(self) -> bool {
         matches!(self, Self::IntegratedGpu | Self::Cpu)
-    }
-
-    /// The name as displayed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::DiscreteGpu => "discrete GPU",
-            Self::IntegratedGpu => "integrated GPU",
-            Self::VirtualGpu => "virtual GPU",
-            Self::Cpu => "CPU",
-            Self::Other => "other",
-        }
     }
 }
 

@@ -50,47 +50,23 @@ const KEPT_FILES: [&str; 10] = [
 /// Maximum bytes of weights in one file by default.
 pub(crate) const SHARD_BYTES: u64 = 5_000_000_000;
 
-/// A format of models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelFormat {
-    /// A directory of Hugging Face `transformers`.
-    HuggingFace,
-    /// A file of llama.cpp.
-    Gguf,
-}
-
-impl ModelFormat {
-    /// Every format.
-    pub const ALL: [Self; 2] = [Self::HuggingFace, Self::Gguf];
-
-    /// Name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::HuggingFace => "hugging-face",
-            Self::Gguf => "gguf",
-        }
+emberlm_system::named! {
+    /// A format of models.
+    pub enum ModelFormat {
+        /// A directory of Hugging Face `transformers`.
+        HuggingFace = "hugging-face",
+        /// A file of llama.cpp.
+        Gguf = "gguf",
     }
 }
 
-/// A method of rounding matrices by a calibration text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundingMethod {
-    /// Each weight by the mean square of its input.
-    Importance,
-    /// GPTQ: later columns make up for the errors of earlier ones.
-    Gptq,
-}
-
-impl RoundingMethod {
-    /// Every method.
-    pub const ALL: [Self; 2] = [Self::Importance, Self::Gptq];
-
-    /// Name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Importance => "importance",
-            Self::Gptq => "gptq",
-        }
+emberlm_system::named! {
+    /// A method of rounding matrices by a calibration text.
+    pub enum RoundingMethod {
+        /// Each weight by the mean square of its input.
+        Importance = "importance",
+        /// GPTQ: later columns make up for the errors of earlier ones.
+        Gptq = "gptq",
     }
 }
 

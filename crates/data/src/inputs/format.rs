@@ -7,36 +7,24 @@ use emberlm_system::file_kind::FileKind;
 
 use super::source::named_compression;
 
-/// The format of an input file. Names are lower case: `text`, `jsonl` and so on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// UTF-8 text: the file is one document.
-    Text,
-    /// JSON Lines: a document is one string field of the object on each line.
-    Jsonl,
-    /// Comma-separated records after a header line, quoted where needed (RFC 4180). A document is one column's value.
-    Csv,
-    /// Like [`Format::Csv`], separated by tabs.
-    Tsv,
-    /// Apache Parquet. A document is one column's value in a row.
-    Parquet,
+emberlm_system::named! {
+    /// The format of an input file. Names are lower case: `text`, `jsonl` and so on.
+    #[derive(Hash)]
+    pub enum Format {
+        /// UTF-8 text: the file is one document.
+        Text = "text",
+        /// JSON Lines: a document is one string field of the object on each line.
+        Jsonl = "jsonl",
+        /// Comma-separated records after a header line, quoted where needed (RFC 4180). A document is one column's value.
+        Csv = "csv",
+        /// Like [`Format::Csv`], separated by tabs.
+        Tsv = "tsv",
+        /// Apache Parquet. A document is one column's value in a row.
+        Parquet = "parquet",
+    }
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: [Self; 5] = [Self::Text, Self::Jsonl, Self::Csv, Self::Tsv, Self::Parquet];
-
-    /// The name that [`FromStr`](std::str::FromStr) parses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Jsonl => "jsonl",
-            Self::Csv => "csv",
-            Self::Tsv => "tsv",
-            Self::Parquet => "parquet",
-        }
-    }
-
     /// The format of the file at `path`: Parquet if it is a Parquet file, otherwise that of its name.
     pub(super) fn of_file(path: &Path) -> Self {
         match FileKind::of_file(path) {

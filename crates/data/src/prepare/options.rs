@@ -106,29 +106,17 @@ impl PrepareOptions {
     }
 }
 
-/// The rule that selects the validation split. Names are lower case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SplitRule {
-    /// The end of the concatenated documents. Of `n` characters, the first `n * (1 - val_fraction)`, rounded down,
-    /// are for training, as in nanoGPT. A document at the border is cut in two.
-    Position,
-    /// A document is for validation if the first 64 bits of its text's BLAKE3, as a big-endian number, are below
-    /// `val_fraction * 2^64`. It stays in its split when the corpus grows, and equal documents are in the same split.
-    Hash,
-    /// The inputs named for validation.
-    File,
-}
-
-impl SplitRule {
-    /// All rules.
-    pub const ALL: [Self; 3] = [Self::Position, Self::Hash, Self::File];
-
-    /// The name that [`FromStr`](std::str::FromStr) parses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Position => "position",
-            Self::Hash => "hash",
-            Self::File => "file",
-        }
+emberlm_system::named! {
+    /// The rule that selects the validation split. Names are lower case.
+    #[derive(Hash)]
+    pub enum SplitRule {
+        /// The end of the concatenated documents. Of `n` characters, the first `n * (1 - val_fraction)`, rounded down,
+        /// are for training, as in nanoGPT. A document at the border is cut in two.
+        Position = "position",
+        /// A document is for validation if the first 64 bits of its text's BLAKE3, as a big-endian number, are below
+        /// `val_fraction * 2^64`. It stays in its split when the corpus grows, and equal documents are in the same split.
+        Hash = "hash",
+        /// The inputs named for validation.
+        File = "file",
     }
 }

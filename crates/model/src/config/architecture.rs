@@ -44,27 +44,19 @@ pub enum Architecture {
     },
 }
 
-/// The kinds of models by their stacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelKind {
-    /// Continues tokens.
-    Decoder,
-    /// Maps texts to vectors, or to the outputs of a head.
-    Encoder,
-    /// Maps sources to targets.
-    EncoderDecoder,
+emberlm_system::named! {
+    /// The kinds of models by their stacks.
+    pub enum ModelKind {
+        /// Continues tokens.
+        Decoder = "decoder",
+        /// Maps texts to vectors, or to the outputs of a head.
+        Encoder = "encoder",
+        /// Maps sources to targets.
+        EncoderDecoder = "encoder–decoder",
+    }
 }
 
 impl ModelKind {
-    /// The name, for messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Decoder => "decoder",
-            Self::Encoder => "encoder",
-            Self::EncoderDecoder => "encoder–decoder",
-        }
-    }
-
     /// The name with its article.
     pub const fn named(self) -> &'static str {
         match self {

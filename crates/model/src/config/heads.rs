@@ -51,36 +51,22 @@ pub enum EncoderHeadConfig {
     },
 }
 
-/// The meaning of the logits of a classifier of texts: `problem_type` in a `config.json`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProblemType {
-    /// Each text has one label.
-    #[default]
-    SingleLabelClassification,
-    /// Each text has any number of labels.
-    MultiLabelClassification,
-    /// The logits are numbers to predict.
-    Regression,
+emberlm_system::named! {
+    /// The meaning of the logits of a classifier of texts: `problem_type` in a `config.json`.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ProblemType {
+        /// Each text has one label.
+        #[default]
+        SingleLabelClassification = "single_label_classification",
+        /// Each text has any number of labels.
+        MultiLabelClassification = "multi_label_classification",
+        /// The logits are numbers to predict.
+        Regression = "regression",
+    }
 }
 
 impl ProblemType {
-    /// All problem types.
-    pub const ALL: [Self; 3] = [
-        Self::SingleLabelClassification,
-        Self::MultiLabelClassification,
-        Self::Regression,
-    ];
-
-    /// The name in a `config.json`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SingleLabelClassification => "single_label_classification",
-            Self::MultiLabelClassification => "multi_label_classification",
-            Self::Regression => "regression",
-        }
-    }
-
     fn is_single_label(&self) -> bool {
         *self == Self::SingleLabelClassification
     }

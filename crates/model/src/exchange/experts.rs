@@ -7,18 +7,23 @@ use crate::config::Experts;
 use crate::error::HuggingFaceError;
 use crate::transformer::checked::TransformerConfig;
 
-/// The defaults of a type.
-pub(crate) struct ExpertDefaults {
-    pub(crate) count: usize,
-    pub(crate) active: usize,
-    pub(crate) balance_loss: f64,
+/// Experts as wide as the feed-forward layer, in every layer, whose probabilities keep their sum.
+pub(crate) fn of(count: usize, active: usize, balance_loss: f64) -> Experts {
+    Experts {
+        count,
+        active,
+        width: None,
+        normalize: false,
+        shared_width: None,
+        balance_loss,
+        z_loss: 0.0,
+        dense_layers: Vec::new(),
+    }
 }
 
-/// The experts that the fields common to all types describe; widths, normalization and dense layers are each type's own.
-pub(crate) fn read(
-    fields: &Fields<'_>,
-    defaults: &ExpertDefaults,
-) -> Result<Experts, HuggingFaceError> {
+/// Reads the fields common to all types; `defaults` are those of the type. Widths, normalization and dense layers are each
+/// type's own.
+pub(crate) fn read(fields: &Fields<'_>, defaults: Experts) -> Result<Experts, HuggingFaceError> {
     // Each type has one of the names, and `transformers` reads either.
     let count = fields.size_by_names(["num_local_experts", "num_experts"], defaults.count)?;
     let active = fields.size("num_experts_per_tok", defaults.active)?;
@@ -37,12 +42,8 @@ pub(crate) fn read(
     Ok(Experts {
         count,
         active,
-        width: None,
-        normalize: false,
-        shared_width: None,
         balance_loss,
-        z_loss: 0.0,
-        dense_layers: Vec::new(),
+        ..defaults
     })
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use crate::config::limits;
+use crate::config::{Biases, limits};
 use crate::error::HuggingFaceError;
 
 const LARGEST_SIZE: u64 = limits::LARGEST_SIZE as u64;
@@ -195,6 +195,14 @@ impl<'a> Fields<'a> {
             Some(Value::Bool(flag)) => Ok(*flag),
             Some(_) => Err(self.error(name, "must be true or false")),
         }
+    }
+
+    /// Reads `attention_bias`, which applies to all of the attention's linear layers; the feed-forward layer has no biases.
+    pub(crate) fn attention_biases(&self) -> Read<Biases> {
+        Ok(Biases {
+            feed_forward: false,
+            ..Biases::all(self.flag("attention_bias", false)?)
+        })
     }
 
     /// Reads a required string.

@@ -15,18 +15,31 @@ pub(crate) fn attention(window: Option<Window>) -> AttentionKind {
     window.map_or(AttentionKind::SOFTMAX, AttentionKind::windowed)
 }
 
+/// Reads `sliding_window`; null means no window.
+pub(crate) fn window(
+    fields: &Fields<'_>,
+    default: usize,
+) -> Result<Option<usize>, HuggingFaceError> {
+    match fields.has("sliding_window") {
+        true => fields.optional_size("sliding_window"),
+        false => Ok(Some(default)),
+    }
+}
+
+/// Reads `sliding_window` with `use_sliding_window`. The default is that of Qwen2 and Qwen3 in `transformers`.
+pub(crate) fn enabled_window(fields: &Fields<'_>) -> Result<Option<usize>, HuggingFaceError> {
+    match fields.flag("use_sliding_window", false)? {
+        true => window(fields, 4096),
+        false => Ok(None),
+    }
+}
+
 /// Reads the window of a model type with `use_sliding_window`, `max_window_layers` and `layer_types`.
 pub(crate) fn read(
     fields: &Fields<'_>,
     n_layers: usize,
 ) -> Result<Option<Window>, HuggingFaceError> {
-    let used = fields.flag("use_sliding_window", false)?;
-    let window = match used {
-        // The default of Qwen2 and Qwen3 in `transformers`.
-        true if !fields.has("sliding_window") => Some(4096),
-        true => fields.optional_size("sliding_window")?,
-        false => None,
-    };
+    let window = enabled_window(fields)?;
     let slides = match types(fields, n_layers)? {
         Some(slides) => slides,
         None => {
@@ -87,10 +100,7 @@ pub(crate) fn kinds(
     default: usize,
     pattern: &FullLayers,
 ) -> Result<(Option<Window>, Vec<usize>), HuggingFaceError> {
-    let tokens = match fields.has("sliding_window") {
-        true => fields.optional_size("sliding_window")?,
-        false => Some(default),
-    };
+    let tokens = window(fields, default)?;
     let slides = match types(fields, n_layers)? {
         Some(slides) => slides,
         None => (0..n_layers)
@@ -109,11 +119,16 @@ pub(crate) fn write(config: &TransformerConfig, fields: &mut Map<String, Value>)
     write_types(config, fields);
 }
 
+/// Writes `sliding_window`.
+pub(crate) fn write_window(config: &TransformerConfig, fields: &mut Map<String, Value>) {
+    let window = config.window().map(|window| window.tokens);
+    fields.insert("sliding_window".to_owned(), json!(window));
+}
+
 /// Writes `sliding_window` and `layer_types`.
 pub(crate) fn write_types(config: &TransformerConfig, fields: &mut Map<String, Value>) {
     let types = (0..config.n_layers()).map(|layer| type_name(config.window_of(layer).is_some()));
-    let window = config.window().map(|window| window.tokens);
-    fields.insert("sliding_window".to_owned(), json!(window));
+    write_window(config, fields);
     fields.insert("layer_types".to_owned(), types.collect());
 }
 

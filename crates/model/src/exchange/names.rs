@@ -48,6 +48,14 @@ pub(crate) fn activation_named(name: &str) -> Option<Activation> {
     found.map(|(activation, _)| *activation)
 }
 
+/// Returns the name that is written for an activation by types with the tanh approximation of PyTorch.
+pub(crate) fn pytorch_activation_name(activation: Activation) -> &'static str {
+    match activation {
+        Activation::GeluTanh => "gelu_pytorch_tanh",
+        other => activation_name(other),
+    }
+}
+
 /// Returns the name that is written for an activation.
 pub(crate) fn activation_name(activation: Activation) -> &'static str {
     let found = NAMES.iter().find(|(known, _)| *known == activation);

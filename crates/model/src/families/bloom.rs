@@ -10,37 +10,25 @@
 //! A head's slope is fixed (Press et al. 2021, "ALiBi", [2108.12409](https://arxiv.org/abs/2108.12409)); there are no other positions. W is stored head
 //! by head: a head's queries, keys and values.
 
-use emberlm_kernels::Activation;
-use serde_json::{Map, Value, json};
-
-use super::{Definition, Family, Preset, common};
-use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position};
-use crate::error::HuggingFaceError;
-use crate::exchange::Exchange;
-use crate::exchange::fields::Fields;
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
+use super::prelude::*;
+use crate::weights::names::{as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "bloom",
     presets,
     names: NAMES,
-    exchange: Some(exchange),
+    exchange: Some(EXCHANGE),
 };
 
 fn presets() -> Vec<Preset> {
-    let of = |name, about, d_model, n_layers, heads| {
-        let config = ModelConfig {
-            vocab_size: Some(250_880),
-            ..sized(d_model, n_layers, heads)
-        };
-        Preset::new(name, about, config)
+    let model = |d_model, n_layers, heads| ModelConfig {
+        vocab_size: Some(250_880),
+        ..sized(d_model, n_layers, heads)
     };
-    vec![
-        of("bloom-560m", "BLOOM, 560M parameters, tied", 1024, 24, 16),
-        of("bloom-1b1", "BLOOM, 1.1B parameters, tied", 1536, 24, 16),
-        of("bloom-7b1", "BLOOM, 7.1B parameters, tied", 4096, 30, 32),
-    ]
+    presets! {
+        "bloom-560m", "BLOOM, 560M parameters, tied" => model(1024, 24, 16);
+        "bloom-1b1", "BLOOM, 1.1B parameters, tied" => model(1536, 24, 16);
+        "bloom-7b1", "BLOOM, 7.1B parameters, tied" => model(4096, 30, 32);
+    }
 }
 
 fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
@@ -51,38 +39,28 @@ fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
         heads,
         norm_embedding: true,
         bias: Biases::all(true),
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: 1e-5,
-        },
+        norm: layer_norm(1e-5),
         position: Position::Alibi,
         feed_forward: FeedForward::dense(Activation::GeluTanh),
-        head: Head {
-            tied: true,
-            ..common(Family::Bloom).head
-        },
+        head: head(true),
         ..common(Family::Bloom)
     }
 }
 
-fn exchange() -> Exchange {
-    Exchange {
-        model_type: "bloom",
-        architecture: "BloomForCausalLM",
-        prefix: "transformer.",
-        embedding: "transformer.word_embeddings.weight",
-        head: "lm_head.weight",
-        constant: |_| false,
-        read,
-        write,
-        complete: |raw| {
-            raw.bias = Biases::all(true);
-            if let Norm::Layer { bias, .. } = &mut raw.norm {
-                *bias = true;
-            }
-        },
-    }
-}
+const EXCHANGE: Exchange = Exchange {
+    model_type: "bloom",
+    architecture: "BloomForCausalLM",
+    prefix: "transformer.",
+    embedding: "transformer.word_embeddings.weight",
+    head: "lm_head.weight",
+    constant: |_| false,
+    read,
+    write,
+    complete: |raw| {
+        raw.bias = Biases::all(true);
+        complete_norms(raw);
+    },
+};
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.only(
@@ -98,18 +76,9 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     Ok(ModelConfig {
         vocab_size: Some(fields.size("vocab_size", 250_880)?),
         seq_len: fields.size("seq_length", raw.seq_len)?,
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: fields.number("layer_norm_epsilon", 1e-5)?,
-        },
-        head: Head {
-            tied: fields.flag("tie_word_embeddings", true)?,
-            ..raw.head
-        },
-        init: Init::Normal {
-            std: fields.number("initializer_range", 0.02)?,
-            scale_residual: false,
-        },
+        norm: layer_norm(fields.number("layer_norm_epsilon", 1e-5)?),
+        head: head(fields.flag("tie_word_embeddings", true)?),
+        init: normal(fields.number("initializer_range", 0.02)?),
         ..raw
     })
 }
@@ -127,27 +96,20 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "transformer.word_embeddings.weight"),
-    as_is("norm_embedding", "transformer.word_embeddings_layernorm"),
-    as_is("norm_final", "transformer.ln_f"),
-    as_is("head", "lm_head.weight"),
-    as_is("blocks.*.norm1", "transformer.h.*.input_layernorm"),
-    as_is("blocks.*.norm2", "transformer.h.*.post_attention_layernorm"),
-    fused_per_group(
-        "blocks.*.attention.qkv",
-        "transformer.h.*.self_attention.query_key_value",
-    ),
-    linear(
-        "blocks.*.attention.out",
-        "transformer.h.*.self_attention.dense",
-    ),
-    linear(
-        "blocks.*.feed_forward.up",
-        "transformer.h.*.mlp.dense_h_to_4h",
-    ),
-    linear(
-        "blocks.*.feed_forward.down",
-        "transformer.h.*.mlp.dense_4h_to_h",
-    ),
-];
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "transformer.word_embeddings.weight"),
+        as_is("norm_embedding", "transformer.word_embeddings_layernorm"),
+        as_is("norm_final", "transformer.ln_f"),
+        as_is("head", "lm_head.weight"),
+    ],
+    block: "transformer.h.*",
+    blocks: &[&[
+        as_is("norm1", "input_layernorm"),
+        as_is("norm2", "post_attention_layernorm"),
+        fused_per_group("attention.qkv", "self_attention.query_key_value"),
+        linear("attention.out", "self_attention.dense"),
+        linear("feed_forward.up", "mlp.dense_h_to_4h"),
+        linear("feed_forward.down", "mlp.dense_4h_to_h"),
+    ]],
+};

@@ -7,34 +7,17 @@
 //! logits = 0.0625 · E · ln_f(x)                     no biases; tied
 //! ```
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, NAMES, Sizes, read_rotated, write_common};
-use super::{Definition, Family, Preset, common, rotary};
-use crate::config::{Biases, Head, ModelConfig, Norm, Wiring};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
-use crate::transformer::checked::TransformerConfig;
+use super::llama::{self, NAMES, read_rotated, write_common};
+use super::prelude::*;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "cohere",
     presets,
     names: NAMES,
-    exchange: Some(|| llama::exchange("cohere", "CohereForCausalLM", read, write)),
+    exchange: Some(llama::exchange("cohere", "CohereForCausalLM", read, write)),
 };
 
 /// Default sizes of the model type: those of Command R.
-const COMMAND_R: Sizes = Sizes {
-    vocab_size: 256_000,
-    seq_len: 8192,
-    d_model: 8192,
-    n_layers: 40,
-    heads: 64,
-    kv_heads: 64,
-    width: 22_528,
-};
+const COMMAND_R: Sizes = sizes! { vocab_size 256_000, seq_len 8192, d_model 8192, n_layers 40, heads 64, kv_heads 64, width 22_528 };
 
 const LOGIT_SCALE: f64 = 0.0625;
 
@@ -48,11 +31,9 @@ fn presets() -> Vec<Preset> {
             Some(LOGIT_SCALE),
         )
     };
-    vec![Preset::new(
-        "command-r",
-        "Command R, 35B parameters, tied",
-        config,
-    )]
+    presets! {
+        "command-r", "Command R, 35B parameters, tied" => config;
+    }
 }
 
 fn of_type(raw: ModelConfig, epsilon: f64, tied: bool, scale: Option<f64>) -> ModelConfig {
@@ -82,20 +63,14 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         false,
         "norms with a gain for each head are not computed",
     )?;
-    let defaults = Sizes {
-        kv_heads: 0,
-        ..COMMAND_R
-    };
+    let defaults = sizes! { kv_heads 0; ..COMMAND_R };
     let raw = read_rotated(fields, Family::Cohere, defaults, None, &ROPE)?;
     let scale = fields.number("logit_scale", LOGIT_SCALE)?;
     let epsilon = fields.number("layer_norm_eps", 1e-5)?;
     let tied = fields.flag("tie_word_embeddings", true)?;
     let scale = (scale != 1.0).then_some(scale);
     Ok(ModelConfig {
-        bias: Biases {
-            feed_forward: false,
-            ..Biases::all(fields.flag("attention_bias", false)?)
-        },
+        bias: fields.attention_biases()?,
         position: rope::interleaved(raw.position.clone()),
         ..of_type(raw, epsilon, tied, scale)
     })

@@ -8,93 +8,48 @@
 //!
 //! W is stored key-value head by key-value head: its queries, its key and its value.
 
-use emberlm_kernels::Activation;
-use serde_json::{Map, Value, json};
-
-use super::llama::Sizes;
-use super::{Definition, Family, Preset, common};
-use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Wiring};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::names::{activation, activation_name};
-use crate::exchange::{Exchange, rope};
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
+use super::prelude::*;
+use crate::weights::names::{as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "falcon",
     presets,
     names: NAMES,
-    exchange: Some(exchange),
+    exchange: Some(EXCHANGE),
 };
 
 /// Default sizes of the model type: those of the 7B model.
-const SEVEN: Sizes = Sizes {
-    vocab_size: 65_024,
-    seq_len: 2048,
-    d_model: 4544,
-    n_layers: 32,
-    heads: 71,
-    kv_heads: 1,
-    width: 4 * 4544,
-};
+const SEVEN: Sizes = sizes! { vocab_size 65_024, seq_len 2048, d_model 4544, n_layers 32, heads 71, kv_heads 1, width 4 * 4544 };
 
 fn presets() -> Vec<Preset> {
-    let forty = Sizes {
-        d_model: 8192,
-        n_layers: 60,
-        heads: 128,
-        kv_heads: 8,
-        width: 4 * 8192,
-        ..SEVEN
-    };
-    vec![
-        Preset::new(
-            "falcon-7b",
-            "Falcon, 7B parameters, tied",
-            sized(SEVEN, true),
-        ),
-        Preset::new(
-            "falcon-40b",
-            "Falcon, 40B parameters, tied",
-            sized(forty, false),
-        ),
-    ]
+    let forty =
+        sizes! { d_model 8192, n_layers 60, heads 128, kv_heads 8, width 4 * 8192; ..SEVEN };
+    presets! {
+        "falcon-7b", "Falcon, 7B parameters, tied" => sized(SEVEN, true);
+        "falcon-40b", "Falcon, 40B parameters, tied" => sized(forty, false);
+    }
 }
 
 fn sized(sizes: Sizes, shared_norm: bool) -> ModelConfig {
     ModelConfig {
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: 1e-5,
-        },
+        norm: layer_norm(1e-5),
         feed_forward: FeedForward::dense(Activation::Gelu).with_expansion(sizes.expansion()),
         wiring: Wiring::Parallel { shared_norm },
-        head: Head {
-            tied: true,
-            ..common(Family::Falcon).head
-        },
+        head: head(true),
         ..sizes.config(Family::Falcon)
     }
 }
 
-fn exchange() -> Exchange {
-    Exchange {
-        model_type: "falcon",
-        architecture: "FalconForCausalLM",
-        prefix: "transformer.",
-        embedding: "transformer.word_embeddings.weight",
-        head: "lm_head.weight",
-        constant: |name| name.ends_with("rotary_emb.inv_freq"),
-        read,
-        write,
-        complete: |raw| {
-            if let Norm::Layer { bias, .. } = &mut raw.norm {
-                *bias = true;
-            }
-        },
-    }
-}
+const EXCHANGE: Exchange = Exchange {
+    model_type: "falcon",
+    architecture: "FalconForCausalLM",
+    prefix: "transformer.",
+    embedding: "transformer.word_embeddings.weight",
+    head: "lm_head.weight",
+    constant: |name| name.ends_with("rotary_emb.inv_freq"),
+    read,
+    write,
+    complete: complete_norms,
+};
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.only("alibi", false, "Falcon's scaled ALiBi is not computed")?;
@@ -125,24 +80,15 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         heads,
         kv_heads: Some(kv_heads),
         bias: Biases::all(fields.flag("bias", false)?),
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: fields.number("layer_norm_epsilon", 1e-5)?,
-        },
-        position: rope::read(fields, &rope::FULL_HEAD, d_model / heads, seq_len)?,
+        norm: layer_norm(fields.number("layer_norm_epsilon", 1e-5)?),
+        position: rope::read(fields, &FULL_HEAD, d_model / heads, seq_len)?,
         feed_forward: FeedForward::dense(activation).with_width(width),
         wiring: match parallel {
             true => raw.wiring,
             false => Wiring::PreNorm,
         },
-        head: Head {
-            tied: fields.flag("tie_word_embeddings", true)?,
-            ..raw.head
-        },
-        init: Init::Normal {
-            std: fields.number("initializer_range", 0.02)?,
-            scale_residual: false,
-        },
+        head: head(fields.flag("tie_word_embeddings", true)?),
+        init: normal(fields.number("initializer_range", 0.02)?),
         ..raw
     })
 }
@@ -173,7 +119,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
     set("ffn_hidden_size", json!(config.feed_forward_width()));
     set("activation", json!(activation_name(config.activation())));
     set("layer_norm_epsilon", json!(config.norm_epsilon()));
-    if let Some(rope) = rope::write(config, &rope::FULL_HEAD) {
+    if let Some(rope) = rope::write(config, &FULL_HEAD) {
         set("rope_parameters", rope);
     }
     fields
@@ -185,28 +131,21 @@ fn has_two_norms(config: &TransformerConfig) -> bool {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "transformer.word_embeddings.weight"),
-    as_is("norm_final", "transformer.ln_f"),
-    as_is("head", "lm_head.weight"),
-    as_is("blocks.*.norm1", "transformer.h.*.ln_attn").only_if(has_two_norms),
-    as_is("blocks.*.norm2", "transformer.h.*.ln_mlp").only_if(has_two_norms),
-    as_is("blocks.*.norm1", "transformer.h.*.input_layernorm"),
-    as_is("blocks.*.norm2", "transformer.h.*.post_attention_layernorm"),
-    fused_per_group(
-        "blocks.*.attention.qkv",
-        "transformer.h.*.self_attention.query_key_value",
-    ),
-    linear(
-        "blocks.*.attention.out",
-        "transformer.h.*.self_attention.dense",
-    ),
-    linear(
-        "blocks.*.feed_forward.up",
-        "transformer.h.*.mlp.dense_h_to_4h",
-    ),
-    linear(
-        "blocks.*.feed_forward.down",
-        "transformer.h.*.mlp.dense_4h_to_h",
-    ),
-];
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "transformer.word_embeddings.weight"),
+        as_is("norm_final", "transformer.ln_f"),
+        as_is("head", "lm_head.weight"),
+    ],
+    block: "transformer.h.*",
+    blocks: &[&[
+        as_is("norm1", "ln_attn").only_if(has_two_norms),
+        as_is("norm2", "ln_mlp").only_if(has_two_norms),
+        as_is("norm1", "input_layernorm"),
+        as_is("norm2", "post_attention_layernorm"),
+        fused_per_group("attention.qkv", "self_attention.query_key_value"),
+        linear("attention.out", "self_attention.dense"),
+        linear("feed_forward.up", "mlp.dense_h_to_4h"),
+        linear("feed_forward.down", "mlp.dense_4h_to_h"),
+    ]],
+};

@@ -10,80 +10,37 @@
 //! The gain of each RMSNorm is `1 + w`. Scores are `50 · tanh(q kᵀ / (50 √s))`, where `s` is `query_pre_attn_scalar`.
 //! Even layers, counted from 0, attend to a window of 4096 tokens.
 
-use emberlm_kernels::Activation;
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, Sizes, read_common, write_common};
-use super::{Definition, Family, Preset};
-use crate::config::{
-    AttentionKind, Biases, FeedForward, FullLayers, Head, ModelConfig, Norm, Window, Wiring,
-};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::names::{activation, activation_name};
-use crate::exchange::{Exchange, layers};
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+use super::llama::{self, ATTENTION, GATED, QK_NORMS, read_common, write_common};
+use super::prelude::*;
+use crate::weights::names::{TensorName, as_is};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "gemma2",
     presets,
     names: NAMES,
-    exchange: Some(exchange),
+    exchange: Some(llama::exchange("gemma2", "Gemma2ForCausalLM", read, write)),
 };
 
 /// Sizes of the 2B model, which are also the defaults of the Hugging Face type.
-const TWO: Sizes = Sizes {
-    vocab_size: 256_000,
-    seq_len: 8192,
-    d_model: 2304,
-    n_layers: 26,
-    heads: 8,
-    kv_heads: 4,
-    width: 9216,
-};
+const TWO: Sizes = sizes! { vocab_size 256_000, seq_len 8192, d_model 2304, n_layers 26, heads 8, kv_heads 4, width 9216 };
 
 const HEAD_DIM: usize = 256;
 /// `query_pre_attn_scalar`.
 const SCALAR: f64 = 256.0;
 const WINDOW: usize = 4096;
+/// The layers without a window.
+const FULL: FullLayers = FullLayers::Every { every: 2 };
 const ATTENTION_CAP: f64 = 50.0;
 const LOGIT_CAP: f64 = 30.0;
 
 fn presets() -> Vec<Preset> {
-    let nine = Sizes {
-        d_model: 3584,
-        n_layers: 42,
-        heads: 16,
-        kv_heads: 8,
-        width: 14_336,
-        ..TWO
-    };
-    let twenty_seven = Sizes {
-        d_model: 4608,
-        n_layers: 46,
-        heads: 32,
-        kv_heads: 16,
-        width: 36_864,
-        ..TWO
-    };
-    vec![
-        Preset::new(
-            "gemma2-2b",
-            "Gemma 2, 2B parameters, tied",
-            sized(TWO, HEAD_DIM, SCALAR),
-        ),
-        Preset::new(
-            "gemma2-9b",
-            "Gemma 2, 9B parameters, tied",
-            sized(nine, HEAD_DIM, SCALAR),
-        ),
-        Preset::new(
-            "gemma2-27b",
-            "Gemma 2, 27B parameters, tied",
-            sized(twenty_seven, 128, 144.0),
-        ),
-    ]
+    let nine = sizes! { d_model 3584, n_layers 42, heads 16, kv_heads 8, width 14_336; ..TWO };
+    let twenty_seven =
+        sizes! { d_model 4608, n_layers 46, heads 32, kv_heads 16, width 36_864; ..TWO };
+    presets! {
+        "gemma2-2b", "Gemma 2, 2B parameters, tied" => sized(TWO, HEAD_DIM, SCALAR);
+        "gemma2-9b", "Gemma 2, 9B parameters, tied" => sized(nine, HEAD_DIM, SCALAR);
+        "gemma2-27b", "Gemma 2, 27B parameters, tied" => sized(twenty_seven, 128, 144.0);
+    }
 }
 
 fn sized(sizes: Sizes, head_dim: usize, scalar: f64) -> ModelConfig {
@@ -91,14 +48,14 @@ fn sized(sizes: Sizes, head_dim: usize, scalar: f64) -> ModelConfig {
         head_dim: Some(head_dim),
         attention: AttentionKind::Softmax {
             window: Some(Window {
-                full_layers: FullLayers::Every { every: 2 },
+                full_layers: FULL,
                 ..Window::new(WINDOW)
             }),
             scale: Some(scalar.sqrt().recip()),
             soft_cap: Some(ATTENTION_CAP),
         },
         feed_forward: FeedForward::gated(Activation::GeluTanh).with_expansion(sizes.expansion()),
-        head: head(true, Some(LOGIT_CAP)),
+        head: capped_head(true, Some(LOGIT_CAP)),
         ..of_type(sizes.config(Family::Gemma2), 1e-6)
     }
 }
@@ -113,23 +70,11 @@ pub(super) fn of_type(raw: ModelConfig, epsilon: f64) -> ModelConfig {
     }
 }
 
-pub(super) fn head(tied: bool, soft_cap: Option<f64>) -> Head {
+pub(super) fn capped_head(tied: bool, soft_cap: Option<f64>) -> Head {
     Head {
-        tied,
-        bias: false,
-        scaled: false,
-        scale: None,
         soft_cap,
+        ..head(tied)
     }
-}
-
-/// Returns true if a layer has a window by default, without `layer_types`.
-fn slides(layer: usize) -> bool {
-    layer.is_multiple_of(2)
-}
-
-fn exchange() -> Exchange {
-    llama::exchange("gemma2", "Gemma2ForCausalLM", read, write)
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
@@ -140,25 +85,16 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     )?;
     let raw = read_common(fields, Family::Gemma2, TWO, Some(HEAD_DIM))?;
     fields.divides("num_attention_heads", raw.heads, "hidden_size", raw.d_model)?;
-    let tokens = match fields.has("sliding_window") {
-        true => fields.optional_size("sliding_window")?,
-        false => Some(WINDOW),
-    };
-    let slides = match layers::types(fields, raw.n_layers)? {
-        Some(slides) => slides,
-        None => (0..raw.n_layers).map(slides).collect(),
-    };
+    let (window, _) = layers::kinds(fields, raw.n_layers, WINDOW, &FULL)?;
     let scalar = scalar(fields)?;
     let activation = activation(fields, "hidden_activation", Activation::GeluTanh)?;
     let tied = fields.flag("tie_word_embeddings", true)?;
+    let soft_cap = cap(fields, "final_logit_softcapping", Some(LOGIT_CAP))?;
     let epsilon = raw.norm.epsilon();
     Ok(ModelConfig {
-        bias: Biases {
-            feed_forward: false,
-            ..Biases::all(fields.flag("attention_bias", false)?)
-        },
+        bias: fields.attention_biases()?,
         attention: AttentionKind::Softmax {
-            window: layers::of_layers(fields, tokens, &slides, "slides without sliding_window")?,
+            window,
             scale: Some(scalar.sqrt().recip()),
             soft_cap: cap(fields, "attn_logit_softcapping", Some(ATTENTION_CAP))?,
         },
@@ -166,10 +102,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             activation,
             ..raw.feed_forward
         },
-        head: head(
-            tied,
-            cap(fields, "final_logit_softcapping", Some(LOGIT_CAP))?,
-        ),
+        head: capped_head(tied, soft_cap),
         ..of_type(raw, epsilon)
     })
 }
@@ -204,10 +137,7 @@ pub(super) fn write_over(
     mut fields: Map<String, Value>,
 ) -> Map<String, Value> {
     fields.remove("hidden_act");
-    let activation = match config.activation() {
-        Activation::GeluTanh => "gelu_pytorch_tanh",
-        other => activation_name(other),
-    };
+    let activation = pytorch_activation_name(config.activation());
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("hidden_activation", json!(activation));
     set("attention_bias", json!(config.bias().qkv));
@@ -237,44 +167,11 @@ fn scalar_of(scale: f64) -> Value {
 }
 
 /// Tensor names of Hugging Face checkpoints: those of LLaMA, except for the four norms per block. Gemma 3 has them too.
-pub(super) const NAMES: &[TensorName] = &[
-    as_is("tokens", "model.embed_tokens.weight"),
-    as_is("norm_final.gain", "model.norm.weight"),
-    as_is("head", "lm_head.weight"),
-    as_is(
-        "blocks.*.norm1.gain",
-        "model.layers.*.input_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm1_after.gain",
-        "model.layers.*.post_attention_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm2.gain",
-        "model.layers.*.pre_feedforward_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm2_after.gain",
-        "model.layers.*.post_feedforward_layernorm.weight",
-    ),
-    query_key_value(
-        "blocks.*.attention.qkv",
-        [
-            "model.layers.*.self_attn.q_proj",
-            "model.layers.*.self_attn.k_proj",
-            "model.layers.*.self_attn.v_proj",
-        ],
-    ),
-    as_is(
-        "blocks.*.attention.q_norm.gain",
-        "model.layers.*.self_attn.q_norm.weight",
-    ),
-    as_is(
-        "blocks.*.attention.k_norm.gain",
-        "model.layers.*.self_attn.k_norm.weight",
-    ),
-    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
-    linear("blocks.*.feed_forward.gate", "model.layers.*.mlp.gate_proj"),
-    linear("blocks.*.feed_forward.up", "model.layers.*.mlp.up_proj"),
-    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.down_proj"),
+pub(super) const NAMES: Names<'static> = llama::names(&[NORMS, QK_NORMS, ATTENTION, GATED]);
+
+const NORMS: &[TensorName] = &[
+    as_is("norm1.gain", "input_layernorm.weight"),
+    as_is("norm1_after.gain", "post_attention_layernorm.weight"),
+    as_is("norm2.gain", "pre_feedforward_layernorm.weight"),
+    as_is("norm2_after.gain", "post_feedforward_layernorm.weight"),
 ];

@@ -11,28 +11,20 @@
 //! The gain of each RMSNorm is `1 + w`. Five of six layers have a window and the rotary base 10,000; the sixth attends to every
 //! earlier token and has the base 1,000,000, scaled in the larger models.
 
-use emberlm_kernels::{Activation, RotaryLayout};
-use serde_json::{Map, Value};
-
-use super::gemma2::{NAMES, cap, head, of_type, scalar, write_over};
-use super::llama::{self, Sizes, read_sizes, write_common};
-use super::{Definition, Family, Preset, rotary};
-use crate::config::{
-    AttentionKind, Biases, FeedForward, FullLayers, LayerPositions, ModelConfig, RotaryScaling,
-    Window,
-};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::names::activation;
-use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
-use crate::exchange::{Exchange, layers};
-use crate::transformer::checked::TransformerConfig;
+use super::gemma2::{NAMES, cap, capped_head, of_type, scalar, write_over};
+use super::llama;
+use super::llama::{read_sizes, write_common};
+use super::prelude::*;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "gemma3_text",
     presets,
     names: NAMES,
-    exchange: Some(exchange),
+    exchange: Some(llama::exchange(
+        "gemma3_text",
+        "Gemma3ForCausalLM",
+        read,
+        write,
+    )),
 };
 
 const HEAD_DIM: usize = 256;
@@ -42,29 +34,12 @@ const GLOBAL_BASE: f64 = 1_000_000.0;
 const PATTERN: usize = 6;
 
 fn presets() -> Vec<Preset> {
-    let small = Sizes {
-        vocab_size: 262_144,
-        seq_len: 32_768,
-        d_model: 640,
-        n_layers: 18,
-        heads: 4,
-        kv_heads: 1,
-        width: 2048,
-    };
-    let one = Sizes {
-        d_model: 1152,
-        n_layers: 26,
-        width: 6912,
-        ..small
-    };
-    vec![
-        Preset::new(
-            "gemma3-270m",
-            "Gemma 3, 270M parameters, tied",
-            sized(small),
-        ),
-        Preset::new("gemma3-1b", "Gemma 3, 1B parameters, tied", sized(one)),
-    ]
+    let small = sizes! { vocab_size 262_144, seq_len 32_768, d_model 640, n_layers 18, heads 4, kv_heads 1, width 2048 };
+    let one = sizes! { d_model 1152, n_layers 26, width 6912; ..small };
+    presets! {
+        "gemma3-270m", "Gemma 3, 270M parameters, tied" => sized(small);
+        "gemma3-1b", "Gemma 3, 1B parameters, tied" => sized(one);
+    }
 }
 
 fn sized(sizes: Sizes) -> ModelConfig {
@@ -83,14 +58,10 @@ fn sized(sizes: Sizes) -> ModelConfig {
             scaling: RotaryScaling::None,
         }),
         feed_forward: FeedForward::gated(Activation::GeluTanh).with_expansion(sizes.expansion()),
-        head: head(true, None),
+        head: head(true),
         ..sizes.config(Family::Gemma3Text)
     };
     of_type(raw, 1e-6)
-}
-
-fn exchange() -> Exchange {
-    llama::exchange("gemma3_text", "Gemma3ForCausalLM", read, write)
 }
 
 const LOCAL_ROPE: RopeFields = RopeFields {
@@ -114,15 +85,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         "attn_logit_softcapping",
         "capped scores are not of this type",
     )?;
-    let defaults = Sizes {
-        vocab_size: 262_208,
-        seq_len: 131_072,
-        d_model: 2304,
-        n_layers: 26,
-        heads: 8,
-        kv_heads: 4,
-        width: 9216,
-    };
+    let defaults = sizes! { vocab_size 262_208, seq_len 131_072, d_model 2304, n_layers 26, heads 8, kv_heads 4, width 9216 };
     let raw = read_sizes(fields, Family::Gemma3Text, defaults, Some(HEAD_DIM))?;
     fields.divides("num_attention_heads", raw.heads, "hidden_size", raw.d_model)?;
     let every = fields.size("sliding_window_pattern", PATTERN)?;
@@ -135,10 +98,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let tied = fields.flag("tie_word_embeddings", true)?;
     let epsilon = raw.norm.epsilon();
     let raw = ModelConfig {
-        bias: Biases {
-            feed_forward: false,
-            ..Biases::all(fields.flag("attention_bias", false)?)
-        },
+        bias: fields.attention_biases()?,
         qk_norm: true,
         attention: AttentionKind::Softmax {
             window,
@@ -151,7 +111,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             activation,
             ..raw.feed_forward
         },
-        head: head(tied, cap(fields, "final_logit_softcapping", None)?),
+        head: capped_head(tied, cap(fields, "final_logit_softcapping", None)?),
         ..raw
     };
     Ok(of_type(raw, epsilon))

@@ -8,36 +8,19 @@
 //!
 //! The first half of a head is rotated, in interleaved pairs. Two key-value heads.
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, Sizes, read_rotated, write_rotated};
-use super::{Definition, Family, Preset, rotary};
-use crate::config::{Biases, ModelConfig, Norm, Wiring};
-use crate::error::HuggingFaceError;
-use crate::exchange::PADDING;
-use crate::exchange::fields::Fields;
-use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, linear, part_of, query_key_value};
+use super::llama::{self, ATTENTION, NORMS, read_rotated, write_rotated};
+use super::phi3::GATED;
+use super::prelude::*;
+use crate::weights::names::{TensorName, as_is};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "glm4",
     presets,
     names: NAMES,
-    exchange: Some(|| llama::exchange("glm4", "Glm4ForCausalLM", read, write)),
+    exchange: Some(llama::exchange("glm4", "Glm4ForCausalLM", read, write)),
 };
 
 /// Default sizes of the model type: those of the 9B model, except for the context.
-const NINE: Sizes = Sizes {
-    vocab_size: 151_552,
-    seq_len: 131_072,
-    d_model: 4096,
-    n_layers: 40,
-    heads: 32,
-    kv_heads: 2,
-    width: 13_696,
-};
+const NINE: Sizes = sizes! { vocab_size 151_552, seq_len 131_072, d_model 4096, n_layers 40, heads 32, kv_heads 2, width 13_696 };
 
 const HEAD_DIM: usize = 128;
 
@@ -48,7 +31,9 @@ fn presets() -> Vec<Preset> {
         position: rotary(Some(HEAD_DIM / 2), 10_000.0, RotaryLayout::Interleaved),
         ..of_type(NINE.config(Family::Glm4), true, 1e-5)
     };
-    vec![Preset::new("glm4-9b", "GLM-4 0414, 9B parameters", config)]
+    presets! {
+        "glm4-9b", "GLM-4 0414, 9B parameters" => config;
+    }
 }
 
 fn of_type(raw: ModelConfig, biased: bool, epsilon: f64) -> ModelConfig {
@@ -86,44 +71,9 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "model.embed_tokens.weight"),
-    as_is("norm_final.gain", "model.norm.weight"),
-    as_is("head", "lm_head.weight"),
-    as_is(
-        "blocks.*.norm1.gain",
-        "model.layers.*.input_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm1_after.gain",
-        "model.layers.*.post_self_attn_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm2.gain",
-        "model.layers.*.post_attention_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm2_after.gain",
-        "model.layers.*.post_mlp_layernorm.weight",
-    ),
-    query_key_value(
-        "blocks.*.attention.qkv",
-        [
-            "model.layers.*.self_attn.q_proj",
-            "model.layers.*.self_attn.k_proj",
-            "model.layers.*.self_attn.v_proj",
-        ],
-    ),
-    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
-    part_of(
-        "blocks.*.feed_forward.gate",
-        "model.layers.*.mlp.gate_up_proj",
-        [0, 2],
-    ),
-    part_of(
-        "blocks.*.feed_forward.up",
-        "model.layers.*.mlp.gate_up_proj",
-        [1, 2],
-    ),
-    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.down_proj"),
+const NAMES: Names<'static> = llama::names(&[NORMS, NORMS_AFTER, ATTENTION, GATED]);
+
+const NORMS_AFTER: &[TensorName] = &[
+    as_is("norm1_after.gain", "post_self_attn_layernorm.weight"),
+    as_is("norm2_after.gain", "post_mlp_layernorm.weight"),
 ];

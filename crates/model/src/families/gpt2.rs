@@ -10,23 +10,13 @@
 //! OpenAI's weights and the Hugging Face type use the tanh approximation of GELU. nanoGPT uses the exact GELU, and
 //! biases are optional. The presets follow nanoGPT; for published weights, `config.json` specifies the activation.
 
-use emberlm_kernels::Activation;
-use serde_json::{Map, Value, json};
-
-use super::{Definition, Family, Preset, common};
-use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position};
-use crate::error::HuggingFaceError;
-use crate::exchange::Exchange;
-use crate::exchange::fields::Fields;
-use crate::exchange::names::{activation, activation_name};
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is};
+use super::prelude::*;
+use crate::weights::names::as_is;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "gpt2",
     presets,
     names: NAMES,
-    exchange: Some(exchange),
+    exchange: Some(EXCHANGE),
 };
 
 fn presets() -> Vec<Preset> {
@@ -34,34 +24,14 @@ fn presets() -> Vec<Preset> {
         vocab_size: Some(50_257),
         ..sized(1024, d_model, n_layers, heads)
     };
-    vec![
-        Preset::new(
-            "gpt2-small",
-            "GPT-2 small, 124M parameters",
-            gpt2(768, 12, 12),
-        ),
-        Preset::new(
-            "gpt2-medium",
-            "GPT-2 medium, 355M parameters",
-            gpt2(1024, 24, 16),
-        ),
-        Preset::new(
-            "gpt2-large",
-            "GPT-2 large, 774M parameters",
-            gpt2(1280, 36, 20),
-        ),
-        Preset::new("gpt2-xl", "GPT-2 XL, 1.5B parameters", gpt2(1600, 48, 25)),
-        Preset::new(
-            "char-nano",
-            "nanoGPT's CPU model for characters: 4 layers of width 128, no biases",
-            without_biases(sized(64, 128, 4, 4)),
-        ),
-        Preset::new(
-            "bpe-nano",
-            "the same for small byte-pair vocabularies on a CPU: 6 layers of width 192",
-            without_biases(sized(256, 192, 6, 6)),
-        ),
-    ]
+    presets! {
+        "gpt2-small", "GPT-2 small, 124M parameters" => gpt2(768, 12, 12);
+        "gpt2-medium", "GPT-2 medium, 355M parameters" => gpt2(1024, 24, 16);
+        "gpt2-large", "GPT-2 large, 774M parameters" => gpt2(1280, 36, 20);
+        "gpt2-xl", "GPT-2 XL, 1.5B parameters" => gpt2(1600, 48, 25);
+        "char-nano", "nanoGPT's CPU model for characters: 4 layers of width 128, no biases" => without_biases(sized(64, 128, 4, 4));
+        "bpe-nano", "the same for small byte-pair vocabularies on a CPU: 6 layers of width 192" => without_biases(sized(256, 192, 6, 6));
+    }
 }
 
 /// nanoGPT's `bias=False`.
@@ -83,16 +53,10 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
         n_layers,
         heads,
         bias: Biases::all(true),
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: 1e-5,
-        },
+        norm: layer_norm(1e-5),
         position: Position::Learned,
         feed_forward: FeedForward::dense(Activation::Gelu),
-        head: Head {
-            tied: true,
-            ..common(Family::Gpt2).head
-        },
+        head: head(true),
         init: Init::Normal {
             std: 0.02,
             scale_residual: true,
@@ -101,24 +65,20 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
     }
 }
 
-fn exchange() -> Exchange {
-    Exchange {
-        model_type: "gpt2",
-        architecture: "GPT2LMHeadModel",
-        prefix: "transformer.",
-        embedding: "transformer.wte.weight",
-        head: "lm_head.weight",
-        constant: |name| name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"),
-        read,
-        write,
-        complete: |raw| {
-            raw.bias = Biases::all(true);
-            if let Norm::Layer { bias, .. } = &mut raw.norm {
-                *bias = true;
-            }
-        },
-    }
-}
+const EXCHANGE: Exchange = Exchange {
+    model_type: "gpt2",
+    architecture: "GPT2LMHeadModel",
+    prefix: "transformer.",
+    embedding: "transformer.wte.weight",
+    head: "lm_head.weight",
+    constant: |name| name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"),
+    read,
+    write,
+    complete: |raw| {
+        raw.bias = Biases::all(true);
+        complete_norms(raw);
+    },
+};
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.only(
@@ -174,10 +134,7 @@ pub(super) fn read_common(
     );
     Ok(ModelConfig {
         vocab_size: Some(fields.size("vocab_size", defaults.vocab_size.unwrap_or(50_257))?),
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: fields.number("layer_norm_epsilon", 1e-5)?,
-        },
+        norm: layer_norm(fields.number("layer_norm_epsilon", 1e-5)?),
         feed_forward: FeedForward::dense(activation(
             fields,
             "activation_function",
@@ -218,15 +175,20 @@ pub(super) fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints. Linear layers are of class `Conv1D`, which stores `[in, out]`.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "transformer.wte.weight"),
-    as_is("positions.weight", "transformer.wpe.weight"),
-    as_is("norm_final", "transformer.ln_f"),
-    as_is("head", "lm_head.weight"),
-    as_is("blocks.*.norm1", "transformer.h.*.ln_1"),
-    as_is("blocks.*.norm2", "transformer.h.*.ln_2"),
-    as_is("blocks.*.attention.qkv", "transformer.h.*.attn.c_attn"),
-    as_is("blocks.*.attention.out", "transformer.h.*.attn.c_proj"),
-    as_is("blocks.*.feed_forward.up", "transformer.h.*.mlp.c_fc"),
-    as_is("blocks.*.feed_forward.down", "transformer.h.*.mlp.c_proj"),
-];
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "transformer.wte.weight"),
+        as_is("positions.weight", "transformer.wpe.weight"),
+        as_is("norm_final", "transformer.ln_f"),
+        as_is("head", "lm_head.weight"),
+    ],
+    block: "transformer.h.*",
+    blocks: &[&[
+        as_is("norm1", "ln_1"),
+        as_is("norm2", "ln_2"),
+        as_is("attention.qkv", "attn.c_attn"),
+        as_is("attention.out", "attn.c_proj"),
+        as_is("feed_forward.up", "mlp.c_fc"),
+        as_is("feed_forward.down", "mlp.c_proj"),
+    ]],
+};

@@ -9,89 +9,35 @@
 //! Without `use_parallel_residual`, the block is pre-norm. W is stored head by head: the queries, keys and values of
 //! one head, then those of the next.
 
-use emberlm_kernels::{Activation, RotaryLayout};
-use serde_json::{Map, Value, json};
-
-use super::{Definition, Family, Preset, common, rotary};
-use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Wiring};
-use crate::error::HuggingFaceError;
-use crate::exchange::Exchange;
-use crate::exchange::fields::Fields;
-use crate::exchange::names::{activation, activation_name};
-use crate::exchange::rope::{self, RopeFields};
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, fused_per_group, linear};
+use super::prelude::*;
+use crate::weights::names::{as_is, fused_per_group, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "gpt_neox",
     presets,
     names: NAMES,
-    exchange: Some(exchange),
+    exchange: Some(EXCHANGE),
 };
 
 fn presets() -> Vec<Preset> {
-    let of = |name, about, vocab_size, d_model, n_layers, heads| {
-        let config = ModelConfig {
-            vocab_size: Some(vocab_size),
-            ..sized(2048, d_model, n_layers, heads)
-        };
-        Preset::new(name, about, config)
+    let model = |vocab_size, d_model, n_layers, heads| ModelConfig {
+        vocab_size: Some(vocab_size),
+        ..sized(2048, d_model, n_layers, heads)
     };
-    vec![
-        of("pythia-70m", "Pythia, 70M parameters", 50_304, 512, 6, 8),
-        of(
-            "pythia-160m",
-            "Pythia, 160M parameters",
-            50_304,
-            768,
-            12,
-            12,
-        ),
-        of(
-            "pythia-410m",
-            "Pythia, 410M parameters",
-            50_304,
-            1024,
-            24,
-            16,
-        ),
-        of("pythia-1b", "Pythia, 1B parameters", 50_304, 2048, 16, 8),
-        of(
-            "pythia-1.4b",
-            "Pythia, 1.4B parameters",
-            50_304,
-            2048,
-            24,
-            16,
-        ),
-        of(
-            "pythia-2.8b",
-            "Pythia, 2.8B parameters",
-            50_304,
-            2560,
-            32,
-            32,
-        ),
-        of(
-            "pythia-6.9b",
-            "Pythia, 6.9B parameters",
-            50_432,
-            4096,
-            32,
-            32,
-        ),
-        of("pythia-12b", "Pythia, 12B parameters", 50_688, 5120, 36, 40),
-        Preset::new(
-            "gpt-neox-20b",
-            "GPT-NeoX, 20B parameters",
-            ModelConfig {
-                vocab_size: Some(50_432),
-                // The published `config.json` has `gelu_fast`, the tanh approximation; Pythia's have `gelu`.
-                feed_forward: FeedForward::dense(Activation::GeluTanh),
-                ..sized(2048, 6144, 44, 64)
-            },
-        ),
-    ]
+    presets! {
+        "pythia-70m", "Pythia, 70M parameters" => model(50_304, 512, 6, 8);
+        "pythia-160m", "Pythia, 160M parameters" => model(50_304, 768, 12, 12);
+        "pythia-410m", "Pythia, 410M parameters" => model(50_304, 1024, 24, 16);
+        "pythia-1b", "Pythia, 1B parameters" => model(50_304, 2048, 16, 8);
+        "pythia-1.4b", "Pythia, 1.4B parameters" => model(50_304, 2048, 24, 16);
+        "pythia-2.8b", "Pythia, 2.8B parameters" => model(50_304, 2560, 32, 32);
+        "pythia-6.9b", "Pythia, 6.9B parameters" => model(50_432, 4096, 32, 32);
+        "pythia-12b", "Pythia, 12B parameters" => model(50_688, 5120, 36, 40);
+        "gpt-neox-20b", "GPT-NeoX, 20B parameters" => ModelConfig {
+            // The published `config.json` has `gelu_fast`, the tanh approximation; Pythia's have `gelu`.
+            feed_forward: FeedForward::dense(Activation::GeluTanh),
+            ..model(50_432, 6144, 44, 64)
+        };
+    }
 }
 
 fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
@@ -101,10 +47,7 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
         n_layers,
         heads,
         bias: Biases::all(true),
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: 1e-5,
-        },
+        norm: layer_norm(1e-5),
         position: rotary(
             Some(d_model / heads.max(1) / 4),
             10_000.0,
@@ -117,31 +60,27 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
     }
 }
 
-fn exchange() -> Exchange {
-    Exchange {
-        model_type: "gpt_neox",
-        architecture: "GPTNeoXForCausalLM",
-        prefix: "gpt_neox.",
-        embedding: "gpt_neox.embed_in.weight",
-        head: "embed_out.weight",
-        constant: |name| {
-            let constants = [
-                ".attention.bias",
-                ".attention.masked_bias",
-                ".rotary_emb.inv_freq",
-            ];
-            constants.iter().any(|end| name.ends_with(end))
-        },
-        read,
-        write,
-        complete: |raw| {
-            raw.bias.feed_forward = true;
-            if let Norm::Layer { bias, .. } = &mut raw.norm {
-                *bias = true;
-            }
-        },
-    }
-}
+const EXCHANGE: Exchange = Exchange {
+    model_type: "gpt_neox",
+    architecture: "GPTNeoXForCausalLM",
+    prefix: "gpt_neox.",
+    embedding: "gpt_neox.embed_in.weight",
+    head: "embed_out.weight",
+    constant: |name| {
+        let constants = [
+            ".attention.bias",
+            ".attention.masked_bias",
+            ".rotary_emb.inv_freq",
+        ];
+        constants.iter().any(|end| name.ends_with(end))
+    },
+    read,
+    write,
+    complete: |raw| {
+        raw.bias.feed_forward = true;
+        complete_norms(raw);
+    },
+};
 
 const ROPE: RopeFields = RopeFields {
     base: "rotary_emb_base",
@@ -167,10 +106,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             feed_forward: true,
             ..Biases::all(biased)
         },
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: fields.number("layer_norm_eps", 1e-5)?,
-        },
+        norm: layer_norm(fields.number("layer_norm_eps", 1e-5)?),
         position: rope::read(fields, &ROPE, raw.d_model / raw.heads, raw.seq_len)?,
         feed_forward: FeedForward::dense(activation(fields, "hidden_act", Activation::Gelu)?)
             .with_width(fields.size("intermediate_size", 24_576)?),
@@ -178,10 +114,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             true => Wiring::Parallel { shared_norm: false },
             false => Wiring::PreNorm,
         },
-        head: Head {
-            tied: fields.flag("tie_word_embeddings", false)?,
-            ..raw.head
-        },
+        head: head(fields.flag("tie_word_embeddings", false)?),
         ..raw
     })
 }
@@ -208,29 +141,19 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "gpt_neox.embed_in.weight"),
-    as_is("norm_final", "gpt_neox.final_layer_norm"),
-    as_is("head", "embed_out.weight"),
-    as_is("blocks.*.norm1", "gpt_neox.layers.*.input_layernorm"),
-    as_is(
-        "blocks.*.norm2",
-        "gpt_neox.layers.*.post_attention_layernorm",
-    ),
-    fused_per_group(
-        "blocks.*.attention.qkv",
-        "gpt_neox.layers.*.attention.query_key_value",
-    ),
-    linear(
-        "blocks.*.attention.out",
-        "gpt_neox.layers.*.attention.dense",
-    ),
-    linear(
-        "blocks.*.feed_forward.up",
-        "gpt_neox.layers.*.mlp.dense_h_to_4h",
-    ),
-    linear(
-        "blocks.*.feed_forward.down",
-        "gpt_neox.layers.*.mlp.dense_4h_to_h",
-    ),
-];
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "gpt_neox.embed_in.weight"),
+        as_is("norm_final", "gpt_neox.final_layer_norm"),
+        as_is("head", "embed_out.weight"),
+    ],
+    block: "gpt_neox.layers.*",
+    blocks: &[&[
+        as_is("norm1", "input_layernorm"),
+        as_is("norm2", "post_attention_layernorm"),
+        fused_per_group("attention.qkv", "attention.query_key_value"),
+        linear("attention.out", "attention.dense"),
+        linear("feed_forward.up", "mlp.dense_h_to_4h"),
+        linear("feed_forward.down", "mlp.dense_4h_to_h"),
+    ]],
+};

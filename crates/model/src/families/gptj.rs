@@ -7,23 +7,14 @@
 //! logits = H · ln_f(x) + b                          biases only in the feed-forward layer and the untied head
 //! ```
 
-use emberlm_kernels::{Activation, RotaryLayout};
-use serde_json::{Map, Value, json};
-
 use super::gpt2::{self, read_common, read_sizes};
-use super::{Definition, Family, Preset, common, rotary};
-use crate::config::{Biases, FeedForward, Head, ModelConfig, Norm, RotaryScaling, Wiring};
-use crate::error::HuggingFaceError;
-use crate::exchange::Exchange;
-use crate::exchange::fields::Fields;
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+use super::prelude::*;
+use crate::weights::names::{as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "gptj",
     presets,
     names: NAMES,
-    exchange: Some(exchange),
+    exchange: Some(EXCHANGE),
 };
 
 fn presets() -> Vec<Preset> {
@@ -31,7 +22,9 @@ fn presets() -> Vec<Preset> {
         vocab_size: Some(50_400),
         ..sized(2048, 4096, 28, 16, 64)
     };
-    vec![Preset::new("gptj-6b", "GPT-J, 6B parameters", config)]
+    presets! {
+        "gptj-6b", "GPT-J, 6B parameters" => config;
+    }
 }
 
 fn sized(
@@ -50,10 +43,7 @@ fn sized(
             feed_forward: true,
             ..Biases::all(false)
         },
-        norm: Norm::Layer {
-            bias: true,
-            epsilon: 1e-5,
-        },
+        norm: layer_norm(1e-5),
         position: rotary(Some(rotary_dims), 10_000.0, RotaryLayout::Interleaved),
         feed_forward: FeedForward::dense(Activation::GeluTanh),
         wiring: Wiring::Parallel { shared_norm: true },
@@ -65,28 +55,24 @@ fn sized(
     }
 }
 
-fn exchange() -> Exchange {
-    Exchange {
-        model_type: "gptj",
-        architecture: "GPTJForCausalLM",
-        prefix: "transformer.",
-        embedding: "transformer.wte.weight",
-        head: "lm_head.weight",
-        constant: |name| {
-            let constants = [".attn.bias", ".attn.masked_bias", ".attn.embed_positions"];
-            constants.iter().any(|end| name.ends_with(end))
-        },
-        read,
-        write,
-        complete: |raw| {
-            raw.bias.feed_forward = true;
-            raw.head.bias = true;
-            if let Norm::Layer { bias, .. } = &mut raw.norm {
-                *bias = true;
-            }
-        },
-    }
-}
+const EXCHANGE: Exchange = Exchange {
+    model_type: "gptj",
+    architecture: "GPTJForCausalLM",
+    prefix: "transformer.",
+    embedding: "transformer.wte.weight",
+    head: "lm_head.weight",
+    constant: |name| {
+        let constants = [".attn.bias", ".attn.masked_bias", ".attn.embed_positions"];
+        constants.iter().any(|end| name.ends_with(end))
+    },
+    read,
+    write,
+    complete: |raw| {
+        raw.bias.feed_forward = true;
+        raw.head.bias = true;
+        complete_norms(raw);
+    },
+};
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.only(
@@ -117,24 +103,26 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "transformer.wte.weight"),
-    as_is("norm_final", "transformer.ln_f"),
-    as_is("head", "lm_head.weight"),
-    as_is("head_bias", "lm_head.bias"),
-    as_is("blocks.*.norm1", "transformer.h.*.ln_1"),
-    query_key_value(
-        "blocks.*.attention.qkv.weight",
-        [
-            "transformer.h.*.attn.q_proj.weight",
-            "transformer.h.*.attn.k_proj.weight",
-            "transformer.h.*.attn.v_proj.weight",
-        ],
-    ),
-    linear(
-        "blocks.*.attention.out.weight",
-        "transformer.h.*.attn.out_proj.weight",
-    ),
-    linear("blocks.*.feed_forward.up", "transformer.h.*.mlp.fc_in"),
-    linear("blocks.*.feed_forward.down", "transformer.h.*.mlp.fc_out"),
-];
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "transformer.wte.weight"),
+        as_is("norm_final", "transformer.ln_f"),
+        as_is("head", "lm_head.weight"),
+        as_is("head_bias", "lm_head.bias"),
+    ],
+    block: "transformer.h.*",
+    blocks: &[&[
+        as_is("norm1", "ln_1"),
+        query_key_value(
+            "attention.qkv.weight",
+            [
+                "attn.q_proj.weight",
+                "attn.k_proj.weight",
+                "attn.v_proj.weight",
+            ],
+        ),
+        linear("attention.out.weight", "attn.out_proj.weight"),
+        linear("feed_forward.up", "mlp.fc_in"),
+        linear("feed_forward.down", "mlp.fc_out"),
+    ]],
+};

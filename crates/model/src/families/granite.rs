@@ -8,37 +8,23 @@
 //! logits = E · rms(x) / 8                           ε 1e-5; no biases; tied
 //! ```
 
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, NAMES, Sizes, read_common, write_common};
-use super::{Definition, Family, Preset, common};
-use crate::config::{AttentionKind, Biases, Head, ModelConfig};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::transformer::checked::TransformerConfig;
+use super::llama::{self, NAMES, read_common, write_common};
+use super::prelude::*;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "granite",
     presets,
     names: NAMES,
-    exchange: Some(|| llama::exchange("granite", "GraniteForCausalLM", read, write)),
+    exchange: Some(llama::exchange(
+        "granite",
+        "GraniteForCausalLM",
+        read,
+        write,
+    )),
 };
 
 fn presets() -> Vec<Preset> {
-    let two = Sizes {
-        vocab_size: 49_155,
-        seq_len: 4096,
-        d_model: 2048,
-        n_layers: 40,
-        heads: 32,
-        kv_heads: 8,
-        width: 8192,
-    };
-    let eight = Sizes {
-        d_model: 4096,
-        width: 12_800,
-        ..two
-    };
+    let two = sizes! { vocab_size 49_155, seq_len 4096, d_model 2048, n_layers 40, heads 32, kv_heads 8, width 8192 };
+    let eight = sizes! { d_model 4096, width 12_800; ..two };
     let model = |sizes: Sizes, attention, logits| {
         let raw = sizes.config(Family::Granite);
         let factors = Factors {
@@ -49,18 +35,10 @@ fn presets() -> Vec<Preset> {
         };
         factors.applied(raw, true)
     };
-    vec![
-        Preset::new(
-            "granite-3-2b",
-            "Granite 3.0, 2B parameters, tied",
-            model(two, 1.0 / 64.0, 8.0),
-        ),
-        Preset::new(
-            "granite-3-8b",
-            "Granite 3.0, 8B parameters, tied",
-            model(eight, 1.0 / 128.0, 16.0),
-        ),
-    ]
+    presets! {
+        "granite-3-2b", "Granite 3.0, 2B parameters, tied" => model(two, 1.0 / 64.0, 8.0);
+        "granite-3-8b", "Granite 3.0, 8B parameters, tied" => model(eight, 1.0 / 128.0, 16.0);
+    }
 }
 
 /// Factors in `config.json`. Logits are divided by their factor.
@@ -93,15 +71,7 @@ impl Factors {
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
-    let defaults = Sizes {
-        vocab_size: 32_000,
-        seq_len: 2048,
-        d_model: 4096,
-        n_layers: 32,
-        heads: 32,
-        kv_heads: 0,
-        width: 11_008,
-    };
+    let defaults = sizes! { vocab_size 32_000, seq_len 2048, d_model 4096, n_layers 32, heads 32, kv_heads 0, width 11_008 };
     let raw = read_common(fields, Family::Granite, defaults, None)?;
     let factor = |name: &str| fields.number(name, 1.0);
     let factors = Factors {
@@ -114,7 +84,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     Ok(ModelConfig {
         bias: Biases {
             feed_forward: fields.flag("mlp_bias", false)?,
-            ..Biases::all(fields.flag("attention_bias", false)?)
+            ..fields.attention_biases()?
         },
         ..factors.applied(raw, tied)
     })

@@ -8,127 +8,53 @@
 //!
 //! Mistral, Qwen2 and Qwen3 share LLaMA's tensor names and `config.json` fields; their files define the differences.
 
-use emberlm_kernels::{Activation, RotaryLayout};
-use serde_json::{Map, Value, json};
-
-use super::{Definition, Family, Preset, common, rotary};
-use crate::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, RotaryScaling};
-use crate::error::HuggingFaceError;
-use crate::exchange::Exchange;
-use crate::exchange::fields::Fields;
-use crate::exchange::names::{activation, activation_name};
-use crate::exchange::rope::{self, RopeFields};
-use crate::transformer::checked::TransformerConfig;
+use super::prelude::*;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "llama",
     presets,
     names: NAMES,
-    exchange: Some(|| exchange("llama", "LlamaForCausalLM", read, write)),
+    exchange: Some(exchange("llama", "LlamaForCausalLM", read, write)),
 };
 
 fn presets() -> Vec<Preset> {
-    let small = Sizes {
-        vocab_size: 32_000,
-        seq_len: 2048,
-        d_model: 2048,
-        n_layers: 22,
-        heads: 32,
-        kv_heads: 4,
-        width: 5632,
-    };
-    let seven = Sizes {
-        seq_len: 4096,
-        d_model: 4096,
-        n_layers: 32,
-        kv_heads: 32,
-        width: rounded_width(4096, 256),
-        ..small
-    };
-    let eight = Sizes {
-        vocab_size: 128_256,
-        seq_len: 8192,
-        kv_heads: 8,
-        width: 14_336,
-        ..seven
-    };
-    let one = Sizes {
-        vocab_size: 128_256,
-        seq_len: 131_072,
-        d_model: 2048,
-        n_layers: 16,
-        kv_heads: 8,
-        width: 8192,
-        ..small
-    };
+    let small = sizes! { vocab_size 32_000, seq_len 2048, d_model 2048, n_layers 22, heads 32, kv_heads 4, width 5632 };
+    let seven = sizes! { seq_len 4096, d_model 4096, n_layers 32, kv_heads 32, width rounded_width(4096, 256); ..small };
+    let eight = sizes! { vocab_size 128_256, seq_len 8192, kv_heads 8, width 14_336; ..seven };
+    let one = sizes! { vocab_size 128_256, seq_len 131_072, d_model 2048, n_layers 16, kv_heads 8, width 8192; ..small };
     let model = |sizes: Sizes, base| ModelConfig {
         position: rotary(None, base, RotaryLayout::HalfSplit),
         ..sizes.config(Family::Llama)
     };
-    vec![
-        Preset::new(
-            "tinyllama-1.1b",
-            "TinyLlama, 1.1B parameters",
-            model(small, 10_000.0),
-        ),
-        Preset::new(
-            "llama-2-7b",
-            "LLaMA 2, 7B parameters",
-            model(seven, 10_000.0),
-        ),
-        Preset::new(
-            "llama-3-8b",
-            "LLaMA 3, 8B parameters",
-            model(eight, 500_000.0),
-        ),
-        Preset::new(
-            "llama-3.2-1b",
-            "LLaMA 3.2, 1B parameters, tied",
-            ModelConfig {
-                position: Position::Rotary {
-                    dims: None,
-                    base: 500_000.0,
-                    layout: RotaryLayout::HalfSplit,
-                    scaling: RotaryScaling::Llama3 {
-                        factor: 32.0,
-                        low_frequency_factor: 1.0,
-                        high_frequency_factor: 4.0,
-                        original_seq_len: 8192,
-                    },
+    presets! {
+        "tinyllama-1.1b", "TinyLlama, 1.1B parameters" => model(small, 10_000.0);
+        "llama-2-7b", "LLaMA 2, 7B parameters" => model(seven, 10_000.0);
+        "llama-3-8b", "LLaMA 3, 8B parameters" => model(eight, 500_000.0);
+        "llama-3.2-1b", "LLaMA 3.2, 1B parameters, tied" => ModelConfig {
+            position: Position::Rotary {
+                dims: None,
+                base: 500_000.0,
+                layout: RotaryLayout::HalfSplit,
+                scaling: RotaryScaling::Llama3 {
+                    factor: 32.0,
+                    low_frequency_factor: 1.0,
+                    high_frequency_factor: 4.0,
+                    original_seq_len: 8192,
                 },
-                head: Head {
-                    tied: true,
-                    ..common(Family::Llama).head
-                },
-                ..model(one, 500_000.0)
             },
-        ),
-        Preset::new(
-            "llama-nano",
-            "a small LLaMA to train on a CPU: 4 layers of width 256, tied",
-            nano(),
-        ),
-    ]
+            head: head(true),
+            ..model(one, 500_000.0)
+        };
+        "llama-nano", "a small LLaMA to train on a CPU: 4 layers of width 256, tied" => nano();
+    }
 }
 
 /// A model that trains on a CPU. Its widths are whole blocks of every type of GGUF files.
 fn nano() -> ModelConfig {
-    let sizes = Sizes {
-        vocab_size: 0,
-        seq_len: 256,
-        d_model: 256,
-        n_layers: 4,
-        heads: 4,
-        kv_heads: 2,
-        width: rounded_width(256, 256),
-    };
+    let sizes = sizes! { vocab_size 0, seq_len 256, d_model 256, n_layers 4, heads 4, kv_heads 2, width rounded_width(256, 256) };
     ModelConfig {
         vocab_size: None,
-        head: Head {
-            tied: true,
-            ..common(Family::Llama).head
-        },
+        head: head(true),
         ..sizes.config(Family::Llama)
     }
 }
@@ -176,7 +102,7 @@ impl Sizes {
 }
 
 /// Hugging Face format of a model type with LLaMA's tensor names.
-pub(super) fn exchange(
+pub(super) const fn exchange(
     model_type: &'static str,
     architecture: &'static str,
     read: fn(&Fields<'_>) -> Result<ModelConfig, HuggingFaceError>,
@@ -203,7 +129,7 @@ pub(super) fn read_common(
     defaults: Sizes,
     head_dim: Option<usize>,
 ) -> Result<ModelConfig, HuggingFaceError> {
-    read_rotated(fields, family, defaults, head_dim, &rope::FULL_HEAD)
+    read_rotated(fields, family, defaults, head_dim, &FULL_HEAD)
 }
 
 /// [`read_common`] with other field names and defaults of the rotary positions.
@@ -262,17 +188,14 @@ pub(super) fn read_sizes(
             tied: fields.flag("tie_word_embeddings", false)?,
             ..common(family).head
         },
-        init: Init::Normal {
-            std: fields.number("initializer_range", 0.02)?,
-            scale_residual: false,
-        },
+        init: normal(fields.number("initializer_range", 0.02)?),
         ..common(family)
     })
 }
 
 /// Writes the fields that [`read_common`] reads.
 pub(super) fn write_common(config: &TransformerConfig) -> Map<String, Value> {
-    write_rotated(config, &rope::FULL_HEAD)
+    write_rotated(config, &FULL_HEAD)
 }
 
 /// Writes the fields that [`read_rotated`] reads.
@@ -298,19 +221,11 @@ pub(super) fn write_rotated(
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
-    let defaults = Sizes {
-        vocab_size: 32_000,
-        seq_len: 2048,
-        d_model: 4096,
-        n_layers: 32,
-        heads: 32,
-        kv_heads: 0,
-        width: 11_008,
-    };
+    let defaults = sizes! { vocab_size 32_000, seq_len 2048, d_model 4096, n_layers 32, heads 32, kv_heads 0, width 11_008 };
     Ok(ModelConfig {
         bias: Biases {
             feed_forward: fields.flag("mlp_bias", false)?,
-            ..Biases::all(fields.flag("attention_bias", false)?)
+            ..fields.attention_biases()?
         },
         ..read_common(fields, Family::Llama, defaults, None)?
     })
@@ -323,40 +238,47 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
     fields
 }
 
-/// Tensor names of Hugging Face checkpoints.
-pub(super) const NAMES: &[TensorName] = &[
+/// Tensors outside of the blocks, in Hugging Face checkpoints.
+pub(super) const MODEL: &[TensorName] = &[
     as_is("tokens", "model.embed_tokens.weight"),
     as_is("norm_final.gain", "model.norm.weight"),
     as_is("head", "lm_head.weight"),
-    as_is(
-        "blocks.*.norm1.gain",
-        "model.layers.*.input_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm2.gain",
-        "model.layers.*.post_attention_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.attention.q_norm.gain",
-        "model.layers.*.self_attn.q_norm.weight",
-    ),
-    as_is(
-        "blocks.*.attention.k_norm.gain",
-        "model.layers.*.self_attn.k_norm.weight",
-    ),
-    query_key_value(
-        "blocks.*.attention.qkv",
-        [
-            "model.layers.*.self_attn.q_proj",
-            "model.layers.*.self_attn.k_proj",
-            "model.layers.*.self_attn.v_proj",
-        ],
-    ),
-    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
-    linear("blocks.*.feed_forward.gate", "model.layers.*.mlp.gate_proj"),
-    linear("blocks.*.feed_forward.up", "model.layers.*.mlp.up_proj"),
-    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.down_proj"),
 ];
+
+pub(super) const NORMS: &[TensorName] = &[
+    as_is("norm1.gain", "input_layernorm.weight"),
+    as_is("norm2.gain", "post_attention_layernorm.weight"),
+];
+
+pub(super) const QK_NORMS: &[TensorName] = &[
+    as_is("attention.q_norm.gain", "self_attn.q_norm.weight"),
+    as_is("attention.k_norm.gain", "self_attn.k_norm.weight"),
+];
+
+pub(super) const ATTENTION: &[TensorName] = &[
+    query_key_value(
+        "attention.qkv",
+        ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+    ),
+    linear("attention.out", "self_attn.o_proj"),
+];
+
+pub(super) const GATED: &[TensorName] = &[
+    linear("feed_forward.gate", "mlp.gate_proj"),
+    linear("feed_forward.up", "mlp.up_proj"),
+    linear("feed_forward.down", "mlp.down_proj"),
+];
+
+/// Tensor names with LLaMA's names outside of the blocks.
+pub(super) const fn names(blocks: &'static [&'static [TensorName]]) -> Names<'static> {
+    Names {
+        model: MODEL,
+        block: "model.layers.*",
+        blocks,
+    }
+}
+
+pub(super) const NAMES: Names<'static> = names(&[NORMS, QK_NORMS, ATTENTION, GATED]);
 
 #[cfg(test)]
 mod tests {

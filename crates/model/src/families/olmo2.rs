@@ -8,50 +8,27 @@
 //!
 //! Norms follow the sublayers, whose input is the residual stream itself.
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, Sizes, read_common, write_common};
-use super::{Definition, Family, Preset, rotary};
-use crate::config::{Biases, ModelConfig, Norm, QkNormSpan, Wiring};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+use super::llama::{self, ATTENTION, GATED, QK_NORMS, read_common, write_common};
+use super::prelude::*;
+use crate::weights::names::{TensorName, as_is};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "olmo2",
     presets,
     names: NAMES,
-    exchange: Some(|| llama::exchange("olmo2", "Olmo2ForCausalLM", read, write)),
+    exchange: Some(llama::exchange("olmo2", "Olmo2ForCausalLM", read, write)),
 };
 
 fn presets() -> Vec<Preset> {
-    let one = Sizes {
-        vocab_size: 100_352,
-        seq_len: 4096,
-        d_model: 2048,
-        n_layers: 16,
-        heads: 16,
-        kv_heads: 16,
-        width: 8192,
-    };
-    let seven = Sizes {
-        d_model: 4096,
-        n_layers: 32,
-        heads: 32,
-        kv_heads: 32,
-        width: 11_008,
-        ..one
-    };
+    let one = sizes! { vocab_size 100_352, seq_len 4096, d_model 2048, n_layers 16, heads 16, kv_heads 16, width 8192 };
+    let seven = sizes! { d_model 4096, n_layers 32, heads 32, kv_heads 32, width 11_008; ..one };
     let model = |sizes: Sizes| ModelConfig {
         position: rotary(None, 500_000.0, RotaryLayout::HalfSplit),
         ..of_type(sizes.config(Family::Olmo2), 1e-6)
     };
-    vec![
-        Preset::new("olmo2-1b", "OLMo 2, 1B parameters", model(one)),
-        Preset::new("olmo2-7b", "OLMo 2, 7B parameters", model(seven)),
-    ]
+    presets! {
+        "olmo2-1b", "OLMo 2, 1B parameters" => model(one);
+        "olmo2-7b", "OLMo 2, 7B parameters" => model(seven);
+    }
 }
 
 /// Sets the fields that are the same in every model of the type.
@@ -66,15 +43,7 @@ pub(super) fn of_type(raw: ModelConfig, epsilon: f64) -> ModelConfig {
 }
 
 /// Default sizes of the model type.
-pub(super) const DEFAULTS: Sizes = Sizes {
-    vocab_size: 50_304,
-    seq_len: 2048,
-    d_model: 4096,
-    n_layers: 32,
-    heads: 32,
-    kv_heads: 0,
-    width: 11_008,
-};
+pub(super) const DEFAULTS: Sizes = sizes! { vocab_size 50_304, seq_len 2048, d_model 4096, n_layers 32, heads 32, kv_heads 0, width 11_008 };
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = read_common(fields, Family::Olmo2, DEFAULTS, None)?;
@@ -92,10 +61,7 @@ pub(super) fn with_biases(
     raw: ModelConfig,
 ) -> Result<ModelConfig, HuggingFaceError> {
     Ok(ModelConfig {
-        bias: Biases {
-            feed_forward: false,
-            ..Biases::all(fields.flag("attention_bias", false)?)
-        },
+        bias: fields.attention_biases()?,
         ..raw
     })
 }
@@ -107,36 +73,9 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints: those of LLaMA, except for the norms.
-pub(super) const NAMES: &[TensorName] = &[
-    as_is("tokens", "model.embed_tokens.weight"),
-    as_is("norm_final.gain", "model.norm.weight"),
-    as_is("head", "lm_head.weight"),
-    as_is(
-        "blocks.*.norm1.gain",
-        "model.layers.*.post_attention_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm2.gain",
-        "model.layers.*.post_feedforward_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.attention.q_norm.gain",
-        "model.layers.*.self_attn.q_norm.weight",
-    ),
-    as_is(
-        "blocks.*.attention.k_norm.gain",
-        "model.layers.*.self_attn.k_norm.weight",
-    ),
-    query_key_value(
-        "blocks.*.attention.qkv",
-        [
-            "model.layers.*.self_attn.q_proj",
-            "model.layers.*.self_attn.k_proj",
-            "model.layers.*.self_attn.v_proj",
-        ],
-    ),
-    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
-    linear("blocks.*.feed_forward.gate", "model.layers.*.mlp.gate_proj"),
-    linear("blocks.*.feed_forward.up", "model.layers.*.mlp.up_proj"),
-    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.down_proj"),
+pub(super) const NAMES: Names<'static> = llama::names(&[NORMS, QK_NORMS, ATTENTION, GATED]);
+
+const NORMS: &[TensorName] = &[
+    as_is("norm1.gain", "post_attention_layernorm.weight"),
+    as_is("norm2.gain", "post_feedforward_layernorm.weight"),
 ];

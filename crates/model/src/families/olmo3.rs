@@ -2,26 +2,14 @@
 //!
 //! The layers without a window extend their context by YaRN; those with one keep the original frequencies.
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, Sizes, read_sizes, write_common};
+use super::llama::{self, read_sizes, write_common};
 use super::olmo2::{DEFAULTS, NAMES, epsilon, of_type, with_biases};
-use super::{Definition, Family, Preset, rotary};
-use crate::config::{
-    AttentionKind, FullLayers, LayerPositions, ModelConfig, RotaryScaling, Window,
-};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::layers;
-use crate::exchange::rope::{self, FULL_HEAD, RopeFields};
-use crate::transformer::checked::TransformerConfig;
+use super::prelude::*;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "olmo3",
     presets,
     names: NAMES,
-    exchange: Some(|| llama::exchange("olmo3", "Olmo3ForCausalLM", read, write)),
+    exchange: Some(llama::exchange("olmo3", "Olmo3ForCausalLM", read, write)),
 };
 
 const WINDOW: usize = 4096;
@@ -30,15 +18,7 @@ const BASE: f64 = 500_000.0;
 const FULL: FullLayers = FullLayers::Every { every: 4 };
 
 fn presets() -> Vec<Preset> {
-    let seven = Sizes {
-        vocab_size: 100_278,
-        seq_len: 65_536,
-        d_model: 4096,
-        n_layers: 32,
-        heads: 32,
-        kv_heads: 32,
-        width: 11_008,
-    };
+    let seven = sizes! { vocab_size 100_278, seq_len 65_536, d_model 4096, n_layers 32, heads 32, kv_heads 32, width 11_008 };
     let config = ModelConfig {
         attention: AttentionKind::windowed(Window {
             full_layers: FULL,
@@ -59,7 +39,9 @@ fn presets() -> Vec<Preset> {
         }),
         ..of_type(seven.config(Family::Olmo3), 1e-6)
     };
-    vec![Preset::new("olmo3-7b", "OLMo 3, 7B parameters", config)]
+    presets! {
+        "olmo3-7b", "OLMo 3, 7B parameters" => config;
+    }
 }
 
 const FULL_ROPE: RopeFields = RopeFields {

@@ -9,55 +9,31 @@
 //! logits = H · rms(x)
 //! ```
 
-use serde_json::{Map, Value, json};
-
-use super::llama::{Sizes, exchange, read_common, write_common};
+use super::llama::{exchange, read_common, write_common};
+use super::prelude::*;
 use super::qwen3_moe::NAMES;
-use super::{Definition, Family, Preset};
-use crate::config::{Biases, Experts, ModelConfig, Norm, QkNormSpan};
-use crate::error::HuggingFaceError;
-use crate::exchange::experts::{self, ExpertDefaults};
-use crate::exchange::fields::Fields;
-use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "olmoe",
     presets,
     names: NAMES,
-    exchange: Some(|| exchange("olmoe", "OlmoeForCausalLM", read, write)),
+    exchange: Some(exchange("olmoe", "OlmoeForCausalLM", read, write)),
 };
 
-const SIZES: Sizes = Sizes {
-    vocab_size: 50_304,
-    seq_len: 4096,
-    d_model: 2048,
-    n_layers: 16,
-    heads: 16,
-    kv_heads: 16,
-    width: 1024,
-};
+const SIZES: Sizes = sizes! { vocab_size 50_304, seq_len 4096, d_model 2048, n_layers 16, heads 16, kv_heads 16, width 1024 };
 
 fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         qk_norm: true,
         qk_norm_span: QkNormSpan::Projection,
         experts: Some(Experts {
-            count: 64,
-            active: 8,
-            width: None,
-            normalize: false,
-            shared_width: None,
-            balance_loss: 0.01,
             z_loss: 0.001,
-            dense_layers: Vec::new(),
+            ..experts::of(64, 8, 0.01)
         }),
         ..SIZES.config(Family::Olmoe)
     };
-    vec![Preset::new(
-        "olmoe-1b-7b",
-        "OLMoE 1B-7B, 8 of 64 experts per token",
-        config,
-    )]
+    presets! {
+        "olmoe-1b-7b", "OLMoE 1B-7B, 8 of 64 experts per token" => config;
+    }
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
@@ -65,36 +41,25 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
         "clip_qkv",
         "clipped queries, keys and values are not supported",
     )?;
-    let defaults = Sizes {
-        kv_heads: 0,
-        width: 2048,
-        ..SIZES
-    };
+    let defaults = sizes! { kv_heads 0, width 2048; ..SIZES };
     let found = read_common(fields, Family::Olmoe, defaults, None)?;
     // The norms' widths are those of heads that share the model's width.
     if found.head_dim != Some(found.d_model / found.heads.max(1)) {
         let rule = "must be hidden_size / num_attention_heads for this type";
         return Err(fields.error("head_dim", rule));
     }
-    let defaults = ExpertDefaults {
-        count: 64,
-        active: 8,
-        balance_loss: 0.01,
-    };
+    let defaults = experts::of(64, 8, 0.01);
     Ok(ModelConfig {
         norm: Norm::Rms {
             epsilon: fields.number("rms_norm_eps", 1e-5)?,
         },
-        bias: Biases {
-            feed_forward: false,
-            ..Biases::all(fields.flag("attention_bias", false)?)
-        },
+        bias: fields.attention_biases()?,
         qk_norm: true,
         qk_norm_span: QkNormSpan::Projection,
         experts: Some(Experts {
             width: found.feed_forward.width,
             normalize: fields.flag("norm_topk_prob", false)?,
-            ..experts::read(fields, &defaults)?
+            ..experts::read(fields, defaults)?
         }),
         ..found
     })

@@ -9,25 +9,21 @@
 //!
 //! The paper does not specify the rotary layout and ε; this project uses half-split and 1e-5.
 
-use emberlm_kernels::Activation;
-
-use super::{Definition, Family, Preset, common};
-use crate::config::{FeedForward, Head, Init, ModelConfig, Norm, Wiring};
-use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+use super::prelude::*;
+use crate::weights::names::{as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "palm",
     presets,
     names: NAMES,
     exchange: None,
 };
 
 fn presets() -> Vec<Preset> {
-    vec![
-        Preset::new("palm-8b", "PaLM's smallest size", sized(4096, 32, 16)),
-        Preset::new("palm-62b", "PaLM's middle size", sized(8192, 64, 32)),
-        Preset::new("palm-540b", "PaLM's largest size", sized(18_432, 118, 48)),
-    ]
+    presets! {
+        "palm-8b", "PaLM's smallest size" => sized(4096, 32, 16);
+        "palm-62b", "PaLM's middle size" => sized(8192, 64, 32);
+        "palm-540b", "PaLM's largest size" => sized(18_432, 118, 48);
+    }
 }
 
 fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
@@ -56,32 +52,25 @@ fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
 }
 
 /// Tensor names of this project's reference implementation; no checkpoint was published.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "embedding.weight"),
-    as_is("norm_final.gain", "norm.weight"),
-    as_is("blocks.*.norm1.gain", "blocks.*.norm.weight"),
-    query_key_value(
-        "blocks.*.attention.qkv.weight",
-        [
-            "blocks.*.attention.q.weight",
-            "blocks.*.attention.k.weight",
-            "blocks.*.attention.v.weight",
-        ],
-    ),
-    linear(
-        "blocks.*.attention.out.weight",
-        "blocks.*.attention.out.weight",
-    ),
-    linear(
-        "blocks.*.feed_forward.gate.weight",
-        "blocks.*.feed_forward.gate.weight",
-    ),
-    linear(
-        "blocks.*.feed_forward.up.weight",
-        "blocks.*.feed_forward.up.weight",
-    ),
-    linear(
-        "blocks.*.feed_forward.down.weight",
-        "blocks.*.feed_forward.down.weight",
-    ),
-];
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "embedding.weight"),
+        as_is("norm_final.gain", "norm.weight"),
+    ],
+    block: "blocks.*",
+    blocks: &[&[
+        as_is("norm1.gain", "norm.weight"),
+        query_key_value(
+            "attention.qkv.weight",
+            [
+                "attention.q.weight",
+                "attention.k.weight",
+                "attention.v.weight",
+            ],
+        ),
+        linear("attention.out.weight", "attention.out.weight"),
+        linear("feed_forward.gate.weight", "feed_forward.gate.weight"),
+        linear("feed_forward.up.weight", "feed_forward.up.weight"),
+        linear("feed_forward.down.weight", "feed_forward.down.weight"),
+    ]],
+};

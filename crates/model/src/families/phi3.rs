@@ -7,65 +7,31 @@
 //! logits = H · rms(x)                               ε 1e-5; no biases
 //! ```
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, Sizes, read_rotated, write_rotated};
-use super::{Definition, Family, Preset, rotary};
-use crate::config::{AttentionKind, ModelConfig, Norm, Window};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::rope::{FULL_HEAD, ORIGINAL, RopeFields};
-use crate::exchange::{PADDING, layers};
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, linear, part_of};
+use super::llama::{self, NORMS, read_rotated, write_rotated};
+use super::prelude::*;
+use crate::weights::names::{TensorName, linear, part_of};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "phi3",
     presets,
     names: NAMES,
-    exchange: Some(|| llama::exchange("phi3", "Phi3ForCausalLM", read, write)),
+    exchange: Some(llama::exchange("phi3", "Phi3ForCausalLM", read, write)),
 };
 
 /// Default sizes of the model type: those of Phi-3 mini.
-const MINI: Sizes = Sizes {
-    vocab_size: 32_064,
-    seq_len: 4096,
-    d_model: 3072,
-    n_layers: 32,
-    heads: 32,
-    kv_heads: 32,
-    width: 8192,
-};
+const MINI: Sizes = sizes! { vocab_size 32_064, seq_len 4096, d_model 3072, n_layers 32, heads 32, kv_heads 32, width 8192 };
 
 fn presets() -> Vec<Preset> {
-    let four = Sizes {
-        vocab_size: 100_352,
-        seq_len: 16_384,
-        d_model: 5120,
-        n_layers: 40,
-        heads: 40,
-        kv_heads: 10,
-        width: 17_920,
-    };
-    vec![
-        Preset::new(
-            "phi3-mini-4k",
-            "Phi-3 mini, 3.8B parameters, a window of 2047 tokens",
-            ModelConfig {
-                attention: AttentionKind::windowed(Window::new(2047)),
-                ..MINI.config(Family::Phi3)
-            },
-        ),
-        Preset::new(
-            "phi4",
-            "Phi-4, 14B parameters",
-            ModelConfig {
-                position: rotary(None, 250_000.0, RotaryLayout::HalfSplit),
-                ..four.config(Family::Phi3)
-            },
-        ),
-    ]
+    let four = sizes! { vocab_size 100_352, seq_len 16_384, d_model 5120, n_layers 40, heads 40, kv_heads 10, width 17_920 };
+    presets! {
+        "phi3-mini-4k", "Phi-3 mini, 3.8B parameters, a window of 2047 tokens" => ModelConfig {
+            attention: AttentionKind::windowed(Window::new(2047)),
+            ..MINI.config(Family::Phi3)
+        };
+        "phi4", "Phi-4, 14B parameters" => ModelConfig {
+            position: rotary(None, 250_000.0, RotaryLayout::HalfSplit),
+            ..four.config(Family::Phi3)
+        };
+    }
 }
 
 const ROPE: RopeFields = RopeFields {
@@ -75,10 +41,7 @@ const ROPE: RopeFields = RopeFields {
 };
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
-    let defaults = Sizes {
-        kv_heads: 0,
-        ..MINI
-    };
+    let defaults = sizes! { kv_heads 0; ..MINI };
     let raw = read_rotated(fields, Family::Phi3, defaults, None, &ROPE)?;
     let window = fields.optional_size("sliding_window")?;
     Ok(ModelConfig {
@@ -92,8 +55,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 
 fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_rotated(config, &ROPE);
-    let window = config.window().map(|window| window.tokens);
-    fields.insert("sliding_window".to_owned(), json!(window));
+    layers::write_window(config, &mut fields);
     if let Some(original) = config.rotary().and_then(|rotary| rotary.original_seq_len()) {
         fields.insert(ORIGINAL.to_owned(), json!(original));
     }
@@ -102,33 +64,17 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "model.embed_tokens.weight"),
-    as_is("norm_final.gain", "model.norm.weight"),
-    as_is("head", "lm_head.weight"),
-    as_is(
-        "blocks.*.norm1.gain",
-        "model.layers.*.input_layernorm.weight",
-    ),
-    as_is(
-        "blocks.*.norm2.gain",
-        "model.layers.*.post_attention_layernorm.weight",
-    ),
-    // Queries, keys and values in this order, as here.
-    linear(
-        "blocks.*.attention.qkv",
-        "model.layers.*.self_attn.qkv_proj",
-    ),
-    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
-    part_of(
-        "blocks.*.feed_forward.gate",
-        "model.layers.*.mlp.gate_up_proj",
-        [0, 2],
-    ),
-    part_of(
-        "blocks.*.feed_forward.up",
-        "model.layers.*.mlp.gate_up_proj",
-        [1, 2],
-    ),
-    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.down_proj"),
+const NAMES: Names<'static> = llama::names(&[NORMS, ATTENTION, GATED]);
+
+/// Queries, keys and values are in this order, as here.
+const ATTENTION: &[TensorName] = &[
+    linear("attention.qkv", "self_attn.qkv_proj"),
+    linear("attention.out", "self_attn.o_proj"),
+];
+
+/// Gate and up in one tensor; those of `glm4`, too.
+pub(super) const GATED: &[TensorName] = &[
+    part_of("feed_forward.gate", "mlp.gate_up_proj", [0, 2]),
+    part_of("feed_forward.up", "mlp.gate_up_proj", [1, 2]),
+    linear("feed_forward.down", "mlp.down_proj"),
 ];

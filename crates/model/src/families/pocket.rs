@@ -7,35 +7,23 @@
 //! logits = H · norm(x)                    H untied; no biases anywhere
 //! ```
 
-use emberlm_kernels::Activation;
-
-use super::{Definition, Family, Preset, common};
-use crate::config::{DropoutSite, FeedForward, Init, ModelConfig, Norm};
-use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+use super::prelude::*;
+use crate::weights::names::{as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "pocket",
     presets,
     names: NAMES,
     exchange: None,
 };
 
 fn presets() -> Vec<Preset> {
-    vec![
-        Preset::new(
-            "pocket",
-            "PocketTransformer as published: 48,034,560 parameters with the GPT-2 vocabulary",
-            ModelConfig {
-                vocab_size: Some(50_257),
-                ..sized(384, 6)
-            },
-        ),
-        Preset::new(
-            "pocket-tales",
-            "a PocketTransformer that learns the built-in tales in half a minute on two CPU cores",
-            sized(96, 4),
-        ),
-    ]
+    presets! {
+        "pocket", "PocketTransformer as published: 48,034,560 parameters with the GPT-2 vocabulary" => ModelConfig {
+            vocab_size: Some(50_257),
+            ..sized(384, 6)
+        };
+        "pocket-tales", "a PocketTransformer that learns the built-in tales in half a minute on two CPU cores" => sized(96, 4);
+    }
 }
 
 /// The published components at the given sizes.
@@ -60,21 +48,19 @@ fn sized(d_model: usize, n_layers: usize) -> ModelConfig {
 }
 
 /// Tensor names of the published code's `state_dict`.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "embedding.weight"),
-    as_is("head", "head.weight"),
-    query_key_value(
-        "blocks.*.attention.qkv.weight",
-        [
-            "blocks.*.gqa.Wq.weight",
-            "blocks.*.gqa.Wk.weight",
-            "blocks.*.gqa.Wv.weight",
-        ],
-    ),
-    linear("blocks.*.attention.out.weight", "blocks.*.gqa.Wo.weight"),
-    linear("blocks.*.feed_forward.up.weight", "blocks.*.ffn.fc1.weight"),
-    linear(
-        "blocks.*.feed_forward.down.weight",
-        "blocks.*.ffn.fc2.weight",
-    ),
-];
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "embedding.weight"),
+        as_is("head", "head.weight"),
+    ],
+    block: "blocks.*",
+    blocks: &[&[
+        query_key_value(
+            "attention.qkv.weight",
+            ["gqa.Wq.weight", "gqa.Wk.weight", "gqa.Wv.weight"],
+        ),
+        linear("attention.out.weight", "gqa.Wo.weight"),
+        linear("feed_forward.up.weight", "ffn.fc1.weight"),
+        linear("feed_forward.down.weight", "ffn.fc2.weight"),
+    ]],
+};

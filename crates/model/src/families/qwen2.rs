@@ -6,22 +6,13 @@
 //! logits = H · rms(x)                               ε 1e-6; H tied in the small sizes
 //! ```
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value};
-
-use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
-use super::{Definition, Family, Preset, common, rotary};
-use crate::config::{Biases, Head, ModelConfig, Norm};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::layers;
-use crate::transformer::checked::TransformerConfig;
+use super::llama::{NAMES, exchange, read_common, write_common};
+use super::prelude::*;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "qwen2",
     presets,
     names: NAMES,
-    exchange: Some(|| exchange("qwen2", "Qwen2ForCausalLM", read, write)),
+    exchange: Some(exchange("qwen2", "Qwen2ForCausalLM", read, write)),
 };
 
 const BIASES: Biases = Biases {
@@ -31,54 +22,23 @@ const BIASES: Biases = Biases {
 };
 
 fn presets() -> Vec<Preset> {
-    let half = Sizes {
-        vocab_size: 151_936,
-        seq_len: 131_072,
-        d_model: 896,
-        n_layers: 24,
-        heads: 14,
-        kv_heads: 2,
-        width: 4864,
-    };
-    let seven = Sizes {
-        vocab_size: 152_064,
-        d_model: 3584,
-        n_layers: 28,
-        heads: 28,
-        kv_heads: 4,
-        width: 18_944,
-        ..half
-    };
+    let half = sizes! { vocab_size 151_936, seq_len 131_072, d_model 896, n_layers 24, heads 14, kv_heads 2, width 4864 };
+    let seven = sizes! { vocab_size 152_064, d_model 3584, n_layers 28, heads 28, kv_heads 4, width 18_944; ..half };
     let model = |sizes: Sizes, tied| ModelConfig {
         bias: BIASES,
         norm: Norm::Rms { epsilon: 1e-6 },
         position: rotary(None, 1_000_000.0, RotaryLayout::HalfSplit),
-        head: Head {
-            tied,
-            ..common(Family::Qwen2).head
-        },
+        head: head(tied),
         ..sizes.config(Family::Qwen2)
     };
-    vec![
-        Preset::new(
-            "qwen2-0.5b",
-            "Qwen2, 0.5B parameters, tied",
-            model(half, true),
-        ),
-        Preset::new("qwen2-7b", "Qwen2, 7B parameters", model(seven, false)),
-    ]
+    presets! {
+        "qwen2-0.5b", "Qwen2, 0.5B parameters, tied" => model(half, true);
+        "qwen2-7b", "Qwen2, 7B parameters" => model(seven, false);
+    }
 }
 
 /// Defaults of the Hugging Face types `qwen2` and `qwen3`.
-pub(super) const DEFAULTS: Sizes = Sizes {
-    vocab_size: 151_936,
-    seq_len: 32_768,
-    d_model: 4096,
-    n_layers: 32,
-    heads: 32,
-    kv_heads: 32,
-    width: 22_016,
-};
+pub(super) const DEFAULTS: Sizes = sizes! { vocab_size 151_936, seq_len 32_768, d_model 4096, n_layers 32, heads 32, kv_heads 32, width 22_016 };
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = read_common(fields, Family::Qwen2, DEFAULTS, None)?;

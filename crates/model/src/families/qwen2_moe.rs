@@ -8,35 +8,18 @@
 //! logits = H · rms(x)
 //! ```
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{Sizes, exchange, read_common, write_common};
-use super::{Definition, Family, Preset, qwen3_moe, rotary};
-use crate::config::{Biases, Experts, ModelConfig, Norm};
-use crate::error::HuggingFaceError;
-use crate::exchange::experts::{self, ExpertDefaults};
-use crate::exchange::fields::Fields;
-use crate::exchange::layers;
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, joined, linear};
+use super::llama::{self, ATTENTION, GATED, NORMS, QK_NORMS, exchange, read_common, write_common};
+use super::prelude::*;
+use super::qwen3_moe::EXPERTS;
+use crate::weights::names::{TensorName, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "qwen2_moe",
     presets,
     names: NAMES,
-    exchange: Some(|| exchange("qwen2_moe", "Qwen2MoeForCausalLM", read, write)),
+    exchange: Some(exchange("qwen2_moe", "Qwen2MoeForCausalLM", read, write)),
 };
 
-const SIZES: Sizes = Sizes {
-    vocab_size: 151_936,
-    seq_len: 32_768,
-    d_model: 2048,
-    n_layers: 24,
-    heads: 16,
-    kv_heads: 16,
-    width: 5632,
-};
+const SIZES: Sizes = sizes! { vocab_size 151_936, seq_len 32_768, d_model 2048, n_layers 24, heads 16, kv_heads 16, width 5632 };
 
 const BIASES: Biases = Biases {
     qkv: true,
@@ -51,37 +34,22 @@ fn presets() -> Vec<Preset> {
         position: rotary(None, 1_000_000.0, RotaryLayout::HalfSplit),
         bias: BIASES,
         experts: Some(Experts {
-            count: 60,
-            active: 4,
             width: Some(1408),
-            normalize: false,
             shared_width: Some(5632),
-            balance_loss: 0.001,
-            z_loss: 0.0,
-            dense_layers: Vec::new(),
+            ..experts::of(60, 4, 0.001)
         }),
         ..SIZES.config(Family::Qwen2Moe)
     };
-    vec![Preset::new(
-        "qwen1.5-moe-a2.7b",
-        "Qwen1.5 MoE A2.7B, 4 of 60 experts per token and a shared one",
-        config,
-    )]
+    presets! {
+        "qwen1.5-moe-a2.7b", "Qwen1.5 MoE A2.7B, 4 of 60 experts per token and a shared one" => config;
+    }
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let found = read_common(fields, Family::Qwen2Moe, SIZES, None)?;
-    let defaults = ExpertDefaults {
-        count: 60,
-        active: 4,
-        balance_loss: 0.001,
-    };
+    let defaults = experts::of(60, 4, 0.001);
     let used = fields.flag("use_sliding_window", false)?;
-    let tokens = match used {
-        true if !fields.has("sliding_window") => Some(4096),
-        true => fields.optional_size("sliding_window")?,
-        false => None,
-    };
+    let tokens = layers::enabled_window(fields)?;
     let slides = match layers::types(fields, found.n_layers)? {
         Some(slides) => slides,
         None => {
@@ -103,7 +71,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             shared_width: Some(fields.size("shared_expert_intermediate_size", 5632)?),
             normalize: fields.flag("norm_topk_prob", false)?,
             dense_layers: experts::dense_layers(fields, found.n_layers)?,
-            ..experts::read(fields, &defaults)?
+            ..experts::read(fields, defaults)?
         }),
         ..found
     })
@@ -127,24 +95,18 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
     fields
 }
 
-const NAMES: &[TensorName] = &joined::<20>(
-    qwen3_moe::NAMES,
-    &[
-        linear(
-            "blocks.*.feed_forward.shared.gate",
-            "model.layers.*.mlp.shared_expert_gate",
-        ),
-        linear(
-            "blocks.*.feed_forward.shared.expert.gate",
-            "model.layers.*.mlp.shared_expert.gate_proj",
-        ),
-        linear(
-            "blocks.*.feed_forward.shared.expert.up",
-            "model.layers.*.mlp.shared_expert.up_proj",
-        ),
-        linear(
-            "blocks.*.feed_forward.shared.expert.down",
-            "model.layers.*.mlp.shared_expert.down_proj",
-        ),
-    ],
-);
+const NAMES: Names<'static> =
+    llama::names(&[NORMS, QK_NORMS, ATTENTION, GATED, EXPERTS, SHARED_EXPERT]);
+
+const SHARED_EXPERT: &[TensorName] = &[
+    linear("feed_forward.shared.gate", "mlp.shared_expert_gate"),
+    linear(
+        "feed_forward.shared.expert.gate",
+        "mlp.shared_expert.gate_proj",
+    ),
+    linear("feed_forward.shared.expert.up", "mlp.shared_expert.up_proj"),
+    linear(
+        "feed_forward.shared.expert.down",
+        "mlp.shared_expert.down_proj",
+    ),
+];

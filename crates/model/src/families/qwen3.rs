@@ -7,71 +7,38 @@
 //! logits = H · rms(x)                               ε 1e-6; head_dim is always 128; H tied in small sizes
 //! ```
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{NAMES, Sizes, exchange, read_common, write_common};
+use super::llama::{NAMES, exchange, read_common, write_common};
+use super::prelude::*;
 use super::qwen2::DEFAULTS;
-use super::{Definition, Family, Preset, common, rotary};
-use crate::config::{Biases, Head, ModelConfig, Norm};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::layers;
-use crate::transformer::checked::TransformerConfig;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "qwen3",
     presets,
     names: NAMES,
-    exchange: Some(|| exchange("qwen3", "Qwen3ForCausalLM", read, write)),
+    exchange: Some(exchange("qwen3", "Qwen3ForCausalLM", read, write)),
 };
 
 fn presets() -> Vec<Preset> {
-    let small = Sizes {
-        vocab_size: 151_936,
-        seq_len: 40_960,
-        d_model: 1024,
-        n_layers: 28,
-        heads: 16,
-        kv_heads: 8,
-        width: 3072,
-    };
-    let eight = Sizes {
-        d_model: 4096,
-        n_layers: 36,
-        heads: 32,
-        width: 12_288,
-        ..small
-    };
+    let small = sizes! { vocab_size 151_936, seq_len 40_960, d_model 1024, n_layers 28, heads 16, kv_heads 8, width 3072 };
+    let eight = sizes! { d_model 4096, n_layers 36, heads 32, width 12_288; ..small };
     let model = |sizes: Sizes, tied| ModelConfig {
         head_dim: Some(128),
         qk_norm: true,
         norm: Norm::Rms { epsilon: 1e-6 },
         position: rotary(None, 1_000_000.0, RotaryLayout::HalfSplit),
-        head: Head {
-            tied,
-            ..common(Family::Qwen3).head
-        },
+        head: head(tied),
         ..sizes.config(Family::Qwen3)
     };
-    vec![
-        Preset::new(
-            "qwen3-0.6b",
-            "Qwen3, 0.6B parameters, tied",
-            model(small, true),
-        ),
-        Preset::new("qwen3-8b", "Qwen3, 8B parameters", model(eight, false)),
-    ]
+    presets! {
+        "qwen3-0.6b", "Qwen3, 0.6B parameters, tied" => model(small, true);
+        "qwen3-8b", "Qwen3, 8B parameters" => model(eight, false);
+    }
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = read_common(fields, Family::Qwen3, DEFAULTS, Some(128))?;
     let window = layers::read(fields, raw.n_layers)?;
     Ok(ModelConfig {
-        bias: Biases {
-            feed_forward: false,
-            ..Biases::all(fields.flag("attention_bias", false)?)
-        },
+        bias: fields.attention_biases()?,
         qk_norm: true,
         attention: layers::attention(window),
         ..raw

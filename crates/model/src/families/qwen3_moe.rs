@@ -8,35 +8,17 @@
 //! logits = H · rms(x)
 //! ```
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, Sizes, exchange, read_common, write_common};
-use super::{Definition, Family, Preset, rotary};
-use crate::config::{Biases, Experts, ModelConfig, Norm, Window};
-use crate::error::HuggingFaceError;
-use crate::exchange::experts::{self, ExpertDefaults};
-use crate::exchange::fields::Fields;
-use crate::exchange::layers;
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, joined, linear};
+use super::llama::{self, ATTENTION, GATED, NORMS, QK_NORMS, exchange, read_common, write_common};
+use super::prelude::*;
+use crate::weights::names::{TensorName, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "qwen3_moe",
     presets,
     names: NAMES,
-    exchange: Some(|| exchange("qwen3_moe", "Qwen3MoeForCausalLM", read, write)),
+    exchange: Some(exchange("qwen3_moe", "Qwen3MoeForCausalLM", read, write)),
 };
 
-const SIZES: Sizes = Sizes {
-    vocab_size: 151_936,
-    seq_len: 40_960,
-    d_model: 2048,
-    n_layers: 48,
-    heads: 32,
-    kv_heads: 4,
-    width: 6144,
-};
+const SIZES: Sizes = sizes! { vocab_size 151_936, seq_len 40_960, d_model 2048, n_layers 48, heads 32, kv_heads 4, width 6144 };
 
 fn presets() -> Vec<Preset> {
     let config = ModelConfig {
@@ -45,54 +27,32 @@ fn presets() -> Vec<Preset> {
         norm: Norm::Rms { epsilon: 1e-6 },
         position: rotary(None, 1_000_000.0, RotaryLayout::HalfSplit),
         experts: Some(Experts {
-            count: 128,
-            active: 8,
             width: Some(768),
             normalize: true,
-            shared_width: None,
-            balance_loss: 0.001,
-            z_loss: 0.0,
-            dense_layers: Vec::new(),
+            ..experts::of(128, 8, 0.001)
         }),
         ..SIZES.config(Family::Qwen3Moe)
     };
-    vec![Preset::new(
-        "qwen3-30b-a3b",
-        "Qwen3 30B-A3B, 8 of 128 experts per token",
-        config,
-    )]
+    presets! {
+        "qwen3-30b-a3b", "Qwen3 30B-A3B, 8 of 128 experts per token" => config;
+    }
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.refuse("layer_types", "layers that differ are not of this type")?;
-    let defaults = Sizes {
-        seq_len: 32_768,
-        n_layers: 24,
-        ..SIZES
-    };
+    let defaults = sizes! { seq_len 32_768, n_layers 24; ..SIZES };
     let found = read_common(fields, Family::Qwen3Moe, defaults, None)?;
-    let defaults = ExpertDefaults {
-        count: 128,
-        active: 8,
-        balance_loss: 0.001,
-    };
-    let window = match fields.flag("use_sliding_window", false)? {
-        true if !fields.has("sliding_window") => Some(4096),
-        true => fields.optional_size("sliding_window")?,
-        false => None,
-    };
+    let defaults = experts::of(128, 8, 0.001);
+    let window = layers::enabled_window(fields)?;
     Ok(ModelConfig {
-        bias: Biases {
-            feed_forward: false,
-            ..Biases::all(fields.flag("attention_bias", false)?)
-        },
+        bias: fields.attention_biases()?,
         qk_norm: true,
         attention: layers::attention(window.map(Window::new)),
         experts: Some(Experts {
             width: Some(fields.size("moe_intermediate_size", 768)?),
             normalize: fields.flag("norm_topk_prob", false)?,
             dense_layers: experts::dense_layers(fields, found.n_layers)?,
-            ..experts::read(fields, &defaults)?
+            ..experts::read(fields, defaults)?
         }),
         ..found
     })
@@ -120,21 +80,12 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Hugging Face's names, also those of `olmoe`.
-pub(super) const NAMES: &[TensorName] = &joined::<16>(
-    llama::NAMES,
-    &[
-        linear("blocks.*.feed_forward.router", "model.layers.*.mlp.gate"),
-        linear(
-            "blocks.*.feed_forward.experts.*.gate",
-            "model.layers.*.mlp.experts.*.gate_proj",
-        ),
-        linear(
-            "blocks.*.feed_forward.experts.*.up",
-            "model.layers.*.mlp.experts.*.up_proj",
-        ),
-        linear(
-            "blocks.*.feed_forward.experts.*.down",
-            "model.layers.*.mlp.experts.*.down_proj",
-        ),
-    ],
-);
+pub(super) const NAMES: Names<'static> =
+    llama::names(&[NORMS, QK_NORMS, ATTENTION, GATED, EXPERTS]);
+
+pub(super) const EXPERTS: &[TensorName] = &[
+    linear("feed_forward.router", "mlp.gate"),
+    linear("feed_forward.experts.*.gate", "mlp.experts.*.gate_proj"),
+    linear("feed_forward.experts.*.up", "mlp.experts.*.up_proj"),
+    linear("feed_forward.experts.*.down", "mlp.experts.*.down_proj"),
+];

@@ -7,35 +7,22 @@
 //! logits = E · rms(x)                               ε 1e-6; no biases; tied
 //! ```
 
-use emberlm_kernels::RotaryLayout;
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, NAMES, Sizes, read_rotated, write_common};
-use super::{Definition, Family, Preset, common, rotary};
-use crate::config::{Biases, FullLayers, Head, LayerPositions, ModelConfig, Norm};
-use crate::error::HuggingFaceError;
-use crate::exchange::PADDING;
-use crate::exchange::fields::Fields;
-use crate::exchange::rope::{FULL_HEAD, RopeFields};
-use crate::transformer::checked::TransformerConfig;
+use super::llama::{self, NAMES, read_rotated, write_common};
+use super::prelude::*;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "smollm3",
     presets,
     names: NAMES,
-    exchange: Some(|| llama::exchange("smollm3", "SmolLM3ForCausalLM", read, write)),
+    exchange: Some(llama::exchange(
+        "smollm3",
+        "SmolLM3ForCausalLM",
+        read,
+        write,
+    )),
 };
 
 /// Default sizes of the model type: those of the 3B model, except for the context.
-const THREE: Sizes = Sizes {
-    vocab_size: 128_256,
-    seq_len: 32_768,
-    d_model: 2048,
-    n_layers: 36,
-    heads: 16,
-    kv_heads: 4,
-    width: 11_008,
-};
+const THREE: Sizes = sizes! { vocab_size 128_256, seq_len 32_768, d_model 2048, n_layers 36, heads 16, kv_heads 4, width 11_008 };
 
 fn presets() -> Vec<Preset> {
     let config = ModelConfig {
@@ -44,21 +31,12 @@ fn presets() -> Vec<Preset> {
         layer_positions: Some(LayerPositions::None {
             layers: FullLayers::Every { every: 4 },
         }),
-        head: Head {
-            tied: true,
-            ..common(Family::Smollm3).head
-        },
-        ..Sizes {
-            seq_len: 65_536,
-            ..THREE
-        }
-        .config(Family::Smollm3)
+        head: head(true),
+        ..sizes! { seq_len 65_536; ..THREE }.config(Family::Smollm3)
     };
-    vec![Preset::new(
-        "smollm3-3b",
-        "SmolLM3, 3B parameters, tied",
-        config,
-    )]
+    presets! {
+        "smollm3-3b", "SmolLM3, 3B parameters, tied" => config;
+    }
 }
 
 const ROPE: RopeFields = RopeFields {
@@ -73,15 +51,12 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     Ok(ModelConfig {
         bias: Biases {
             feed_forward: fields.flag("mlp_bias", false)?,
-            ..Biases::all(fields.flag("attention_bias", false)?)
+            ..fields.attention_biases()?
         },
         layer_positions: (!layers.is_empty()).then_some(LayerPositions::None {
             layers: FullLayers::Listed(layers),
         }),
-        head: Head {
-            tied: fields.flag("tie_word_embeddings", true)?,
-            ..raw.head
-        },
+        head: head(fields.flag("tie_word_embeddings", true)?),
         ..raw
     })
 }

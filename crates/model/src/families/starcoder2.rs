@@ -6,69 +6,33 @@
 //! logits = E · ln_f(x)                              LayerNorm, ε 1e-5; biases in the blocks; tied
 //! ```
 
-use emberlm_kernels::{Activation, RotaryLayout};
-use serde_json::{Map, Value, json};
-
-use super::llama::{self, Sizes, read_common, write_common};
-use super::{Definition, Family, Preset, common, rotary};
-use crate::config::{AttentionKind, Biases, FeedForward, Head, Init, ModelConfig, Norm, Window};
-use crate::error::HuggingFaceError;
-use crate::exchange::fields::Fields;
-use crate::exchange::names::{activation, activation_name};
-use crate::exchange::{Exchange, layers};
-use crate::transformer::checked::TransformerConfig;
-use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+use super::llama::{self, ATTENTION, read_common, write_common};
+use super::prelude::*;
+use crate::weights::names::{TensorName, as_is, linear};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "starcoder2",
     presets,
     names: NAMES,
-    exchange: Some(exchange),
+    exchange: Some(EXCHANGE),
 };
 
 /// Default sizes of the model type: those of the 3B model, except for the context.
-const THREE: Sizes = Sizes {
-    vocab_size: 49_152,
-    seq_len: 4096,
-    d_model: 3072,
-    n_layers: 30,
-    heads: 24,
-    kv_heads: 2,
-    width: 12_288,
-};
+const THREE: Sizes = sizes! { vocab_size 49_152, seq_len 4096, d_model 3072, n_layers 30, heads 24, kv_heads 2, width 12_288 };
 
 fn presets() -> Vec<Preset> {
-    let seven = Sizes {
-        d_model: 4608,
-        n_layers: 32,
-        heads: 36,
-        kv_heads: 4,
-        width: 18_432,
-        ..THREE
-    };
+    let seven = sizes! { d_model 4608, n_layers 32, heads 36, kv_heads 4, width 18_432; ..THREE };
     let model = |sizes: Sizes, base| ModelConfig {
         attention: AttentionKind::windowed(Window::new(4096)),
         position: rotary(None, base, RotaryLayout::HalfSplit),
         seq_len: 16_384,
         feed_forward: FeedForward::dense(Activation::GeluTanh).with_expansion(sizes.expansion()),
-        init: Init::Normal {
-            std: INITIALIZER_RANGE,
-            scale_residual: false,
-        },
+        init: normal(INITIALIZER_RANGE),
         ..of_type(sizes.config(Family::Starcoder2), true, 1e-5, true)
     };
-    vec![
-        Preset::new(
-            "starcoder2-3b",
-            "StarCoder2, 3B parameters, tied",
-            model(THREE, 999_999.442_035_881_3),
-        ),
-        Preset::new(
-            "starcoder2-7b",
-            "StarCoder2, 7B parameters, tied",
-            model(seven, 1_000_000.0),
-        ),
-    ]
+    presets! {
+        "starcoder2-3b", "StarCoder2, 3B parameters, tied" => model(THREE, 999_999.442_035_881_3);
+        "starcoder2-7b", "StarCoder2, 7B parameters, tied" => model(seven, 1_000_000.0);
+    }
 }
 
 const INITIALIZER_RANGE: f64 = 0.018_042;
@@ -76,28 +40,16 @@ const INITIALIZER_RANGE: f64 = 0.018_042;
 fn of_type(raw: ModelConfig, biased: bool, epsilon: f64, tied: bool) -> ModelConfig {
     ModelConfig {
         bias: Biases::all(biased),
-        norm: Norm::Layer {
-            bias: true,
-            epsilon,
-        },
-        head: Head {
-            tied,
-            ..common(Family::Starcoder2).head
-        },
+        norm: layer_norm(epsilon),
+        head: head(tied),
         ..raw
     }
 }
 
-fn exchange() -> Exchange {
-    Exchange {
-        complete: |raw| {
-            if let Norm::Layer { bias, .. } = &mut raw.norm {
-                *bias = true;
-            }
-        },
-        ..llama::exchange("starcoder2", "Starcoder2ForCausalLM", read, write)
-    }
-}
+const EXCHANGE: Exchange = Exchange {
+    complete: complete_norms,
+    ..llama::exchange("starcoder2", "Starcoder2ForCausalLM", read, write)
+};
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = read_common(fields, Family::Starcoder2, THREE, None)?;
@@ -107,10 +59,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = ModelConfig {
         attention: layers::attention(window.map(Window::new)),
         feed_forward: FeedForward::dense(activation).with_width(width),
-        init: Init::Normal {
-            std: fields.number("initializer_range", INITIALIZER_RANGE)?,
-            scale_residual: false,
-        },
+        init: normal(fields.number("initializer_range", INITIALIZER_RANGE)?),
         ..raw
     };
     Ok(of_type(
@@ -124,35 +73,28 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_common(config);
     fields.remove("rms_norm_eps");
-    let activation = match config.activation() {
-        Activation::GeluTanh => "gelu_pytorch_tanh",
-        other => activation_name(other),
-    };
+    let activation = pytorch_activation_name(config.activation());
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("hidden_act", json!(activation));
     set("norm_epsilon", json!(config.norm_epsilon()));
     set("use_bias", json!(config.bias().qkv));
-    let window = config.window().map(|window| window.tokens);
-    set("sliding_window", json!(window));
+    layers::write_window(config, &mut fields);
     fields
 }
 
-/// Tensor names of Hugging Face checkpoints.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "model.embed_tokens.weight"),
-    as_is("norm_final", "model.norm"),
-    as_is("head", "lm_head.weight"),
-    as_is("blocks.*.norm1", "model.layers.*.input_layernorm"),
-    as_is("blocks.*.norm2", "model.layers.*.post_attention_layernorm"),
-    query_key_value(
-        "blocks.*.attention.qkv",
-        [
-            "model.layers.*.self_attn.q_proj",
-            "model.layers.*.self_attn.k_proj",
-            "model.layers.*.self_attn.v_proj",
-        ],
-    ),
-    linear("blocks.*.attention.out", "model.layers.*.self_attn.o_proj"),
-    linear("blocks.*.feed_forward.up", "model.layers.*.mlp.c_fc"),
-    linear("blocks.*.feed_forward.down", "model.layers.*.mlp.c_proj"),
+/// Tensor names of Hugging Face checkpoints: the norms have biases.
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "model.embed_tokens.weight"),
+        as_is("norm_final", "model.norm"),
+        as_is("head", "lm_head.weight"),
+    ],
+    ..llama::names(&[BLOCK, ATTENTION])
+};
+
+const BLOCK: &[TensorName] = &[
+    as_is("norm1", "input_layernorm"),
+    as_is("norm2", "post_attention_layernorm"),
+    linear("feed_forward.up", "mlp.c_fc"),
+    linear("feed_forward.down", "mlp.c_proj"),
 ];

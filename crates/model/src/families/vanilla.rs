@@ -10,34 +10,23 @@
 //! This model is causal. The reference document inverts its mask, so that tokens attend to later tokens and not to
 //! themselves, which lets the model read its targets.
 
-use emberlm_kernels::Activation;
-
-use super::{Definition, Family, Preset, common};
-use crate::config::{
-    Biases, DropoutSite, FeedForward, Head, Init, ModelConfig, Norm, Position, Wiring,
-};
-use crate::weights::names::{TensorName, as_is, linear, query_key_value};
+use super::prelude::*;
+use crate::weights::names::{as_is, linear, query_key_value};
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "vanilla",
     presets,
     names: NAMES,
     exchange: None,
 };
 
 fn presets() -> Vec<Preset> {
-    vec![Preset::new(
-        "vanilla",
-        "the original transformer's decoder at GPT-2 small's size: norms after, sinusoidal positions",
-        ModelConfig {
+    presets! {
+        "vanilla", "the original transformer's decoder at GPT-2 small's size: norms after, sinusoidal positions" => ModelConfig {
             vocab_size: Some(50_257),
             dropout_sites: vec![DropoutSite::Residual],
             scale_embedding: true,
             bias: Biases::all(true),
-            norm: Norm::Layer {
-                bias: true,
-                epsilon: 1e-5,
-            },
+            norm: layer_norm(1e-5),
             position: Position::Sinusoidal,
             feed_forward: FeedForward::dense(Activation::Relu),
             wiring: Wiring::PostNorm,
@@ -47,27 +36,32 @@ fn presets() -> Vec<Preset> {
             },
             init: Init::FanIn,
             ..common(Family::Vanilla)
-        },
-    )]
+        };
+    }
 }
 
 /// Tensor names of the reference document's `state_dict`.
-const NAMES: &[TensorName] = &[
-    as_is("tokens", "embedding.weight"),
-    as_is("norm_final", "ln_f"),
-    as_is("head", "head.weight"),
-    as_is("head_bias", "head.bias"),
-    as_is("blocks.*.norm1", "blocks.*.norm1"),
-    as_is("blocks.*.norm2", "blocks.*.norm2"),
-    query_key_value(
-        "blocks.*.attention.qkv",
-        [
-            "blocks.*.attention.q_linear",
-            "blocks.*.attention.k_linear",
-            "blocks.*.attention.v_linear",
-        ],
-    ),
-    linear("blocks.*.attention.out", "blocks.*.attention.out_linear"),
-    linear("blocks.*.feed_forward.up", "blocks.*.feed_forward.0"),
-    linear("blocks.*.feed_forward.down", "blocks.*.feed_forward.2"),
-];
+const NAMES: Names<'static> = Names {
+    model: &[
+        as_is("tokens", "embedding.weight"),
+        as_is("norm_final", "ln_f"),
+        as_is("head", "head.weight"),
+        as_is("head_bias", "head.bias"),
+    ],
+    block: "blocks.*",
+    blocks: &[&[
+        as_is("norm1", "norm1"),
+        as_is("norm2", "norm2"),
+        query_key_value(
+            "attention.qkv",
+            [
+                "attention.q_linear",
+                "attention.k_linear",
+                "attention.v_linear",
+            ],
+        ),
+        linear("attention.out", "attention.out_linear"),
+        linear("feed_forward.up", "feed_forward.0"),
+        linear("feed_forward.down", "feed_forward.2"),
+    ]],
+};

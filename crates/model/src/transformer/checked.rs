@@ -43,6 +43,66 @@ pub struct TransformerConfig {
     head_dim: usize,
 }
 
+/// Methods that return a setting of the validated configuration, a row each; after `=`, what it returns of the settings.
+macro_rules! getters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty $(= |$raw:ident| $value:expr)?;)*) => {
+        impl TransformerConfig {
+            $($(#[$doc])* pub fn $name(&self) -> $type {
+                getters!(@value &self.filled, $name $(, $raw, $value)?)
+            })*
+        }
+    };
+    (@value $filled:expr, $name:ident) => { ($filled).$name };
+    (@value $filled:expr, $name:ident, $raw:ident, $value:expr) => {{ let $raw = $filled; $value }};
+}
+
+getters! {
+    /// The published family that the model belongs to.
+    family: Family;
+    /// The longest sequence, in tokens.
+    seq_len: usize;
+    /// Width of the residual stream.
+    d_model: usize;
+    /// Number of blocks.
+    n_layers: usize;
+    /// Query heads per block.
+    heads: usize;
+    /// Probability of dropping an element during training.
+    dropout: f64;
+    /// Sites where dropout acts.
+    dropout_sites: &[DropoutSite] = |raw| &raw.dropout_sites;
+    /// True if the embeddings are normalized before the first block.
+    norm_embedding: bool;
+    /// The linear layers that have a bias.
+    bias: Biases;
+    /// The attention, with its default number of features filled in.
+    attention: &AttentionKind = |raw| &raw.attention;
+    /// The normalization.
+    norm: Norm;
+    /// The position encoding, with its default dims filled in.
+    position: &Position = |raw| &raw.position;
+    /// The feed-forward layer, with its default width filled in.
+    feed_forward: FeedForward;
+    /// The mixture of experts, with its default width filled in.
+    experts: Option<&Experts> = |raw| raw.experts.as_ref();
+    /// The order of sublayers and norms in a block.
+    wiring: Wiring;
+    /// The output projection.
+    head: Head;
+    /// Weight initialization.
+    initialization: Init = |raw| raw.init;
+    /// The positions of blocks that differ from those of the other blocks, if any.
+    layer_positions: Option<&LayerPositions> = |raw| raw.layer_positions.as_ref();
+    /// Hidden width of the feed-forward layer.
+    feed_forward_width: usize = |raw| raw.feed_forward.width_for(raw.d_model);
+    /// The feed-forward layer's activation.
+    activation: Activation = |raw| raw.feed_forward.activation;
+    /// ε of the norms.
+    norm_epsilon: f64 = |raw| raw.norm.epsilon();
+    /// Factor on the outputs of sublayers, if any.
+    residual_scale: Option<f64>;
+}
+
 impl TransformerConfig {
     /// The kind of model.
     pub fn kind(&self) -> ModelKind {
@@ -120,34 +180,9 @@ impl TransformerConfig {
         }
     }
 
-    /// The published family that the model belongs to.
-    pub fn family(&self) -> Family {
-        self.filled.family
-    }
-
     /// Number of token ids.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
-    }
-
-    /// The longest sequence, in tokens.
-    pub fn seq_len(&self) -> usize {
-        self.filled.seq_len
-    }
-
-    /// Width of the residual stream.
-    pub fn d_model(&self) -> usize {
-        self.filled.d_model
-    }
-
-    /// Number of blocks.
-    pub fn n_layers(&self) -> usize {
-        self.filled.n_layers
-    }
-
-    /// Query heads per block.
-    pub fn heads(&self) -> usize {
-        self.filled.heads
     }
 
     /// Key-value heads per block.
@@ -160,61 +195,6 @@ impl TransformerConfig {
         self.head_dim
     }
 
-    /// True if queries and keys are normalized per head.
-    pub fn qk_norm(&self) -> bool {
-        self.filled.qk_norm
-    }
-
-    /// Probability of dropping an element during training.
-    pub fn dropout(&self) -> f64 {
-        self.filled.dropout
-    }
-
-    /// Sites where dropout acts.
-    pub fn dropout_sites(&self) -> &[DropoutSite] {
-        &self.filled.dropout_sites
-    }
-
-    /// True if the embeddings are multiplied by √d_model.
-    pub fn scale_embedding(&self) -> bool {
-        self.filled.scale_embedding
-    }
-
-    /// True if the embeddings are normalized before the first block.
-    pub fn norm_embedding(&self) -> bool {
-        self.filled.norm_embedding
-    }
-
-    /// The linear layers that have a bias.
-    pub fn bias(&self) -> Biases {
-        self.filled.bias
-    }
-
-    /// The attention, with its default number of features filled in.
-    pub fn attention(&self) -> &AttentionKind {
-        &self.filled.attention
-    }
-
-    /// The normalization.
-    pub fn norm(&self) -> Norm {
-        self.filled.norm
-    }
-
-    /// The position encoding, with its default dims filled in.
-    pub fn position(&self) -> &Position {
-        &self.filled.position
-    }
-
-    /// The feed-forward layer, with its default width filled in.
-    pub fn feed_forward(&self) -> FeedForward {
-        self.filled.feed_forward
-    }
-
-    /// The mixture of experts, with its default width filled in.
-    pub fn experts(&self) -> Option<&Experts> {
-        self.filled.experts.as_ref()
-    }
-
     /// The coefficients of the routers' losses; 0 without experts.
     pub fn router_coefficients(&self) -> RouterCoefficients {
         let experts = self.experts();
@@ -224,44 +204,9 @@ impl TransformerConfig {
         })
     }
 
-    /// The order of sublayers and norms in a block.
-    pub fn wiring(&self) -> Wiring {
-        self.filled.wiring
-    }
-
-    /// The output projection.
-    pub fn head(&self) -> Head {
-        self.filled.head
-    }
-
-    /// Weight initialization.
-    pub fn initialization(&self) -> Init {
-        self.filled.init
-    }
-
     /// The unchecked configuration, as written to files, with defaults filled in.
     pub fn raw(&self) -> ModelConfig {
         self.filled.clone()
-    }
-
-    /// The positions of blocks that differ from those of the other blocks, if any.
-    pub fn layer_positions(&self) -> Option<&LayerPositions> {
-        self.filled.layer_positions.as_ref()
-    }
-
-    /// Hidden width of the feed-forward layer.
-    pub fn feed_forward_width(&self) -> usize {
-        self.filled.feed_forward.width_for(self.filled.d_model)
-    }
-
-    /// The feed-forward layer's activation.
-    pub fn activation(&self) -> Activation {
-        self.filled.feed_forward.activation
-    }
-
-    /// ε of the norms.
-    pub fn norm_epsilon(&self) -> f64 {
-        self.filled.norm.epsilon()
     }
 
     /// The sliding window, if any.
@@ -293,11 +238,6 @@ impl TransformerConfig {
         let raw = &self.filled;
         let by_width = || raw.scale_embedding.then(|| (raw.d_model as f64).sqrt());
         raw.embedding_scale.or_else(by_width)
-    }
-
-    /// Factor on the outputs of sublayers, if any.
-    pub fn residual_scale(&self) -> Option<f64> {
-        self.filled.residual_scale
     }
 
     /// The dropout probability at a site: 0 if dropout does not act there.

@@ -5,31 +5,21 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
-/// Element type of stored weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Element {
-    /// bfloat16: 16 bits with an 8-bit exponent.
-    Bf16,
-    /// IEEE half precision: 16 bits with a 5-bit exponent.
-    F16,
-    /// IEEE single precision.
-    F32,
+emberlm_system::named! {
+    /// Element type of stored weights, narrowest first.
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Element {
+        /// bfloat16: 16 bits with an 8-bit exponent.
+        Bf16 = "bf16",
+        /// IEEE half precision: 16 bits with a 5-bit exponent.
+        F16 = "f16",
+        /// IEEE single precision.
+        F32 = "f32",
+    }
 }
 
 impl Element {
-    /// Every type, narrowest first.
-    pub const ALL: [Self; 3] = [Self::Bf16, Self::F16, Self::F32];
-
-    /// Name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-            Self::F32 => "f32",
-        }
-    }
-
     /// Name in PyTorch and in Hugging Face configurations.
     pub const fn torch_name(self) -> &'static str {
         match self {

@@ -1,9 +1,11 @@
-//! Tables of tensor names: one row per module or parameter of the decoder.
+//! Tables of tensor names: one row per module or parameter.
 //!
-//! A row maps the path of a parameter, or of a module with several (`blocks.*.attention.out` has a `weight` and a
-//! `bias`), to a published name. The remaining suffix of a parameter's path (`.weight`, `.bias`, or `.gain`, which
-//! checkpoints call `.weight`) is appended to the published name. `*` stands for the block's index, a second one for the
-//! expert's.
+//! A row maps the path of a parameter, or of a module with several (`attention.out` has a `weight` and a `bias`), to a
+//! published name. The remaining suffix of a parameter's path (`.weight`, `.bias`, or `.gain`, which checkpoints call
+//! `.weight`) is appended to the published name. `*` stands for an index. The tables of decoders have the paths within a
+//! block ([`Names`]); others have whole paths, whose first index is that of the block.
+
+use std::slice;
 
 use super::map::{EqualPart, Source};
 use crate::nn::attention::AttentionConfig;
@@ -20,19 +22,18 @@ pub(crate) struct TensorName {
 }
 
 impl TensorName {
+    const fn of(path: &'static str, tensors: Tensors) -> Self {
+        Self {
+            path,
+            applies: |_| true,
+            tensors,
+        }
+    }
+
     /// Restricts the row to some models.
     pub(crate) const fn only_if(self, applies: fn(&TransformerConfig) -> bool) -> Self {
         Self { applies, ..self }
     }
-
-    /// Returns true if the row applies to a model.
-    pub(crate) fn applies_to(&self, config: &TransformerConfig) -> bool {
-        (self.applies)(config)
-    }
-}
-
-fn always(_: &TransformerConfig) -> bool {
-    true
 }
 
 /// Names and layout of the tensors of a row.
@@ -56,29 +57,17 @@ enum Tensors {
 
 /// A tensor in the decoder's layout: a table, a norm, or a linear layer stored `[in, out]`.
 pub(crate) const fn as_is(path: &'static str, name: &'static str) -> TensorName {
-    TensorName {
-        path,
-        applies: always,
-        tensors: Tensors::AsIs(name),
-    }
+    TensorName::of(path, Tensors::AsIs(name))
 }
 
 /// A linear layer stored `[out, in]`, like PyTorch's `Linear`.
 pub(crate) const fn linear(path: &'static str, name: &'static str) -> TensorName {
-    TensorName {
-        path,
-        applies: always,
-        tensors: Tensors::Transposed(name),
-    }
+    TensorName::of(path, Tensors::Transposed(name))
 }
 
 /// The fused projection to queries, keys and values, stored as three layers `[out, in]`.
 pub(crate) const fn query_key_value(path: &'static str, names: [&'static str; 3]) -> TensorName {
-    TensorName {
-        path,
-        applies: always,
-        tensors: Tensors::QueryKeyValue(names),
-    }
+    TensorName::of(path, Tensors::QueryKeyValue(names))
 }
 
 /// The same with the rows of queries and keys ordered by rotated pairs.
@@ -86,30 +75,18 @@ pub(crate) const fn paired_query_key_value(
     path: &'static str,
     names: [&'static str; 3],
 ) -> TensorName {
-    TensorName {
-        path,
-        applies: always,
-        tensors: Tensors::PairedQueryKeyValue(names),
-    }
+    TensorName::of(path, Tensors::PairedQueryKeyValue(names))
 }
 
 /// A linear layer of each expert, stored `[experts · out, in]` in one tensor.
 pub(crate) const fn expert_of(path: &'static str, name: &'static str) -> TensorName {
-    TensorName {
-        path,
-        applies: always,
-        tensors: Tensors::ExpertOf(name),
-    }
+    TensorName::of(path, Tensors::ExpertOf(name))
 }
 
 /// The fused projection to queries, keys and values, stored `[out, in]` and ordered by key-value head, each after its
 /// queries.
 pub(crate) const fn fused_per_group(path: &'static str, name: &'static str) -> TensorName {
-    TensorName {
-        path,
-        applies: always,
-        tensors: Tensors::FusedPerGroup(name),
-    }
+    TensorName::of(path, Tensors::FusedPerGroup(name))
 }
 
 /// Linear layer `index` of `count` with equally many outputs, stored `[out, in]` in one tensor.
@@ -118,33 +95,38 @@ pub(crate) const fn part_of(
     name: &'static str,
     [index, count]: [usize; 2],
 ) -> TensorName {
-    TensorName {
-        path,
-        applies: always,
-        tensors: Tensors::PartOf(name, EqualPart { index, count }),
-    }
+    TensorName::of(path, Tensors::PartOf(name, EqualPart { index, count }))
 }
 
-/// Concatenates two tables.
-///
-/// # Panics
-/// Panics at compile time unless `N` is the number of all rows.
-pub(crate) const fn joined<const N: usize>(
-    first: &[TensorName],
-    then: &[TensorName],
-) -> [TensorName; N] {
-    assert!(first.len() + then.len() == N);
-    let mut all = [first[0]; N];
-    let mut at = 0;
-    while at < N {
-        all[at] = if at < first.len() {
-            first[at]
-        } else {
-            then[at - first.len()]
+/// The tensor names of a family's checkpoints, or of GGUF files. Of several rows for a path, the first one counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    /// Tensors outside of the blocks.
+    pub(crate) model: &'a [TensorName],
+    /// The name of a block, with `*` for its index. The names of its tensors begin with it.
+    pub(crate) block: &'a str,
+    /// Tables of the tensors of a block. Paths and names are relative to the block.
+    pub(crate) blocks: &'a [&'a [TensorName]],
+}
+
+impl Names<'_> {
+    /// Finds the source of the parameter at `path` in a decoder; returns `None` if there is none.
+    pub(crate) fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source> {
+        let (prefix, path, tables) = match in_block(path) {
+            Some((index, path)) => (self.block.replace('*', index) + ".", path, self.blocks),
+            None => (String::new(), path, slice::from_ref(&self.model)),
         };
-        at += 1;
+        let rows = tables.iter().copied().flatten();
+        let rows = rows.filter(|row| (row.applies)(config));
+        let experts = config.experts().map_or(1, |experts| experts.count);
+        find(
+            rows,
+            &config.stack().block.attention,
+            experts,
+            &prefix,
+            path,
+        )
     }
-    all
 }
 
 /// Finds the source of the parameter at `path` by the first row for it; returns `None` if there is none.
@@ -153,14 +135,15 @@ pub(crate) fn source<'a>(
     attention: &AttentionConfig,
     path: &str,
 ) -> Option<Source> {
-    source_of_expert(rows, attention, 1, path)
+    find(rows, attention, 1, "", path)
 }
 
-/// [`source`] with the number of experts of a layer.
-pub(crate) fn source_of_expert<'a>(
+/// [`source`] with the number of experts of a layer, and a beginning of all names.
+fn find<'a>(
     rows: impl IntoIterator<Item = &'a TensorName>,
     attention: &AttentionConfig,
     experts: usize,
+    prefix: &str,
     path: &str,
 ) -> Option<Source> {
     let (numbers, path) = numbered(path);
@@ -170,7 +153,7 @@ pub(crate) fn source_of_expert<'a>(
             suffix @ ("" | ".weight" | ".bias") => suffix,
             _ => return None,
         };
-        let named = |name: &str| with_numbers(name, &numbers) + suffix;
+        let named = |name: &str| format!("{prefix}{}{suffix}", with_numbers(name, &numbers));
         Some(match row.tensors {
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),
@@ -187,6 +170,11 @@ pub(crate) fn source_of_expert<'a>(
             Tensors::PartOf(name, part) => Source::part_of(named(name), part),
         })
     })
+}
+
+/// The index of the block that a path is in, and the path within the block.
+fn in_block(path: &str) -> Option<(&str, &str)> {
+    path.strip_prefix("blocks.")?.split_once('.')
 }
 
 /// The numbers in a path, and the path with a `*` in place of each.

@@ -7,26 +7,20 @@ use serde::{Deserialize, Serialize};
 use super::check::require;
 use crate::error::TrainError;
 
-/// The memory of gradients and parameters that ranks exchange. It does not change the results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExchangeMemory {
-    /// That of the host, to which devices copy.
-    #[default]
-    Host,
-    /// That of the device, by its address. The MPI library must be able to access it.
-    Device,
+emberlm_system::named! {
+    /// The memory of gradients and parameters that ranks exchange. It does not change the results.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ExchangeMemory {
+        /// That of the host, to which devices copy.
+        #[default]
+        Host = "host",
+        /// That of the device, by its address. The MPI library must be able to access it.
+        Device = "device",
+    }
 }
 
 impl ExchangeMemory {
-    /// The name in configurations.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Device => "device",
-        }
-    }
-
     /// Checks that the memory of `device` has addresses, if it is to be exchanged.
     pub(crate) fn check_device<B: Backend>(self, device: &Device<B>) -> Result<(), TrainError> {
         let has_addresses = || AddressedVector::<B>::new(Tensor::zeros([1], device)).is_some();

@@ -63,23 +63,15 @@ pub struct FullArgs {
     out: Option<PathBuf>,
 }
 
-/// The size of the models that are trained and timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Size {
-    /// For a CPU, or a GPU that a CPU imitates.
-    Small,
-    /// For a GPU.
-    Full,
-}
-
-impl Size {
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Small => "small",
-            Self::Full => "full",
-        }
+emberlm_system::named! {
+    /// The size of the models that are trained and timed.
+    #[derive(ValueEnum, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Size {
+        /// For a CPU, or a GPU that a CPU imitates.
+        Small = "small",
+        /// For a GPU.
+        Full = "full",
     }
 }
 

@@ -64,24 +64,24 @@ fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
 }
 
 fn weights<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WeightFormat>, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    let format = WeightFormat::ALL
-        .into_iter()
-        .find(|format| format.name() == name);
-    format.map(Some).ok_or_else(|| {
-        let names = WeightFormat::ALL.map(WeightFormat::name).join(", ");
-        de::Error::custom(format!("must be one of {names} (got {name:?})"))
-    })
+    named(deserializer, WeightFormat::ALL, WeightFormat::name)
 }
 
 fn cache<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CacheFormat>, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    let format = CacheFormat::ALL
-        .into_iter()
-        .find(|format| format.name() == name);
-    format.map(Some).ok_or_else(|| {
-        let names = CacheFormat::ALL.map(CacheFormat::name).join(", ");
-        de::Error::custom(format!("must be one of {names} (got {name:?})"))
+    named(deserializer, CacheFormat::ALL, CacheFormat::name)
+}
+
+/// Reads the name of one of `all`.
+fn named<'de, D: Deserializer<'de>, T: Copy, const N: usize>(
+    deserializer: D,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let found = all.into_iter().find(|&one| name(one) == text);
+    found.map(Some).ok_or_else(|| {
+        let names = all.map(name).join(", ");
+        de::Error::custom(format!("must be one of {names} (got {text:?})"))
     })
 }
 

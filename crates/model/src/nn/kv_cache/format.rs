@@ -6,38 +6,28 @@ use crate::error::CacheFormatError;
 use crate::nn::attention::Mechanism;
 use crate::nn::stack::StackConfig;
 
-/// Storage format of cached keys and values. Linear attention's sums are f32 in every format, and so are the keys and
-/// values of cross-attentions.
-///
-/// | format | bytes per element | an element |
-/// |---|---|---|
-/// | f32 | 4 | exact |
-/// | f16 | 2 | rounded to 11 bits; magnitudes above 65504 become infinite |
-/// | q8 | 1.0625 | `d q` with int8 `q`, and an f16 scale `d` per 32 elements of a head |
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CacheFormat {
-    /// f32, as the keys and values are computed.
-    #[default]
-    F32,
-    /// IEEE half precision.
-    F16,
-    /// Symmetric int8 in blocks of 32 elements: [`PackedFormat::Q8_0`].
-    Q8,
+emberlm_system::named! {
+    /// Storage format of cached keys and values. Linear attention's sums are f32 in every format, and so are the keys and
+    /// values of cross-attentions.
+    ///
+    /// | format | bytes per element | an element |
+    /// |---|---|---|
+    /// | f32 | 4 | exact |
+    /// | f16 | 2 | rounded to 11 bits; magnitudes above 65504 become infinite |
+    /// | q8 | 1.0625 | `d q` with int8 `q`, and an f16 scale `d` per 32 elements of a head |
+    #[derive(Default)]
+    pub enum CacheFormat {
+        /// f32, as the keys and values are computed.
+        #[default]
+        F32 = "f32",
+        /// IEEE half precision.
+        F16 = "f16",
+        /// Symmetric int8 in blocks of 32 elements: [`PackedFormat::Q8_0`].
+        Q8 = "q8",
+    }
 }
 
 impl CacheFormat {
-    /// Every format.
-    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Q8];
-
-    /// The name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Q8 => "q8",
-        }
-    }
-
     /// The format of the packed vectors; `None` if they are f32.
     pub const fn packed(self) -> Option<PackedFormat> {
         match self {

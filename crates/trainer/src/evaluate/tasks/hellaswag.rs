@@ -12,29 +12,17 @@ use super::lines::{self, Fields};
 use super::pair::{self, Limits};
 use super::statistics::Estimate;
 
-/// The way an item becomes text and likelihoods become an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Convention {
-    /// `hellaswag.py` of llm.c and build-nanogpt: `ctx` and `" " + ending`, tokenized separately. `acc` picks
-    /// the ending with the lowest summed loss, `acc_norm` that with the lowest mean loss per token.
-    LlmC,
-    /// `hellaswag` of lm-evaluation-harness: `activity_label: ctx_a Ctx_b` and `" " + ending`, both cleaned
-    /// of WikiHow's bracketed markup and tokenized joint. `acc` picks the ending with the highest
-    /// log-likelihood, `acc_norm` that with the highest log-likelihood per character of the ending (Unicode
-    /// code points, without the leading space).
-    Harness,
-}
-
-impl Convention {
-    /// All conventions.
-    pub const ALL: [Self; 2] = [Self::LlmC, Self::Harness];
-
-    /// The program that the convention is from.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LlmC => "llm.c",
-            Self::Harness => "lm-evaluation-harness",
-        }
+emberlm_system::named! {
+    /// The way an item becomes text and likelihoods become an answer.
+    pub enum Convention {
+        /// `hellaswag.py` of llm.c and build-nanogpt: `ctx` and `" " + ending`, tokenized separately. `acc` picks
+        /// the ending with the lowest summed loss, `acc_norm` that with the lowest mean loss per token.
+        LlmC = "llm.c",
+        /// `hellaswag` of lm-evaluation-harness: `activity_label: ctx_a Ctx_b` and `" " + ending`, both cleaned
+        /// of WikiHow's bracketed markup and tokenized joint. `acc` picks the ending with the highest
+        /// log-likelihood, `acc_norm` that with the highest log-likelihood per character of the ending (Unicode
+        /// code points, without the leading space).
+        Harness = "lm-evaluation-harness",
     }
 }
 

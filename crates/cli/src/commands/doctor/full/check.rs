@@ -9,43 +9,31 @@ use super::finding::{Findings, Outcome};
 use super::session::Session;
 use super::{benchmarks, comparisons, runs};
 
-/// A check, in the order in which they run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Check {
-    /// Each operation against its composed reference.
-    Operations,
-    /// A tiny model of each family against the CPU: logits, loss, gradients and greedy tokens.
-    Parity,
-    /// The losses of a short run against the CPU's.
-    LossCurve,
-    /// A run that is stopped and resumed against one that is not.
-    Resume,
-    /// Training speed in each precision, and its utilization.
-    Training,
-    /// The speed of generation.
-    Generation,
-    /// The memory of a training step.
-    Memory,
-    /// The same training in PyTorch.
-    Pytorch,
+emberlm_system::named! {
+    /// A check, in the order in which they run.
+    #[derive(ValueEnum, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Check {
+        /// Each operation against its composed reference.
+        Operations = "operations",
+        /// A tiny model of each family against the CPU: logits, loss, gradients and greedy tokens.
+        Parity = "parity",
+        /// The losses of a short run against the CPU's.
+        LossCurve = "loss-curve",
+        /// A run that is stopped and resumed against one that is not.
+        Resume = "resume",
+        /// Training speed in each precision, and its utilization.
+        Training = "training",
+        /// The speed of generation.
+        Generation = "generation",
+        /// The memory of a training step.
+        Memory = "memory",
+        /// The same training in PyTorch.
+        Pytorch = "pytorch",
+    }
 }
 
 impl Check {
-    /// The name on the command line and in the report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Operations => "operations",
-            Self::Parity => "parity",
-            Self::LossCurve => "loss-curve",
-            Self::Resume => "resume",
-            Self::Training => "training",
-            Self::Generation => "generation",
-            Self::Memory => "memory",
-            Self::Pytorch => "pytorch",
-        }
-    }
-
     /// A sentence that describes the check in the report.
     pub fn description(self) -> &'static str {
         match self {
