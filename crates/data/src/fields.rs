@@ -144,6 +144,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::tables::check_table;
 
     fn fields() -> Vec<RecordField> {
         [("text", false), ("label", false), ("pair", true)]
@@ -181,29 +182,9 @@ mod tests {
 
     #[test]
     fn broken_records_are_errors_with_line_and_reason() {
-        for (name, contents, message) in [
-            (
-                "x.jsonl",
-                "{\"text\": \"a\"}",
-                "line 1: `label` is missing or empty",
-            ),
-            (
-                "x.jsonl",
-                "{\"text\": \"a\", \"label\": [1]}",
-                "`label` is an array, not a text",
-            ),
-            ("x.jsonl", "{\"text\": 1", "invalid JSON"),
-            (
-                "x.csv",
-                "text,label\na,1\nb,\n",
-                "line 3: `label` is missing or empty",
-            ),
-            ("x.csv", "text\na\n", "no text column `label`"),
-            ("x.txt", "a\n", "a text has no fields"),
-            ("x.csv", "text,label\n", "is empty"),
-        ] {
-            let error = read(name, contents).unwrap_err();
-            assert!(error.contains(message), "{name}: {error}");
-        }
+        check_table("records/fields", |row| {
+            let (name, contents) = row.split_once(' ').unwrap();
+            read(name, &serde_json::from_str::<String>(contents).unwrap()).unwrap_err()
+        });
     }
 }

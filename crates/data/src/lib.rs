@@ -111,6 +111,9 @@ mod split;
 mod staging;
 mod stream;
 mod survey;
+#[cfg(test)]
+#[path = "../../../tests/tables.rs"]
+mod tables;
 pub mod tales;
 mod texts;
 mod token_dataset;

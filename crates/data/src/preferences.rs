@@ -291,6 +291,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::tables::check_table;
 
     fn read(contents: &str) -> Result<Vec<PreferenceRecord>, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -326,76 +327,27 @@ mod tests {
     #[test]
     fn broken_records_are_errors_with_line_and_reason() {
         let good = r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#;
-        for (line, reason) in [
-            (
-                r#"{"prompt": "a", "chosen": "b"}"#,
-                "line 2: `rejected` is missing",
-            ),
-            (
-                r#"{"prompt": "a", "chosen": "", "rejected": "c"}"#,
-                "line 2: `chosen` is empty",
-            ),
-            (
-                r#"{"prompt": "a", "chosen": "b", "rejected": []}"#,
-                "line 2: `rejected` is empty",
-            ),
-            (
-                r#"{"prompt": "a", "chosen": 1, "rejected": "c"}"#,
-                "`chosen` is neither a text nor",
-            ),
-            (
-                r#"{"chosen": "b", "rejected": "c"}"#,
-                "line 2: `prompt` is missing",
-            ),
-            (
-                r#"{"prompt": "a", "chosen": "b", "rejected": [{"role": "user"}]}"#,
-                "three texts or three lists",
-            ),
-            (
-                r#"{"chosen": [{"role": "user", "content": "a"}], "rejected": [{"role": "user", "content": "a"}]}"#,
-                "and then differ",
-            ),
-            (r#"{"prompt": "a", "#, "invalid JSON"),
-        ] {
-            let error = read(&format!("{good}\n{line}\n")).unwrap_err();
-            assert!(error.contains(reason), "{error}");
-        }
+        check_table("records/preferences", |row| match row.split_once(' ') {
+            Some(("pair", line)) => read(&format!("{good}\n{line}\n")).unwrap_err(),
+            Some((_, line)) => read_labelled(line).unwrap_err(),
+            None => unreachable!("{row}"),
+        });
         assert!(read("").unwrap_err().contains("is empty"));
+    }
+
+    fn read_labelled(line: &str) -> Result<Vec<PreferenceRecord>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("labelled.jsonl");
+        fs::write(&path, line).unwrap();
+        read_preferences(&[path], PreferenceForm::Labelled).map_err(|error| error.to_string())
     }
 
     #[test]
     fn labelled_records_have_one_completion() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("labelled.jsonl");
-        let read = |line: &str| {
-            fs::write(&path, line).unwrap();
-            let read = read_preferences(std::slice::from_ref(&path), PreferenceForm::Labelled);
-            read.map_err(|error| error.to_string())
-        };
-        let records = read(r#"{"prompt": "a", "completion": "b", "label": false}"#).unwrap();
+        let line = r#"{"prompt": "a", "completion": "b", "label": false}"#;
+        let records = read_labelled(line).unwrap();
         assert_eq!(records[0].examples, [r#"{"prompt":"a","completion":"b"}"#]);
         assert!(!records[0].label);
-        for (line, reason) in [
-            (
-                r#"{"prompt": "a", "completion": "b"}"#,
-                "`label` is missing",
-            ),
-            (
-                r#"{"prompt": "a", "completion": "b", "label": "yes"}"#,
-                "`label` is neither true nor false",
-            ),
-            (
-                r#"{"completion": "b", "label": true}"#,
-                "`prompt` is missing",
-            ),
-            (
-                r#"{"prompt": "a", "completion": "", "label": true}"#,
-                "line 1: `completion` is empty",
-            ),
-        ] {
-            let error = read(line).unwrap_err();
-            assert!(error.contains(reason), "{error}");
-        }
     }
 
     #[test]

@@ -158,6 +158,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::tables::check_table;
 
     fn read(contents: &str) -> Result<Vec<PromptRecord>, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -198,29 +199,8 @@ mod tests {
     #[test]
     fn broken_records_are_errors_with_line_and_reason() {
         let good = r#"{"prompt": "a", "answer": "b"}"#;
-        for (line, reason) in [
-            (r#"{"answer": "b"}"#, "line 2: `prompt` is missing"),
-            (
-                r#"{"prompt": "", "answer": "b"}"#,
-                "line 2: `prompt` is empty",
-            ),
-            (
-                r#"{"prompt": [], "answer": "b"}"#,
-                "line 2: `prompt` is empty",
-            ),
-            (
-                r#"{"prompt": 1, "answer": "b"}"#,
-                "neither a text nor a list",
-            ),
-            (r#"{"prompt": "a"}"#, "line 2: `answer` is missing"),
-            (
-                r#"{"prompt": "a", "answer": []}"#,
-                "neither a text nor a number",
-            ),
-            (r#"{"prompt": "a", "#, "invalid JSON"),
-        ] {
-            let error = read(&format!("{good}\n{line}\n")).unwrap_err();
-            assert!(error.contains(reason), "{error}");
-        }
+        check_table("records/prompts", |line| {
+            read(&format!("{good}\n{line}\n")).unwrap_err()
+        });
     }
 }

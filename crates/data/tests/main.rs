@@ -12,4 +12,6 @@
 mod datasets;
 mod inputs;
 mod prepare;
+#[path = "../../../tests/tables.rs"]
+mod tables;
 mod tales;

@@ -23,4 +23,16 @@ mod hugging_face;
 mod initialisation;
 mod parameters;
 mod parity;
+#[path = "../../../tests/tables.rs"]
+mod tables;
 mod weights;
+
+/// Sets fields of a JSON object as a row of a table lists them: `{"a.b": 1}` sets the field `b` of `a`.
+fn set_fields(fields: &mut serde_json::Value, changes: &str) {
+    let changes: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(changes).unwrap();
+    for (path, value) in changes {
+        let names = path.split('.');
+        *names.fold(&mut *fields, |place, name| &mut place[name]) = value;
+    }
+}

@@ -11,4 +11,6 @@
 
 mod embedding_engine;
 mod hosts;
+#[path = "../../../tests/tables.rs"]
+mod tables;
 mod tools;

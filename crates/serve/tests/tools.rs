@@ -225,62 +225,12 @@ fn the_template_formats_tools_calls_and_results() {
 }
 
 #[test]
-fn invalid_tools_are_rejected_by_field() {
+fn at_most_128_tools_are_accepted() {
     let server = Server::new(HERMES);
-    let function = |function: Value| json!([{ "type": "function", "function": function }]);
     let many: Vec<Value> = (0..129)
         .map(|number| json!({ "type": "function", "function": { "name": format!("f{number}") } }))
         .collect();
-    let same = json!({ "type": "function", "function": { "name": "f" } });
-    for (fields, param) in [
-        (json!({ "tools": many }), "tools"),
-        (json!({ "tools": [same, same] }), "tools[1].function.name"),
-        (
-            json!({ "tools": function(json!({ "name": "a b" })) }),
-            "tools[0].function.name",
-        ),
-        (
-            json!({ "tools": function(json!({ "name": "" })) }),
-            "tools[0].function.name",
-        ),
-        (
-            json!({ "tools": function(json!({ "name": "x".repeat(65) })) }),
-            "tools[0].function.name",
-        ),
-        (json!({ "tools": function(json!({})) }), "tools[0].function"),
-        (json!({ "tools": [{ "type": "search" }] }), "tools[0].type"),
-        (
-            json!({ "tools": function(json!({ "name": "f", "parameters": { "type": "string" } })) }),
-            "tools[0].function.parameters.type",
-        ),
-        (
-            json!({ "tools": function(json!({ "name": "f", "parameters": { "properties": 5 } })) }),
-            "tools[0].function.parameters",
-        ),
-        (json!({ "tool_choice": "required" }), "tool_choice"),
-        (
-            json!({ "tools": tools(), "tool_choice": "sometimes" }),
-            "tool_choice",
-        ),
-        (json!({ "tools": tools(), "tool_choice": 5 }), "tool_choice"),
-        (
-            json!({ "tools": tools(), "tool_choice": { "type": "function", "function": { "name": "g" } } }),
-            "tool_choice.function.name",
-        ),
-        (
-            json!({ "tools": tools(), "response_format": { "type": "json_object" } }),
-            "tools",
-        ),
-        (
-            json!({ "messages": [{ "role": "assistant", "tool_calls": [
-                { "id": "a", "type": "function", "function": { "name": "f", "arguments": "[1]" } }] }] }),
-            "messages[0].tool_calls[0].function.arguments",
-        ),
-        (json!({ "messages": [{ "role": "user" }] }), "messages[0]"),
-    ] {
-        let (found, message) = server.refused(fields.clone());
-        assert_eq!(found, param, "{message}: {fields}");
-    }
+    assert_eq!(server.refused(json!({ "tools": many })).0, "tools");
 }
 
 #[test]

@@ -6,243 +6,44 @@ use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::tables::check_table;
+
 fn encoder(template: &str) -> ChatEncoder {
     let template = ChatTemplate::parse("test", template).unwrap();
     ChatEncoder::new(template, &Tokenizer::builtin(TokenizerKind::Byte).unwrap())
 }
 
-fn chat() -> Value {
-    json!({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
-}
-
 #[test]
-fn broken_templates_are_rejected_with_the_line() {
-    let parse = |source: &str| ChatTemplate::parse("test", source).unwrap_err().to_string();
-    let message = parse("a\n{% if x %}\nb");
-    assert!(
-        message.starts_with("chat template test, line 3: syntax error"),
-        "{message}"
-    );
-    let message = parse("a\n\n{% generation %}b{% endfor %}");
-    assert!(
-        message.starts_with("chat template test, line 3: "),
-        "{message}"
-    );
-    let message = parse("{{ messages | nope }}{{ }}");
-    assert!(
-        message.starts_with("chat template test, line 1: "),
-        "{message}"
-    );
-}
-
-#[test]
-fn exceptions_of_templates_are_reported_with_the_line() {
-    let run = |source: &str| {
-        encoder(source)
-            .encode(&chat().to_string())
-            .unwrap_err()
-            .to_string()
-    };
-    assert_eq!(
-        run("\n{{ raise_exception('no tools here') }}"),
-        "chat template test, line 2: no tools here"
-    );
-    let message = run(
-        "{% for m in messages %}\n{% generation %}\n{{ raise_exception('deep') }}\n{% endgeneration %}{% endfor %}",
-    );
-    assert_eq!(message, "chat template test, line 3: deep");
-    let message = run("{{ messages[0].content.nope.nope }}");
-    assert!(
-        message.starts_with("chat template test, line 1: undefined"),
-        "{message}"
-    );
-    let message = run("{{ messages | nope }}");
-    assert!(message.contains("nope"), "{message}");
-}
-
-#[test]
-fn templates_have_an_instruction_limit() {
-    let endless =
-        "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
-    let message = ChatTemplate::parse("test", endless)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        message.contains("more than 10000000 instructions"),
-        "{message}"
-    );
-    let recursive = "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}";
-    assert!(encoder(recursive).encode(&chat().to_string()).is_err());
-}
-
-#[test]
-fn templates_that_hide_the_answer_are_rejected() {
-    let run = |source: &str| {
-        let more = json!({"messages": [
-            {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
-            {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
-        ]});
-        encoder(source)
-            .encode(&more.to_string())
-            .unwrap_err()
-            .to_string()
-    };
-    let message = run("{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}");
-    assert!(
-        message.starts_with(
-            "chat template test does not show which part of its text is the answer `messages[3]`"
-        ),
-        "{message}"
-    );
-    assert!(
-        message.contains("{% generation %} and {% endgeneration %}"),
-        "{message}"
-    );
-    let message = run(
-        "{% for m in messages %}{{ m.content }}{% if loop.last and not add_generation_prompt %}.{% endif %}{% endfor %}",
-    );
-    assert!(
-        message
-            .contains("`messages[1]`: the template writes it otherwise where more messages follow"),
-        "{message}"
-    );
-    let message = run(
-        "{% set x %}{% generation %}{{ messages[0].content }}{% endgeneration %}{% endset %}{{ x[:1] }}",
-    );
-    assert!(message.contains("cuts through"), "{message}");
-}
-
-#[test]
-fn broken_records_are_rejected_with_the_field() {
-    let encoder = encoder(
+fn templates_and_records_are_refused_with_the_reason() {
+    let turns = [("user", "a"), ("assistant", "b")];
+    let turns = turns.map(|(role, content)| json!({ "role": role, "content": content }));
+    let shown = encoder(
         "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
     );
-    let user = json!({"role": "user", "content": "a"});
-    let cases = [
-        (json!([1]), "`record` must be an object"),
-        (
-            json!({}),
-            "`messages` is missing, and so are `prompt` and `completion`",
-        ),
-        (
-            json!({"messages": null, "prompt": "a"}),
-            "`completion` is missing",
-        ),
-        (json!({"completion": "a"}), "`prompt` is missing"),
-        (
-            json!({"prompt": "a", "completion": [user]}),
-            "`prompt` must be a string or a list of messages",
-        ),
-        (
-            json!({"prompt": [user], "completion": "a"}),
-            "`completion` must be a string or a list of messages",
-        ),
-        (
-            json!({"prompt": 1, "completion": 2}),
-            "`prompt` must be a string or a list of messages",
-        ),
-        (
-            json!({"messages": "a"}),
-            "`messages` must be a list, or a list written as JSON",
-        ),
-        (
-            json!({"messages": []}),
-            "`messages` must have at least one message",
-        ),
-        (
-            json!({"messages": [user, "a"]}),
-            "`messages[1]` must be an object, or an object written as JSON",
-        ),
-        (
-            json!({"messages": [{"content": "a"}]}),
-            "`messages[0].role` must be a nonempty string",
-        ),
-        (
-            json!({"messages": [{"role": "", "content": "a"}]}),
-            "`messages[0].role` must be a nonempty string",
-        ),
-        (
-            json!({"messages": [{"role": "user"}]}),
-            "`messages[0].content` is missing",
-        ),
-        (
-            json!({"messages": [{"role": "user", "content": 1}]}),
-            "`messages[0].content` must be a string or a list",
-        ),
-        (
-            json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
-            "`messages[0].content[0].type` is \"image_url\", but only \"text\" can be read",
-        ),
-        (
-            json!({"messages": [{"role": "user", "content": [{"type": "text"}]}]}),
-            "`messages[0].content[0].text` must be a string",
-        ),
-        (
-            json!({"messages": [{"role": "user", "content": ["a"]}]}),
-            "`messages[0].content[0].type` must be \"text\"",
-        ),
-        (
-            json!({"messages": [user, {"role": "assistant", "content": "a", "weight": 0.5}]}),
-            "`messages[1].weight` must be 0 or 1",
-        ),
-        (
-            json!({"messages": [user]}),
-            "`messages` hold none of the assistant's that is to be learnt",
-        ),
-        (
-            json!({"messages": [user, {"role": "assistant", "content": "a"}], "chat_template_kwargs": 1}),
-            "`chat_template_kwargs` must be an object",
-        ),
-    ];
-    for (record, expected) in cases {
-        let message = encoder.encode(&record.to_string()).unwrap_err().to_string();
-        assert!(message.starts_with(expected), "{record}: {message}");
-    }
-    let message = encoder.encode("{\"messages\": [").unwrap_err().to_string();
-    assert_eq!(
-        message,
-        "it is not JSON: EOF while parsing a list at column 14"
-    );
-    let deep = "[".repeat(10_000);
-    assert!(encoder.encode(&deep).is_err());
-}
-
-#[test]
-fn prompts_need_messages() {
-    let encoder = encoder("{{ messages[-1].content }}");
-    let user = json!({"role": "user", "content": "a"});
-    for (record, expected) in [
-        (
-            json!({"messages": []}),
-            "`messages` must have at least one message",
-        ),
-        (json!({"messages": null}), "`messages` is missing"),
-        (
-            json!({"prompt": "a", "completion": "b"}),
-            "`messages` is missing",
-        ),
-        (
-            json!({"messages": [user, {"role": "user"}]}),
-            "`messages[1].content` is missing",
-        ),
-        (json!("a"), "`record` must be an object"),
-    ] {
-        let message = encoder.prompt(&record.to_string()).unwrap_err().to_string();
-        assert_eq!(message, expected, "{record}");
-    }
-    assert!(
-        encoder
-            .prompt("{")
-            .unwrap_err()
-            .to_string()
-            .starts_with("it is not JSON")
-    );
-    assert_eq!(
-        encoder
-            .prompt(&json!({"messages": [user]}).to_string())
-            .unwrap(),
-        [97]
-    );
+    let last = encoder("{{ messages[-1].content }}");
+    check_table("chat_refusals", |row| {
+        let (kind, text) = row.split_once(' ').unwrap();
+        let encoded = |turns: &[Value]| {
+            let record = json!({ "messages": turns }).to_string();
+            encoder(&serde_json::from_str::<String>(text).unwrap()).encode(&record)
+        };
+        let found = match kind {
+            "record" => shown.encode(text).map(|tokens| tokens.ids),
+            "prompt" => last.prompt(text),
+            "template" => encoded(&turns).map(|tokens| tokens.ids),
+            "longer" => encoded(&[&turns[..], &turns].concat()).map(|tokens| tokens.ids),
+            _ => {
+                let source: String = serde_json::from_str(text).unwrap();
+                let error = ChatTemplate::parse("test", &source).unwrap_err();
+                return error.to_string();
+            }
+        };
+        match found {
+            Ok(ids) => format!("{ids:?}"),
+            Err(error) => error.to_string(),
+        }
+    });
+    assert!(shown.encode(&"[".repeat(10_000)).is_err());
 }
 
 /// Contents made of parts of special tokens' names, marks and white space.

@@ -20,5 +20,7 @@ mod gguf_export;
 mod golden;
 mod sentence_piece;
 mod stop_strings;
+#[path = "../../../tests/tables.rs"]
+mod tables;
 mod tokenizer;
 mod train;

@@ -120,106 +120,31 @@ fn split_of(name: &str) -> Option<Split> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn find(names: &[&str], train: Option<&str>, val: Option<&str>) -> Result<TokenFiles, String> {
-        let folder = tempfile::tempdir().unwrap();
-        for name in names {
-            fs::write(folder.path().join(name), "xx").unwrap();
-        }
-        let found = TokenFiles::find(folder.path(), train, val);
-        found.map_err(|error| {
-            let folder = folder.path().display().to_string();
-            error.to_string().replace(&folder, "D")
-        })
-    }
+    use crate::tables::check_table;
 
     #[test]
-    fn names_determine_the_split() {
-        for (names, train, val) in [
-            (
-                // Names from modded-nanogpt, llm.c and nanoGPT.
-                vec![
-                    "fineweb_val_000000.bin",
-                    "fineweb_train_000002.bin",
-                    "medieval_train.bin",
-                    "fineweb_train_000001.bin",
-                    "readme.md",
-                    ".hidden_train.bin",
-                ],
-                vec![
-                    "fineweb_train_000001.bin",
-                    "fineweb_train_000002.bin",
-                    "medieval_train.bin",
-                ],
-                vec!["fineweb_val_000000.bin"],
-            ),
-            (
-                vec!["tiny_shakespeare_train.bin", "tiny_shakespeare_val.bin"],
-                vec!["tiny_shakespeare_train.bin"],
-                vec!["tiny_shakespeare_val.bin"],
-            ),
-            (
-                vec![
-                    "train.bin",
-                    "val.bin",
-                    "meta.pkl",
-                    "input.txt",
-                    "prepare.py",
-                ],
-                vec!["train.bin"],
-                vec!["val.bin"],
-            ),
-            (vec!["train.bin"], vec!["train.bin"], vec![]),
-        ] {
-            let files = find(&names, None, None).unwrap();
-            assert_eq!(
-                (files.train, files.val),
-                (
-                    train.iter().map(|n| n.to_string()).collect(),
-                    val.iter().map(|n| n.to_string()).collect()
-                )
-            );
-        }
-    }
-
-    #[test]
-    fn patterns_take_precedence_over_names() {
-        let names = ["a_train.bin", "b_train.bin", "c_val.bin", "d.bin"];
-        let files = find(&names, Some("a*"), Some("d.bin")).unwrap();
-        assert_eq!(
-            (files.train, files.val, files.bytes),
-            (vec!["a_train.bin".into()], vec!["d.bin".into()], 4)
-        );
-        // The files of the other split are still found by name.
-        let files = find(&names[..3], Some("b*"), None).unwrap();
-        assert_eq!(
-            (files.train, files.val),
-            (vec!["b_train.bin".into()], vec!["c_val.bin".into()])
-        );
-    }
-
-    #[test]
-    fn unclear_split_error_names_the_file() {
-        let error_message = |names: &[&str], train, val| find(names, train, val).unwrap_err();
-        assert_eq!(
-            error_message(&["train.bin", "part.bin"], None, None),
-            "D/part.bin: its name contains neither train nor val"
-        );
-        assert!(
-            error_message(&["train_val.bin"], None, None).starts_with("D/train_val.bin: its name")
-        );
-        assert_eq!(
-            error_message(&["val.bin"], None, None),
-            "D holds nothing for training: no file is named like *train*.bin"
-        );
-        assert_eq!(
-            error_message(&["train.bin"], None, Some("v*")),
-            "D holds nothing for validation: no file is named like v*"
-        );
-        assert_eq!(
-            error_message(&["train.bin"], Some("t*"), Some("*.bin")),
-            "D/train.bin was selected for both splits"
-        );
-        assert!(error_message(&["train.bin"], Some("***"), None).starts_with("`train` is ***: "));
+    fn names_and_patterns_determine_the_split() {
+        check_table("records/token_files", |row| {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut train, mut val) = (None, None);
+            for word in row.split(' ') {
+                match word.split_once('=') {
+                    Some(("train", pattern)) => train = Some(pattern),
+                    Some((_, pattern)) => val = Some(pattern),
+                    None => fs::write(folder.path().join(word), "xx").unwrap(),
+                }
+            }
+            match TokenFiles::find(folder.path(), train, val) {
+                Ok(files) => {
+                    let count = files.train.len() + files.val.len();
+                    assert_eq!(files.bytes, 2 * count as u64);
+                    format!("{} | {}", files.train.join(" "), files.val.join(" "))
+                }
+                Err(error) => {
+                    let folder = folder.path().display().to_string();
+                    error.to_string().replace(&folder, "D")
+                }
+            }
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the forms of conversations.
 
 use super::*;
+use crate::tables::check_table;
 
 fn converted(json: &str) -> Value {
     serde_json::from_str(&to_example(json).unwrap()).unwrap()
@@ -70,37 +71,5 @@ fn records_in_rendered_forms_are_unchanged() {
 
 #[test]
 fn records_without_a_form_are_errors() {
-    for (record, reason) in [
-        (
-            r#"{"conversations": [{"from": "human", "value": "a"}, {"from": "narrator", "value": "b"}]}"#,
-            "`conversations[1].from` is \"narrator\", which is none of the known roles: human, user",
-        ),
-        (
-            r#"{"conversations": [{"from": 1, "value": "a"}]}"#,
-            "`conversations[0].from` must be a text",
-        ),
-        (
-            r#"{"instruction": "a", "output": ""}"#,
-            "`output` is missing or empty",
-        ),
-        (
-            r#"{"instruction": "a", "output": 1}"#,
-            "`output` must be a text",
-        ),
-        (
-            r#"{"instruction": "a", "output": "b", "history": ["c"]}"#,
-            "`history` must be a list of pairs",
-        ),
-        (
-            r#"{"instruction": "", "input": "", "output": "a"}"#,
-            "`instruction` is empty",
-        ),
-        (r#"{"question": "a"}"#, "`answer` is missing or empty"),
-        (
-            r#"{"text": "a", "id": 1}"#,
-            "`messages` is missing, and so is every other form of a conversation: the record has `text`, `id`",
-        ),
-    ] {
-        assert!(refusal(record).starts_with(reason), "{}", refusal(record));
-    }
+    check_table("records/conversations", refusal);
 }

@@ -168,6 +168,7 @@ impl<'p> Visitor<'_> for NameMatcher<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::check_table;
 
     /// The message of a record's fault, with its column if known.
     fn error_message(json: &str, path: &str) -> String {
@@ -202,40 +203,7 @@ mod tests {
 
     #[test]
     fn missing_or_wrong_field_is_reported() {
-        for (json, reason) in [
-            (
-                r#"{"id": 1, "body": "x"}"#,
-                "no field `m.text`: it has `body`, `id`",
-            ),
-            (r#"{}"#, "no field `m.text`: it has none"),
-            (r#"{"m": "x"}"#, "no field `m.text`: it has `m`"),
-            (r#"{"m": {"text": null}}"#, "`m.text` is null"),
-            (
-                r#"{"m": {"text": 1.5}}"#,
-                "`m.text` is a number, not a string",
-            ),
-            (
-                r#"{"m": {"text": {"text": ""}}}"#,
-                "`m.text` is an object, not a string",
-            ),
-            (
-                r#"{"m": {"text": ["x"]}}"#,
-                "`m.text` is an array, not a string",
-            ),
-            (r#"["x"]"#, "it is an array, not an object"),
-            (r#""x""#, "it is a string, not an object"),
-            (
-                r#"{"m": 1"#,
-                "7: invalid JSON: EOF while parsing an object; a record is one line",
-            ),
-            (r#"{"m": NaN}"#, "7: invalid JSON: expected value"),
-            (
-                r#"{"m": 1} {"m": 1}"#,
-                "10: invalid JSON: trailing characters",
-            ),
-        ] {
-            assert_eq!(error_message(json, "m.text"), reason, "{json}");
-        }
+        check_table("records/json_field", |json| error_message(json, "m.text"));
         // A lone surrogate is not valid text. In a field that is not read it does not matter.
         let half = r#"{"a": "\ud83d", "b": "x"}"#;
         let reason = "14: invalid JSON: unexpected end of hex escape";

@@ -1,5 +1,6 @@
 //! Conversations in the forms that other programs publish, compared with TRL and transformers (`make_conversations.py`).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use emberlm_tokenizer::TokenizerKind::Byte;
 use serde::Deserialize;
 
 use crate::prepare::common::{Workspace, chat, options, skip, tokens};
+use crate::tables::check_table;
 
 #[derive(Deserialize)]
 struct Rendered {
@@ -70,52 +72,19 @@ fn every_form_has_the_tokens_and_targets_of_the_reference() {
 #[test]
 fn broken_records_of_mixed_forms_are_named_or_skipped() {
     let workspace = Workspace::new();
-    let lines = [
-        (
-            r#"{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}"#,
-            None,
-        ),
-        (
-            r#"{"conversations": []}"#,
-            Some("`messages` must have at least one message"),
-        ),
-        (
-            r#"{"conversations": [{"from": "human", "value": "a"}]}"#,
-            Some("`messages` hold none of the assistant's"),
-        ),
-        (
-            r#"{"conversations": [{"from": "system", "value": "a"}]}"#,
-            Some("`messages` hold none of the assistant's"),
-        ),
-        (
-            r#"{"conversations": [{"from": "narrator", "value": "a"}]}"#,
-            Some("`conversations[0].from` is \"narrator\", which is none of the known roles"),
-        ),
-        (
-            r#"{"conversations": [{"from": "gpt", "value": null}]}"#,
-            Some("`messages[0].content` is missing"),
-        ),
-        (
-            r#"{"instruction": "a", "input": "b"}"#,
-            Some("`output` is missing or empty"),
-        ),
-        (r#"{"text": "a"}"#, Some("the record has `text`")),
-        (r#"{"instruction": "a", "output": "b"}"#, None),
-        (r#"{"prompt": "a", "completion": "b"}"#, None),
-    ];
-    for (line, reason) in &lines {
-        let Some(reason) = reason else {
-            continue;
-        };
-        let input = workspace.file("a.jsonl", format!("{}\n{line}\n", lines[0].0));
-        let error = workspace.refusal(&[input], &chat(options(Byte, 0.0)));
-        assert!(
-            error.contains("a.jsonl: line 2: ") && error.contains(reason),
-            "{error}"
-        );
-    }
-    let all: Vec<&str> = lines.iter().map(|(line, _)| *line).collect();
-    let input = workspace.file("all.jsonl", all.join("\n"));
+    let lines = RefCell::new(vec![
+        r#"{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}"#
+            .to_owned(),
+        r#"{"instruction": "a", "output": "b"}"#.to_owned(),
+        r#"{"prompt": "a", "completion": "b"}"#.to_owned(),
+    ]);
+    check_table("prepare/conversations", |line| {
+        let mut lines = lines.borrow_mut();
+        lines.push(line.to_owned());
+        let input = workspace.file("a.jsonl", format!("{}\n{line}\n", lines[0]));
+        workspace.refusal(&[input], &chat(options(Byte, 0.0)))
+    });
+    let input = workspace.file("all.jsonl", lines.into_inner().join("\n"));
     let options = skip(chat(options(Byte, 0.0)));
     let made = workspace.prepared(&[input], &options);
     assert_eq!(made.left_out.broken(), 7);

@@ -2,9 +2,6 @@
 
 use std::fs;
 
-use safetensors::Dtype;
-use serde_json::json;
-
 use super::{Copied, Stored, load};
 
 const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -42,102 +39,6 @@ fn invalid_header_length_is_rejected() {
         let start = "DIR: DIR/model.safetensors is not a complete safetensors file: ";
         assert!(error.starts_with(start), "{length}: {error}");
     }
-}
-
-#[test]
-fn vocabulary_of_another_size_names_embedding() {
-    for (name, tensor, [vocab, width]) in [
-        ("gpt2-tied", "transformer.wte.weight", [71, 24]),
-        ("gpt2-hub", "wte.weight", [73, 20]),
-        ("gptj-whole", "transformer.wte.weight", [67, 20]),
-        ("gpt_neox-hub", "gpt_neox.embed_in.weight", [67, 32]),
-        ("llama-bias", EMBEDDING, [71, 24]),
-        ("mistral-window", EMBEDDING, [71, 24]),
-        ("qwen2-tied", EMBEDDING, [79, 32]),
-        ("qwen3-tied", EMBEDDING, [73, 24]),
-    ] {
-        let copied = Copied::of(name);
-        for other in [vocab - 1, vocab + 1, 50_257] {
-            copied.edit("config.json", |config| config["vocab_size"] = json!(other));
-            let expected = format!(
-                "DIR: tensor `{tensor}` has shape [{vocab}, {width}], the model needs [{other}, {width}]"
-            );
-            assert_eq!(copied.error(), expected, "{name}");
-        }
-    }
-}
-
-#[test]
-fn missing_tensor_is_named() {
-    for missing in [
-        "model.layers.1.self_attn.k_proj.weight",
-        "model.norm.weight",
-        "lm_head.weight",
-        EMBEDDING,
-    ] {
-        let copied = Copied::of("llama-gqa");
-        copied.rewrite(|tensors| drop(tensors.remove(missing).unwrap()));
-        let expected = format!("DIR: tensor `{missing}` is missing");
-        assert_eq!(copied.error(), expected);
-    }
-}
-
-#[test]
-fn unexpected_tensor_is_named() {
-    let copied = Copied::of("llama-gqa");
-    copied.rewrite(|tensors| {
-        let one = tensors["model.norm.weight"].clone();
-        tensors.insert(
-            "model.layers.3.input_layernorm.weight".to_owned(),
-            one.clone(),
-        );
-        tensors.insert("score.weight".to_owned(), one);
-    });
-    let expected = "DIR: tensors left over: model.layers.3.input_layernorm.weight, score.weight";
-    assert_eq!(copied.error(), expected);
-    // The configuration has fewer layers than the weights.
-    let copied = Copied::of("mistral-full");
-    copied.edit("config.json", |config| {
-        config["num_hidden_layers"] = json!(1)
-    });
-    let error = copied.error();
-    assert!(
-        error.starts_with("DIR: tensors left over: model.layers.1."),
-        "{error}"
-    );
-}
-
-#[test]
-fn unsupported_type_is_named() {
-    for (dtype, name) in [
-        (Dtype::I32, "I32"),
-        (Dtype::U32, "U32"),
-        (Dtype::I16, "I16"),
-    ] {
-        let copied = Copied::of("llama-gqa");
-        copied.rewrite(|tensors| {
-            let norm = tensors.get_mut("model.norm.weight").unwrap();
-            norm.bytes.truncate(32 * dtype.bitsize() / 8);
-            norm.dtype = dtype;
-        });
-        let expected = format!(
-            "DIR: tensor `model.norm.weight` has type {name}: only F32, F16 and BF16 are read"
-        );
-        assert_eq!(copied.error(), expected);
-    }
-}
-
-#[test]
-fn transposed_matrix_is_named() {
-    let copied = Copied::of("llama-gqa");
-    copied.rewrite(|tensors| {
-        let map = tensors
-            .get_mut("model.layers.0.mlp.up_proj.weight")
-            .unwrap();
-        map.shape.reverse();
-    });
-    let expected = "DIR: tensor `model.layers.0.mlp.up_proj.weight` has shape [32, 44], the model needs [44, 32]";
-    assert_eq!(copied.error(), expected);
 }
 
 /// Some programs store a tied head twice.

@@ -3,14 +3,14 @@
 //!
 //! A row is a line `$ emberlm ARGUMENTS`, the output, and `[exit CODE]`; or `$ POST PATH BODY`, the answer, and
 //! `[status CODE]`. Single quotes enclose an argument with spaces,
-//! `FIXTURES` stands for the folder of the model crate's fixtures, and lines before a row that begin with `#` explain it.
-//! A new row needs its first line only: `UPDATE_MESSAGES=1 cargo test --test cli` writes the rest, and rewrites all
-//! tables after a change. Review the diff.
+//! `FIXTURES` stands for the folder of the model crate's fixtures. `tables.rs` describes the rest of the form, and how
+//! to write the output of a new row.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::server::Server;
+use super::tables::check_table;
 use super::{CommandOutput, Sandbox, fixtures};
 
 impl Sandbox {
@@ -18,7 +18,9 @@ impl Sandbox {
     /// the folder.
     #[track_caller]
     pub fn check_messages(&self, table: &str) {
-        check(table, "$ emberlm ", |arguments| self.message(arguments));
+        check_table(&format!("messages/{table}"), |row| {
+            self.message(row.strip_prefix("emberlm ").unwrap())
+        });
     }
 
     /// The output of a command line, up to its exit code.
@@ -58,39 +60,13 @@ impl Server {
     /// Sends the requests of a table, and compares the answers with it.
     #[track_caller]
     pub fn check_answers(&self, table: &str) {
-        check(table, "$ POST ", |request| {
+        check_table(&format!("messages/{table}"), |row| {
+            let request = row.strip_prefix("POST ").unwrap();
             let (path, body) = request.split_once(' ').unwrap();
             let answer = self.post_text(path, body);
             format!("{}\n[status {}]\n", answer.body, answer.status)
         });
     }
-}
-
-/// Compares a table with the output that its rows have now, or rewrites it.
-#[track_caller]
-fn check(table: &str, prompt: &str, output: impl Fn(&str) -> String) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages");
-    let path = folder.join(format!("{table}.txt"));
-    let expected = fs::read_to_string(&path).unwrap();
-    let mut found = String::new();
-    let mut in_output = false;
-    for line in expected.lines() {
-        if let Some(row) = line.strip_prefix(prompt) {
-            found += &format!("{line}\n{}", output(row));
-            in_output = true;
-        } else if !in_output {
-            found += &format!("{line}\n");
-        }
-        in_output &= !line.starts_with("[exit") && !line.starts_with("[status");
-    }
-    if std::env::var_os("UPDATE_MESSAGES").is_some() {
-        fs::write(path, &found).unwrap();
-        return;
-    }
-    for (found, expected) in found.split("\n\n").zip(expected.split("\n\n")) {
-        assert_eq!(found, expected, "{table}: see the head of messages.rs");
-    }
-    assert_eq!(found.len(), expected.len(), "{table}");
 }
 
 fn add_files(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {

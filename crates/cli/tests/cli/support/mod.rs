@@ -3,6 +3,8 @@
 pub mod messages;
 pub mod model;
 pub mod server;
+#[path = "../../../../../tests/tables.rs"]
+pub mod tables;
 pub mod tensors;
 #[cfg(unix)]
 pub mod terminal;
