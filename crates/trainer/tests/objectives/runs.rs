@@ -187,8 +187,11 @@ pub(super) fn check_resume_from(
     }
     training.run().unwrap();
     let expected = files(&whole);
-    for step in [10, 12] {
-        fs::remove_dir_all(whole.join(format!("checkpoints/step-{step:08}"))).unwrap();
+    for entry in fs::read_dir(whole.join("checkpoints")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.ends_with("step-00000005") {
+            fs::remove_dir_all(path).unwrap();
+        }
     }
     let checkpoint = Checkpoint::newest_to_resume(&whole, |_| {})
         .unwrap()
@@ -246,8 +249,9 @@ fn masked_tokens_are_learnt_and_resumed_exactly() {
     let embedder = model.embedder::<Flex>(&Default::default()).unwrap();
     let vectors = embedder.embed(&["1 and 2 make 3"]).unwrap();
     assert_eq!(vectors[0].len(), 16);
-    let error = Model::open(&run_folder).unwrap_err().to_string();
-    assert!(error.contains("bert"), "{error}");
+    let opened = Model::open(&run_folder).unwrap();
+    let error = opened.of_kind(ModelKind::Decoder).unwrap_err().to_string();
+    assert!(error.contains("is an encoder, not a decoder"), "{error}");
 
     config.train.steps = 300;
     config.train.evaluation.interval = 150;
