@@ -60,8 +60,9 @@ mod prelude {
     pub(super) use serde_json::{Map, Value, json};
 
     pub(super) use super::llama::Sizes;
-    pub(super) use super::{Definition, Family, Preset, common, complete_norms, head, layer_norm};
-    pub(super) use super::{normal, rotary};
+    pub(super) use super::{
+        Family, Preset, common, complete_norms, head, layer_norm, normal, rotary,
+    };
     pub(super) use crate::config::{
         AttentionKind, Biases, DropoutSite, Experts, FeedForward, FullLayers, Head, Init,
         LayerPositions, ModelConfig, Norm, Position, QkNormSpan, RotaryScaling, Window, Wiring,
@@ -128,7 +129,7 @@ struct Definition {
 }
 
 /// Lists the families, a row each: of decoders the variant, and the module, whose name is that of the family in
-/// configuration files; of others the variant and the name.
+/// configuration files and which has the items `presets`, `NAMES` and `EXCHANGE`; of others the variant and the name.
 macro_rules! families {
     ($($family:ident = $module:ident,)*; $($other:ident = $name:literal,)*) => {
         impl Family {
@@ -147,7 +148,11 @@ macro_rules! families {
             /// `None` for encoders and encoder–decoders, whose names are those of their [`ModelType`].
             fn definition(self) -> Option<Definition> {
                 match self {
-                    $(Self::$family => Some($module::DEFINITION),)*
+                    $(Self::$family => Some(Definition {
+                        presets: $module::presets,
+                        names: $module::NAMES,
+                        exchange: $module::EXCHANGE,
+                    }),)*
                     $(Self::$other => None,)*
                 }
             }

@@ -13,13 +13,7 @@
 use super::prelude::*;
 use crate::weights::names::{as_is, fused_per_group, linear};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(EXCHANGE),
-};
-
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let model = |d_model, n_layers, heads| ModelConfig {
         vocab_size: Some(250_880),
         ..sized(d_model, n_layers, heads)
@@ -47,7 +41,7 @@ fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
     }
 }
 
-const EXCHANGE: Exchange = Exchange {
+pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
     model_type: "bloom",
     architecture: "BloomForCausalLM",
     prefix: "transformer.",
@@ -60,7 +54,7 @@ const EXCHANGE: Exchange = Exchange {
         raw.bias = Biases::all(true);
         complete_norms(raw);
     },
-};
+});
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.only(
@@ -96,7 +90,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "transformer.word_embeddings.weight"),
         as_is("norm_embedding", "transformer.word_embeddings_layernorm"),

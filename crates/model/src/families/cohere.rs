@@ -7,21 +7,19 @@
 //! logits = 0.0625 · E · ln_f(x)                     no biases; tied
 //! ```
 
-use super::llama::{self, NAMES, read_rotated, write_common};
+pub(super) use super::llama::NAMES;
+use super::llama::{self, read_rotated, write_common};
 use super::prelude::*;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange("cohere", "CohereForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(llama::exchange("cohere", "CohereForCausalLM", read, write));
 
 /// Default sizes of the model type: those of Command R.
 const COMMAND_R: Sizes = sizes! { vocab_size 256_000, seq_len 8192, d_model 8192, n_layers 40, heads 64, kv_heads 64, width 22_528 };
 
 const LOGIT_SCALE: f64 = 0.0625;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         position: rotary(None, 8_000_000.0, RotaryLayout::Interleaved),
         ..of_type(

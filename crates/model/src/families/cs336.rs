@@ -10,13 +10,9 @@
 use super::prelude::*;
 use crate::weights::names::{as_is, linear, query_key_value};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: None,
-};
+pub(super) const EXCHANGE: Option<Exchange> = None;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     presets! {
         "cs336", "the course's model at its TinyStories size: 4 layers of width 512, a vocabulary of 10,000" => ModelConfig {
             vocab_size: Some(10_000),
@@ -33,7 +29,7 @@ fn presets() -> Vec<Preset> {
 }
 
 /// Tensor names of the assignment's `state_dict`.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "embedding.weights"),
         as_is("norm_final.gain", "norm.gamma_weights"),

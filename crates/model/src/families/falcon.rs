@@ -11,16 +11,10 @@
 use super::prelude::*;
 use crate::weights::names::{as_is, fused_per_group, linear};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(EXCHANGE),
-};
-
 /// Default sizes of the model type: those of the 7B model.
 const SEVEN: Sizes = sizes! { vocab_size 65_024, seq_len 2048, d_model 4544, n_layers 32, heads 71, kv_heads 1, width 4 * 4544 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let forty =
         sizes! { d_model 8192, n_layers 60, heads 128, kv_heads 8, width 4 * 8192; ..SEVEN };
     presets! {
@@ -39,7 +33,7 @@ fn sized(sizes: Sizes, shared_norm: bool) -> ModelConfig {
     }
 }
 
-const EXCHANGE: Exchange = Exchange {
+pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
     model_type: "falcon",
     architecture: "FalconForCausalLM",
     prefix: "transformer.",
@@ -49,7 +43,7 @@ const EXCHANGE: Exchange = Exchange {
     read,
     write,
     complete: complete_norms,
-};
+});
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.only("alibi", false, "Falcon's scaled ALiBi is not computed")?;
@@ -131,7 +125,7 @@ fn has_two_norms(config: &TransformerConfig) -> bool {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "transformer.word_embeddings.weight"),
         as_is("norm_final", "transformer.ln_f"),

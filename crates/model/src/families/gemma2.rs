@@ -14,11 +14,8 @@ use super::llama::{self, ATTENTION, GATED, QK_NORMS, read_common, write_common};
 use super::prelude::*;
 use crate::weights::names::{TensorName, as_is};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange("gemma2", "Gemma2ForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(llama::exchange("gemma2", "Gemma2ForCausalLM", read, write));
 
 /// Sizes of the 2B model, which are also the defaults of the Hugging Face type.
 const TWO: Sizes = sizes! { vocab_size 256_000, seq_len 8192, d_model 2304, n_layers 26, heads 8, kv_heads 4, width 9216 };
@@ -32,7 +29,7 @@ const FULL: FullLayers = FullLayers::Every { every: 2 };
 const ATTENTION_CAP: f64 = 50.0;
 const LOGIT_CAP: f64 = 30.0;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let nine = sizes! { d_model 3584, n_layers 42, heads 16, kv_heads 8, width 14_336; ..TWO };
     let twenty_seven =
         sizes! { d_model 4608, n_layers 46, heads 32, kv_heads 16, width 36_864; ..TWO };

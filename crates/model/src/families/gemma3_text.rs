@@ -11,21 +11,13 @@
 //! The gain of each RMSNorm is `1 + w`. Five of six layers have a window and the rotary base 10,000; the sixth attends to every
 //! earlier token and has the base 1,000,000, scaled in the larger models.
 
-use super::gemma2::{NAMES, cap, capped_head, of_type, scalar, write_over};
-use super::llama;
-use super::llama::{read_sizes, write_common};
+pub(super) use super::gemma2::NAMES;
+use super::gemma2::{cap, capped_head, of_type, scalar, write_over};
+use super::llama::{exchange, read_sizes, write_common};
 use super::prelude::*;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange(
-        "gemma3_text",
-        "Gemma3ForCausalLM",
-        read,
-        write,
-    )),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("gemma3_text", "Gemma3ForCausalLM", read, write));
 
 const HEAD_DIM: usize = 256;
 const LOCAL_BASE: f64 = 10_000.0;
@@ -33,7 +25,7 @@ const GLOBAL_BASE: f64 = 1_000_000.0;
 /// The last layer of each group of six has no window.
 const PATTERN: usize = 6;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let small = sizes! { vocab_size 262_144, seq_len 32_768, d_model 640, n_layers 18, heads 4, kv_heads 1, width 2048 };
     let one = sizes! { d_model 1152, n_layers 26, width 6912; ..small };
     presets! {

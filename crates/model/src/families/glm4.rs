@@ -13,18 +13,15 @@ use super::phi3::GATED;
 use super::prelude::*;
 use crate::weights::names::{TensorName, as_is};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange("glm4", "Glm4ForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(llama::exchange("glm4", "Glm4ForCausalLM", read, write));
 
 /// Default sizes of the model type: those of the 9B model, except for the context.
 const NINE: Sizes = sizes! { vocab_size 151_552, seq_len 131_072, d_model 4096, n_layers 40, heads 32, kv_heads 2, width 13_696 };
 
 const HEAD_DIM: usize = 128;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         seq_len: 32_768,
         head_dim: Some(HEAD_DIM),
@@ -71,7 +68,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: Names<'static> = llama::names(&[NORMS, NORMS_AFTER, ATTENTION, GATED]);
+pub(super) const NAMES: Names<'static> = llama::names(&[NORMS, NORMS_AFTER, ATTENTION, GATED]);
 
 const NORMS_AFTER: &[TensorName] = &[
     as_is("norm1_after.gain", "post_self_attn_layernorm.weight"),

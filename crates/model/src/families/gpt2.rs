@@ -13,13 +13,7 @@
 use super::prelude::*;
 use crate::weights::names::as_is;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(EXCHANGE),
-};
-
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let gpt2 = |d_model, n_layers, heads| ModelConfig {
         vocab_size: Some(50_257),
         ..sized(1024, d_model, n_layers, heads)
@@ -65,7 +59,7 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
     }
 }
 
-const EXCHANGE: Exchange = Exchange {
+pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
     model_type: "gpt2",
     architecture: "GPT2LMHeadModel",
     prefix: "transformer.",
@@ -78,7 +72,7 @@ const EXCHANGE: Exchange = Exchange {
         raw.bias = Biases::all(true);
         complete_norms(raw);
     },
-};
+});
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.only(
@@ -175,7 +169,7 @@ pub(super) fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints. Linear layers are of class `Conv1D`, which stores `[in, out]`.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "transformer.wte.weight"),
         as_is("positions.weight", "transformer.wpe.weight"),

@@ -12,13 +12,7 @@
 use super::prelude::*;
 use crate::weights::names::{as_is, fused_per_group, linear};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(EXCHANGE),
-};
-
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let model = |vocab_size, d_model, n_layers, heads| ModelConfig {
         vocab_size: Some(vocab_size),
         ..sized(2048, d_model, n_layers, heads)
@@ -60,7 +54,7 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
     }
 }
 
-const EXCHANGE: Exchange = Exchange {
+pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
     model_type: "gpt_neox",
     architecture: "GPTNeoXForCausalLM",
     prefix: "gpt_neox.",
@@ -80,7 +74,7 @@ const EXCHANGE: Exchange = Exchange {
         raw.bias.feed_forward = true;
         complete_norms(raw);
     },
-};
+});
 
 const ROPE: RopeFields = RopeFields {
     base: "rotary_emb_base",
@@ -141,7 +135,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "gpt_neox.embed_in.weight"),
         as_is("norm_final", "gpt_neox.final_layer_norm"),

@@ -11,13 +11,7 @@ use super::gpt2::{self, read_common, read_sizes};
 use super::prelude::*;
 use crate::weights::names::{as_is, linear, query_key_value};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(EXCHANGE),
-};
-
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         vocab_size: Some(50_400),
         ..sized(2048, 4096, 28, 16, 64)
@@ -55,7 +49,7 @@ fn sized(
     }
 }
 
-const EXCHANGE: Exchange = Exchange {
+pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
     model_type: "gptj",
     architecture: "GPTJForCausalLM",
     prefix: "transformer.",
@@ -72,7 +66,7 @@ const EXCHANGE: Exchange = Exchange {
         raw.head.bias = true;
         complete_norms(raw);
     },
-};
+});
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     fields.only(
@@ -103,7 +97,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "transformer.wte.weight"),
         as_is("norm_final", "transformer.ln_f"),

@@ -8,21 +8,18 @@
 //! logits = E · rms(x) / 8                           ε 1e-5; no biases; tied
 //! ```
 
-use super::llama::{self, NAMES, read_common, write_common};
+pub(super) use super::llama::NAMES;
+use super::llama::{self, read_common, write_common};
 use super::prelude::*;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange(
-        "granite",
-        "GraniteForCausalLM",
-        read,
-        write,
-    )),
-};
+pub(super) const EXCHANGE: Option<Exchange> = Some(llama::exchange(
+    "granite",
+    "GraniteForCausalLM",
+    read,
+    write,
+));
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let two = sizes! { vocab_size 49_155, seq_len 4096, d_model 2048, n_layers 40, heads 32, kv_heads 8, width 8192 };
     let eight = sizes! { d_model 4096, width 12_800; ..two };
     let model = |sizes: Sizes, attention, logits| {

@@ -11,13 +11,10 @@
 use super::prelude::*;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(exchange("llama", "LlamaForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("llama", "LlamaForCausalLM", read, write));
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let small = sizes! { vocab_size 32_000, seq_len 2048, d_model 2048, n_layers 22, heads 32, kv_heads 4, width 5632 };
     let seven = sizes! { seq_len 4096, d_model 4096, n_layers 32, kv_heads 32, width rounded_width(4096, 256); ..small };
     let eight = sizes! { vocab_size 128_256, seq_len 8192, kv_heads 8, width 14_336; ..seven };

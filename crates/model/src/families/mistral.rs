@@ -6,21 +6,19 @@
 //! logits = H · rms(x)                               no biases, H untied
 //! ```
 
-use super::llama::{NAMES, exchange, read_common, write_common};
+pub(super) use super::llama::NAMES;
+use super::llama::{exchange, read_common, write_common};
 use super::prelude::*;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(exchange("mistral", "MistralForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("mistral", "MistralForCausalLM", read, write));
 
 const SEVEN: Sizes = sizes! { vocab_size 32_000, seq_len 32_768, d_model 4096, n_layers 32, heads 32, kv_heads 8, width 14_336 };
 
 /// Window of the first version; later versions have none.
 const WINDOW: usize = 4096;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         attention: AttentionKind::windowed(Window::new(WINDOW)),
         ..SEVEN.config(Family::Mistral)

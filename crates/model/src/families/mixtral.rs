@@ -12,18 +12,15 @@ use super::llama::{self, ATTENTION, GATED, NORMS, QK_NORMS, exchange, read_rotat
 use super::prelude::*;
 use crate::weights::names::{TensorName, linear};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(exchange("mixtral", "MixtralForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("mixtral", "MixtralForCausalLM", read, write));
 
 const SIZES: Sizes = sizes! { vocab_size 32_000, seq_len 32_768, d_model 4096, n_layers 32, heads 32, kv_heads 8, width 14_336 };
 
 /// The base of the rotary frequencies, also of a file that gives none.
 const BASE: f64 = 1_000_000.0;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         position: rotary(None, BASE, RotaryLayout::HalfSplit),
         experts: Some(Experts {
@@ -69,7 +66,8 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
     fields
 }
 
-const NAMES: Names<'static> = llama::names(&[NORMS, QK_NORMS, ATTENTION, GATED, EXPERTS]);
+pub(super) const NAMES: Names<'static> =
+    llama::names(&[NORMS, QK_NORMS, ATTENTION, GATED, EXPERTS]);
 
 const EXPERTS: &[TensorName] = &[
     linear("feed_forward.router", "block_sparse_moe.gate"),

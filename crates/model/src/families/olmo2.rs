@@ -12,13 +12,10 @@ use super::llama::{self, ATTENTION, GATED, QK_NORMS, read_common, write_common};
 use super::prelude::*;
 use crate::weights::names::{TensorName, as_is};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange("olmo2", "Olmo2ForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(llama::exchange("olmo2", "Olmo2ForCausalLM", read, write));
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let one = sizes! { vocab_size 100_352, seq_len 4096, d_model 2048, n_layers 16, heads 16, kv_heads 16, width 8192 };
     let seven = sizes! { d_model 4096, n_layers 32, heads 32, kv_heads 32, width 11_008; ..one };
     let model = |sizes: Sizes| ModelConfig {

@@ -3,21 +3,19 @@
 //! The layers without a window extend their context by YaRN; those with one keep the original frequencies.
 
 use super::llama::{self, read_sizes, write_common};
-use super::olmo2::{DEFAULTS, NAMES, epsilon, of_type, with_biases};
+pub(super) use super::olmo2::NAMES;
+use super::olmo2::{DEFAULTS, epsilon, of_type, with_biases};
 use super::prelude::*;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange("olmo3", "Olmo3ForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(llama::exchange("olmo3", "Olmo3ForCausalLM", read, write));
 
 const WINDOW: usize = 4096;
 const BASE: f64 = 500_000.0;
 /// The last layer of each group of four has no window.
 const FULL: FullLayers = FullLayers::Every { every: 4 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let seven = sizes! { vocab_size 100_278, seq_len 65_536, d_model 4096, n_layers 32, heads 32, kv_heads 32, width 11_008 };
     let config = ModelConfig {
         attention: AttentionKind::windowed(Window {

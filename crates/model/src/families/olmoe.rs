@@ -11,17 +11,14 @@
 
 use super::llama::{exchange, read_common, write_common};
 use super::prelude::*;
-use super::qwen3_moe::NAMES;
+pub(super) use super::qwen3_moe::NAMES;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(exchange("olmoe", "OlmoeForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("olmoe", "OlmoeForCausalLM", read, write));
 
 const SIZES: Sizes = sizes! { vocab_size 50_304, seq_len 4096, d_model 2048, n_layers 16, heads 16, kv_heads 16, width 1024 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         qk_norm: true,
         qk_norm_span: QkNormSpan::Projection,

@@ -12,13 +12,9 @@
 use super::prelude::*;
 use crate::weights::names::{as_is, linear, query_key_value};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: None,
-};
+pub(super) const EXCHANGE: Option<Exchange> = None;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     presets! {
         "palm-8b", "PaLM's smallest size" => sized(4096, 32, 16);
         "palm-62b", "PaLM's middle size" => sized(8192, 64, 32);
@@ -52,7 +48,7 @@ fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
 }
 
 /// Tensor names of this project's reference implementation; no checkpoint was published.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "embedding.weight"),
         as_is("norm_final.gain", "norm.weight"),

@@ -11,16 +11,13 @@ use super::llama::{self, NORMS, read_rotated, write_rotated};
 use super::prelude::*;
 use crate::weights::names::{TensorName, linear, part_of};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange("phi3", "Phi3ForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(llama::exchange("phi3", "Phi3ForCausalLM", read, write));
 
 /// Default sizes of the model type: those of Phi-3 mini.
 const MINI: Sizes = sizes! { vocab_size 32_064, seq_len 4096, d_model 3072, n_layers 32, heads 32, kv_heads 32, width 8192 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let four = sizes! { vocab_size 100_352, seq_len 16_384, d_model 5120, n_layers 40, heads 40, kv_heads 10, width 17_920 };
     presets! {
         "phi3-mini-4k", "Phi-3 mini, 3.8B parameters, a window of 2047 tokens" => ModelConfig {
@@ -64,7 +61,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints.
-const NAMES: Names<'static> = llama::names(&[NORMS, ATTENTION, GATED]);
+pub(super) const NAMES: Names<'static> = llama::names(&[NORMS, ATTENTION, GATED]);
 
 /// Queries, keys and values are in this order, as here.
 const ATTENTION: &[TensorName] = &[

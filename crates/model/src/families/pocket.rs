@@ -10,13 +10,9 @@
 use super::prelude::*;
 use crate::weights::names::{as_is, linear, query_key_value};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: None,
-};
+pub(super) const EXCHANGE: Option<Exchange> = None;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     presets! {
         "pocket", "PocketTransformer as published: 48,034,560 parameters with the GPT-2 vocabulary" => ModelConfig {
             vocab_size: Some(50_257),
@@ -48,7 +44,7 @@ fn sized(d_model: usize, n_layers: usize) -> ModelConfig {
 }
 
 /// Tensor names of the published code's `state_dict`.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "embedding.weight"),
         as_is("head", "head.weight"),

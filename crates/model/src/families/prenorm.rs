@@ -10,13 +10,9 @@
 use super::prelude::*;
 use crate::weights::names::{as_is, linear, query_key_value};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: None,
-};
+pub(super) const EXCHANGE: Option<Exchange> = None;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     presets! {
         "prenorm", "norms first, learned positions, GELU: the seed's sizes, its feed-forward part 2048 wide" => ModelConfig {
             vocab_size: Some(50_257),
@@ -32,7 +28,7 @@ fn presets() -> Vec<Preset> {
 }
 
 /// Tensor names of the reference document's `state_dict`.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "token_embedding.weight"),
         as_is("positions.weight", "position_embedding.weight"),

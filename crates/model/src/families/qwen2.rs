@@ -6,14 +6,12 @@
 //! logits = H · rms(x)                               ε 1e-6; H tied in the small sizes
 //! ```
 
-use super::llama::{NAMES, exchange, read_common, write_common};
+pub(super) use super::llama::NAMES;
+use super::llama::{exchange, read_common, write_common};
 use super::prelude::*;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(exchange("qwen2", "Qwen2ForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("qwen2", "Qwen2ForCausalLM", read, write));
 
 const BIASES: Biases = Biases {
     qkv: true,
@@ -21,7 +19,7 @@ const BIASES: Biases = Biases {
     feed_forward: false,
 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let half = sizes! { vocab_size 151_936, seq_len 131_072, d_model 896, n_layers 24, heads 14, kv_heads 2, width 4864 };
     let seven = sizes! { vocab_size 152_064, d_model 3584, n_layers 28, heads 28, kv_heads 4, width 18_944; ..half };
     let model = |sizes: Sizes, tied| ModelConfig {

@@ -13,11 +13,8 @@ use super::prelude::*;
 use super::qwen3_moe::EXPERTS;
 use crate::weights::names::{TensorName, linear};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(exchange("qwen2_moe", "Qwen2MoeForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("qwen2_moe", "Qwen2MoeForCausalLM", read, write));
 
 const SIZES: Sizes = sizes! { vocab_size 151_936, seq_len 32_768, d_model 2048, n_layers 24, heads 16, kv_heads 16, width 5632 };
 
@@ -27,7 +24,7 @@ const BIASES: Biases = Biases {
     feed_forward: false,
 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         seq_len: 8192,
         norm: Norm::Rms { epsilon: 1e-6 },
@@ -95,7 +92,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
     fields
 }
 
-const NAMES: Names<'static> =
+pub(super) const NAMES: Names<'static> =
     llama::names(&[NORMS, QK_NORMS, ATTENTION, GATED, EXPERTS, SHARED_EXPERT]);
 
 const SHARED_EXPERT: &[TensorName] = &[

@@ -7,17 +7,15 @@
 //! logits = H · rms(x)                               ε 1e-6; head_dim is always 128; H tied in small sizes
 //! ```
 
-use super::llama::{NAMES, exchange, read_common, write_common};
+pub(super) use super::llama::NAMES;
+use super::llama::{exchange, read_common, write_common};
 use super::prelude::*;
 use super::qwen2::DEFAULTS;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(exchange("qwen3", "Qwen3ForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("qwen3", "Qwen3ForCausalLM", read, write));
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let small = sizes! { vocab_size 151_936, seq_len 40_960, d_model 1024, n_layers 28, heads 16, kv_heads 8, width 3072 };
     let eight = sizes! { d_model 4096, n_layers 36, heads 32, width 12_288; ..small };
     let model = |sizes: Sizes, tied| ModelConfig {

@@ -12,15 +12,12 @@ use super::llama::{self, ATTENTION, GATED, NORMS, QK_NORMS, exchange, read_commo
 use super::prelude::*;
 use crate::weights::names::{TensorName, linear};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(exchange("qwen3_moe", "Qwen3MoeForCausalLM", read, write)),
-};
+pub(super) const EXCHANGE: Option<Exchange> =
+    Some(exchange("qwen3_moe", "Qwen3MoeForCausalLM", read, write));
 
 const SIZES: Sizes = sizes! { vocab_size 151_936, seq_len 40_960, d_model 2048, n_layers 48, heads 32, kv_heads 4, width 6144 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         head_dim: Some(128),
         qk_norm: true,

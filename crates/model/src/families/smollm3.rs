@@ -7,24 +7,21 @@
 //! logits = E · rms(x)                               ε 1e-6; no biases; tied
 //! ```
 
-use super::llama::{self, NAMES, read_rotated, write_common};
+pub(super) use super::llama::NAMES;
+use super::llama::{self, read_rotated, write_common};
 use super::prelude::*;
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(llama::exchange(
-        "smollm3",
-        "SmolLM3ForCausalLM",
-        read,
-        write,
-    )),
-};
+pub(super) const EXCHANGE: Option<Exchange> = Some(llama::exchange(
+    "smollm3",
+    "SmolLM3ForCausalLM",
+    read,
+    write,
+));
 
 /// Default sizes of the model type: those of the 3B model, except for the context.
 const THREE: Sizes = sizes! { vocab_size 128_256, seq_len 32_768, d_model 2048, n_layers 36, heads 16, kv_heads 4, width 11_008 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let config = ModelConfig {
         norm: Norm::Rms { epsilon: 1e-6 },
         position: rotary(None, 5_000_000.0, RotaryLayout::HalfSplit),

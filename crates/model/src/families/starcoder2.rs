@@ -10,16 +10,10 @@ use super::llama::{self, ATTENTION, read_common, write_common};
 use super::prelude::*;
 use crate::weights::names::{TensorName, as_is, linear};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: Some(EXCHANGE),
-};
-
 /// Default sizes of the model type: those of the 3B model, except for the context.
 const THREE: Sizes = sizes! { vocab_size 49_152, seq_len 4096, d_model 3072, n_layers 30, heads 24, kv_heads 2, width 12_288 };
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     let seven = sizes! { d_model 4608, n_layers 32, heads 36, kv_heads 4, width 18_432; ..THREE };
     let model = |sizes: Sizes, base| ModelConfig {
         attention: AttentionKind::windowed(Window::new(4096)),
@@ -46,10 +40,10 @@ fn of_type(raw: ModelConfig, biased: bool, epsilon: f64, tied: bool) -> ModelCon
     }
 }
 
-const EXCHANGE: Exchange = Exchange {
+pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
     complete: complete_norms,
     ..llama::exchange("starcoder2", "Starcoder2ForCausalLM", read, write)
-};
+});
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     let raw = read_common(fields, Family::Starcoder2, THREE, None)?;
@@ -83,7 +77,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 }
 
 /// Tensor names of Hugging Face checkpoints: the norms have biases.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "model.embed_tokens.weight"),
         as_is("norm_final", "model.norm"),

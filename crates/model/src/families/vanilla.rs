@@ -13,13 +13,9 @@
 use super::prelude::*;
 use crate::weights::names::{as_is, linear, query_key_value};
 
-pub(super) const DEFINITION: Definition = Definition {
-    presets,
-    names: NAMES,
-    exchange: None,
-};
+pub(super) const EXCHANGE: Option<Exchange> = None;
 
-fn presets() -> Vec<Preset> {
+pub(super) fn presets() -> Vec<Preset> {
     presets! {
         "vanilla", "the original transformer's decoder at GPT-2 small's size: norms after, sinusoidal positions" => ModelConfig {
             vocab_size: Some(50_257),
@@ -41,7 +37,7 @@ fn presets() -> Vec<Preset> {
 }
 
 /// Tensor names of the reference document's `state_dict`.
-const NAMES: Names<'static> = Names {
+pub(super) const NAMES: Names<'static> = Names {
     model: &[
         as_is("tokens", "embedding.weight"),
         as_is("norm_final", "ln_f"),
