@@ -14,7 +14,7 @@
 //! reads only the rest. The state of linear attention cannot be truncated: it is reused only if the request begins with
 //! all of its tokens.
 //!
-//! **Adapters.** A decoder may have a bank of adapters ([`emberlm_model::Decoder::add_to_bank`]), and a request selects one
+//! **Adapters.** A decoder may have a bank of adapters ([`emberlm_model::Transformer::add_to_bank`]), and a request selects one
 //! of them. Requests with different adapters share passes: the base's weights are read once for all of them. A cached
 //! prefix is reused only by requests with the same adapter.
 //!

@@ -40,7 +40,7 @@ pub struct Request {
     pub chooser: ChooserConfig,
     /// The treatment of a sequence longer than the context.
     pub overflow: Overflow,
-    /// The number of an adapter in the decoder's bank ([`emberlm_model::Decoder::add_to_bank`]); `None` for the model
+    /// The number of an adapter in the decoder's bank ([`emberlm_model::Transformer::add_to_bank`]); `None` for the model
     /// without it.
     pub adapter: Option<usize>,
 }
