@@ -3,8 +3,8 @@
 //!
 //! A row is one or more lines `$ REQUEST` and the result that each of these requests has, up to an empty line before the
 //! next row. Lines that begin with `#` explain the rows below them. In a result, `[..]` matches any text within a line,
-//! and a line `...` matches any lines. A new row needs its requests only: with `UPDATE_MESSAGES=1` the tests write the
-//! results of all rows that differ. Review the diff.
+//! and a line `...` matches any lines up to one that begins with `--- `. A new row needs its requests only: with
+//! `UPDATE_MESSAGES=1` the tests write the results of all rows that differ. Review the diff.
 
 use std::fs;
 
@@ -29,17 +29,24 @@ pub fn check_table(table: &str, result: impl Fn(&str) -> String) {
             .map(str::to_owned)
             .collect();
         let expected: Vec<String> = block.lines().skip(head.len()).map(str::to_owned).collect();
-        for request in head.iter().filter_map(|line| line.strip_prefix("$ ")) {
+        let (mut found, mut differs) = (String::new(), false);
+        for line in &head {
+            let Some(request) = line.strip_prefix("$ ") else {
+                found += &format!("{line}\n");
+                continue;
+            };
             rows += 1;
-            let found = result(request);
-            let lines: Vec<&str> = found.trim_end().lines().collect();
-            if !lines_match(&lines, &expected) {
-                wrong.push(format!(
-                    "$ {request}\n{found}\nexpected:\n{}",
-                    expected.join("\n")
-                ));
-                *block = format!("{}\n{}", head.join("\n"), found.trim_end());
+            let own = result(request);
+            let own = own.trim_end();
+            if !lines_match(&own.lines().collect::<Vec<_>>(), &expected) {
+                let expected = expected.join("\n");
+                wrong.push(format!("$ {request}\n{own}\nexpected:\n{expected}"));
+                differs = true;
             }
+            found += &format!("$ {request}\n{own}\n\n");
+        }
+        if differs {
+            *block = found.trim_end().to_owned();
         }
     }
     assert!(rows > 0, "{file} has no rows");
@@ -58,7 +65,8 @@ fn lines_match(found: &[&str], expected: &[String]) -> bool {
     match expected.split_first() {
         None => found.is_empty(),
         Some((line, rest)) if line == "..." => {
-            (0..=found.len()).any(|skipped| lines_match(&found[skipped..], rest))
+            let lines = found.iter().take_while(|line| !line.starts_with("--- "));
+            (0..=lines.count()).any(|skipped| lines_match(&found[skipped..], rest))
         }
         Some((line, rest)) => found
             .split_first()

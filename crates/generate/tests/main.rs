@@ -21,4 +21,6 @@ mod plain;
 mod sampler;
 mod speculative;
 mod support;
+#[path = "../../../tests/tables.rs"]
+mod tables;
 mod vetting;

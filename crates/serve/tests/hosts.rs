@@ -8,6 +8,8 @@ use emberlm_serve::Hosts;
 use tokio::runtime::Builder;
 use tower::ServiceExt;
 
+use crate::tables::check_table;
+
 fn status(hosts: &Hosts, target: &str, version: Version, headers: &[(&str, &str)]) -> u16 {
     let mut request = Request::get(target).version(version);
     for (name, value) in headers {
@@ -27,88 +29,37 @@ fn only_own_hosts_are_accepted() {
     let named = ["llm.example".to_owned()];
     let loopback = Hosts::new([127, 0, 0, 1].into(), &named);
     let open = Hosts::new([0, 0, 0, 0].into(), &named);
-    for (host, on_loopback, elsewhere) in [
-        ("localhost", 200, 200),
-        ("LocalHost:8080", 200, 200),
-        ("app.localhost:3000", 200, 200),
-        ("localhost.", 200, 200),
-        ("127.0.0.1:8080", 200, 200),
-        ("127.8.9.1", 200, 200),
-        ("[::1]:8080", 200, 200),
-        ("[::ffff:127.0.0.1]:8080", 200, 200),
-        ("llm.example", 200, 200),
-        ("LLM.example:443", 200, 200),
-        ("192.168.1.5:8080", 403, 200),
-        ("[fe80::1]:8080", 403, 200),
-        ("evil.example", 403, 403),
-        ("localhost.evil.example", 403, 403),
-        ("127.0.0.1.evil.example:8080", 403, 403),
-        ("llm.example.evil.example", 403, 403),
-        ("evil.example@localhost", 400, 400),
-        ("", 400, 400),
-        ("a b", 400, 400),
-    ] {
-        let ask = |hosts| status(hosts, "/", Version::HTTP_11, &[("host", host)]);
-        assert_eq!(
-            [ask(&loopback), ask(&open)],
-            [on_loopback, elsewhere],
-            "{host}"
-        );
-    }
-    for (target, version, headers, expected) in [
-        ("/", Version::HTTP_11, vec![], 400),
-        ("/", Version::HTTP_10, vec![], 200),
-        ("/", Version::HTTP_10, vec![("host", "evil.example")], 403),
-        (
-            "/",
-            Version::HTTP_11,
-            vec![("host", "localhost"), ("host", "localhost")],
-            400,
-        ),
-        (
-            "http://localhost:1/",
-            Version::HTTP_11,
-            vec![("host", "localhost:1")],
-            200,
-        ),
-        (
-            "http://localhost:1/",
-            Version::HTTP_11,
-            vec![("host", "evil.example")],
-            403,
-        ),
-        (
-            "http://evil.example/",
-            Version::HTTP_11,
-            vec![("host", "localhost")],
-            403,
-        ),
-        ("http://evil.example/", Version::HTTP_10, vec![], 403),
-    ] {
-        assert_eq!(
-            status(&loopback, target, version, &headers),
-            expected,
-            "{target} {headers:?}"
-        );
-    }
-    for (origin, expected) in [
-        ("http://localhost:8080", 200),
-        ("https://localhost:8080", 200),
-        ("https://llm.example", 200),
-        ("https://llm.example:8443", 200),
-        ("http://localhost:3000", 403),
-        ("http://127.0.0.1:8080", 403),
-        ("http://evil.example", 403),
-        ("null", 403),
-        ("", 403),
-    ] {
-        let headers = [("host", "localhost:8080"), ("origin", origin)];
-        assert_eq!(
-            status(&loopback, "/", Version::HTTP_11, &headers),
-            expected,
-            "{origin}"
-        );
-    }
+    check_table("hosts", |row| {
+        let (kind, row) = row.split_once(' ').unwrap();
+        let ask = |hosts, headers: &[(&str, &str)]| {
+            status(hosts, "/", Version::HTTP_11, headers).to_string()
+        };
+        match kind {
+            "host" => {
+                let host: String = serde_json::from_str(row).unwrap();
+                [&loopback, &open]
+                    .map(|hosts| ask(hosts, &[("host", &host)]))
+                    .join(" ")
+            }
+            "origin" => {
+                let origin: String = serde_json::from_str(row).unwrap();
+                ask(
+                    &loopback,
+                    &[("host", "localhost:8080"), ("origin", &origin)],
+                )
+            }
+            _ => {
+                let mut words = row.split(' ');
+                let target = words.next().unwrap();
+                let version = match words.next() {
+                    Some("1.0") => Version::HTTP_10,
+                    _ => Version::HTTP_11,
+                };
+                let headers: Vec<(&str, &str)> = words.map(|host| ("host", host)).collect();
+                status(&loopback, target, version, &headers).to_string()
+            }
+        }
+    });
     let any = Hosts::new([127, 0, 0, 1].into(), &["*".to_owned()]);
     let headers = [("host", "evil.example"), ("origin", "null")];
     assert_eq!(status(&any, "/", Version::HTTP_11, &headers), 200);

@@ -3,8 +3,8 @@
 use emberlm_model::ModelConfig;
 use serde_json::{Value, json};
 
+use super::support::Sandbox;
 use super::support::model::{tiny, write_run};
-use super::support::{Sandbox, fixtures};
 
 /// A model `run` with a context of 32 tokens.
 fn with_model() -> Sandbox {
@@ -135,61 +135,6 @@ fn several_models_are_measured_one_after_the_other() {
 }
 
 #[test]
-fn impossible_sizes_are_refused() {
-    let sandbox = with_model();
-    for (line, message) in [
-        (
-            "-p 33",
-            "run: a prompt of 33 tokens exceeds the context of 32\nhint: take at most --prompt-tokens 32\n",
-        ),
-        (
-            "-n 32",
-            "run: 1 + 32 tokens exceed the context of 32\nhint: take at most --decode 31\n",
-        ),
-        (
-            "-d 30 -n 3",
-            "run: 30 + 3 tokens exceed the context of 32\nhint: take at most --decode 2\n",
-        ),
-        (
-            "-d 32",
-            "run: 32 + 1 tokens exceed the context of 32\nhint: take a smaller --depth, or leave the test out: --decode 0\n",
-        ),
-        (
-            "-p 0 -n 0",
-            "--prompt-tokens 0 and --decode 0 leave no test to measure\n",
-        ),
-    ] {
-        let ran = sandbox.is_misused(&format!("bench run {line}"));
-        assert_eq!(ran.stderr, format!("error: {message}"), "{line}");
-    }
-    for line in ["--repeat 0", "--batch-size 0"] {
-        let ran = sandbox.is_misused(&format!("bench run {line}"));
-        ran.says("must be at least 1");
-    }
-}
-
-#[test]
-fn other_kinds_of_models_are_refused() {
-    let sandbox = with_model();
-    let encoder = fixtures().join("encoders/bert-bare");
-    let pair = fixtures().join("encoder_decoder/t5-untied");
-    for (path, message, hint) in [
-        (
-            encoder,
-            "is an encoder, which decodes no tokens",
-            "emberlm embed ",
-        ),
-        (
-            pair,
-            "is an encoder–decoder, and only decoders are measured",
-            "emberlm generate ",
-        ),
-    ] {
-        // No model is measured if one of them is refused.
-        let ran = sandbox.words(&format!("bench run {}", path.display()));
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran}");
-        ran.says(message);
-        ran.says(hint);
-    }
-    sandbox.fails("bench nowhere");
+fn impossible_sizes_and_other_kinds_of_models_are_refused() {
+    with_model().check_messages("bench");
 }

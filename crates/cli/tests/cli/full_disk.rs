@@ -1,15 +1,11 @@
-//! Full disks, simulated by a limit on the file size.
+//! Full disks, simulated by a limit on the file size. The signal is ignored, so that writes fail with an error instead.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 
 use emberlm_model::{ModelConfig, families};
 
+use super::support::Sandbox;
 use super::support::model::write_run;
-use super::support::{AssertText, Sandbox};
-
-/// Limits files to a few KiB. The signal is ignored, so that writes fail with an error instead.
-const LIMITED: &str = "trap '' XFSZ; ulimit -f 8;";
 
 #[test]
 fn export_reports_a_full_disk() {
@@ -25,13 +21,7 @@ fn export_reports_a_full_disk() {
         ..families::preset("gpt2").unwrap().config
     };
     write_run(&sandbox.path("run"), &config, None, &[1]);
-    let ran = sandbox.sh(&format!("{LIMITED} exec \"$EMBERLM\" export run --out out"));
-    assert_eq!(ran.code, Some(1), "{ran}");
-    ran.says("File too large");
-    ran.says("hint: a file may not become that large");
-    ran.stderr.assert_lacks("weights do not belong");
-    assert!(!sandbox.path("out").exists());
-    assert_eq!(sandbox.names(), ["data", "run", "text.txt"]);
+    sandbox.check_messages("full_disk_export");
 }
 
 #[test]
@@ -39,15 +29,7 @@ fn pictures_are_written_atomically() {
     let sandbox = Sandbox::with_data();
     sandbox.trains("--data data --out run --steps 4");
     sandbox.write("a.svg", "before");
-    let names = sandbox.names();
-    let ran = sandbox.sh(&format!("{LIMITED} exec \"$EMBERLM\" plot run --out a.svg"));
-    assert_eq!(ran.code, Some(1), "{ran}");
-    ran.says("error: cannot write a.svg: File too large");
-    assert_eq!(sandbox.text("a.svg"), "before");
-    assert_eq!(sandbox.names(), names);
-    symlink("/dev/full", sandbox.path("full.svg")).unwrap();
-    let ran = sandbox.fails("plot run --out full.svg");
-    ran.says("hint: make room on the disk");
+    sandbox.check_messages("full_disk_plot");
 }
 
 #[test]
@@ -69,9 +51,5 @@ fn a_failed_checkpoint_is_reported() {
 fn prepare_reports_a_full_disk() {
     let sandbox = Sandbox::new();
     sandbox.write("text.txt", "hello small world\n".repeat(2000));
-    let ran = sandbox.sh(&format!(
-        "{LIMITED} exec \"$EMBERLM\" prepare text.txt --out data --tokenizer char"
-    ));
-    assert_eq!(ran.code, Some(1), "{ran}");
-    ran.says("hint: a file may not become that large");
+    sandbox.check_messages("full_disk_prepare");
 }

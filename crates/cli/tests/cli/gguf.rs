@@ -96,17 +96,7 @@ fn a_packed_file_is_exported_without_options() {
 /// llama.cpp's program refuses without `--allow-requantize`.
 #[test]
 fn a_packed_file_that_is_rounded_again_causes_a_warning() {
-    let sandbox = sandbox();
-    let export = |from: &str, line: &str| {
-        let ran = sandbox.succeeds(&format!("export {from} --format gguf {line}"));
-        ran.stderr
-    };
-    assert_eq!(export("run", "--type q8_0 --out m.gguf"), "");
-    let warning = "warning: the weights were rounded to q8_0 before, and are rounded again: \
-        export the model that they were made of, if you have it\n";
-    assert_eq!(export("m.gguf", "--type q4_0 --out a.gguf"), warning);
-    assert_eq!(export("m.gguf", "--out b.gguf"), warning);
-    assert_eq!(export("m.gguf", "--type f32 --out c.gguf"), "");
+    sandbox().check_messages("gguf_rounded_again");
 }
 
 #[test]

@@ -46,17 +46,7 @@ fn refused(ran: &CommandOutput, what: &str) {
 
 #[test]
 fn train_and_new_reject_models_larger_than_memory() {
-    let sandbox = Sandbox::with_data();
-    let ran = sandbox.fails("train --preset palm-540b --data data --out run");
-    assert!(
-        ran.stderr.starts_with("error: training needs about "),
-        "{ran}"
-    );
-    ran.says("no division of the step fits");
-    assert!(!sandbox.path("run").exists());
-    let ran = sandbox.fails("new --preset palm-540b --out model");
-    ran.says("making the model needs about ");
-    assert!(!sandbox.path("model").exists());
+    Sandbox::with_data().check_messages("memory_training");
 }
 
 #[test]
@@ -80,20 +70,7 @@ fn the_proposed_step_fits_when_the_requested_one_does_not() {
 fn inference_commands_reject_models_larger_than_memory() {
     let sandbox = Sandbox::with_data();
     sandbox.trains(&format!("{MEDIUM} --data data --steps 1 --out run"));
-    let few = 110_000;
-    refused(&limited(&sandbox, "generate run", few), "generating");
-    refused(
-        &limited(&sandbox, "eval run --data data", few),
-        "evaluating",
-    );
-    refused(
-        &limited(&sandbox, "chat run --chat-template chatml", few),
-        "chatting",
-    );
-    let ran = limited(&sandbox, "serve run --port 0 --slots 4096", 900_000);
-    refused(&ran, "serving");
-    ran.says("hint: this fits, in about ");
-    ran.says(": --slots 1\n");
+    sandbox.check_messages("memory_inference");
 }
 
 #[test]

@@ -37,38 +37,7 @@ fn missing_runs_are_reported() {
 fn folders_named_like_files_are_rejected() {
     let sandbox = Sandbox::with_char_model();
     sandbox.write("sweep.toml", "preset = \"char-nano\"\n");
-    let before = sandbox.names();
-    for (line, what) in [
-        ("export run", "a model"),
-        ("new --preset pocket-tales --vocab-size 9", "a model"),
-        ("prepare text.txt --tokenizer byte", "a dataset"),
-        ("train --data data", "a run"),
-        ("sweep sweep.toml", "a sweep"),
-        ("data adopt data --tokenizer byte", "a dataset"),
-        ("data export data --format npy", "an exported dataset"),
-        ("tokenizer train text.txt --vocab-size 300", "a tokenizer"),
-        ("tokenizer convert text.txt", "a tokenizer"),
-        ("man", "a set of man pages"),
-    ] {
-        for extension in ["gguf", "safetensors", "BIN"] {
-            // The file of another format of the command.
-            if (line, extension) == ("export run", "gguf") {
-                continue;
-            }
-            let ran = sandbox.words(&format!("{line} --out h2.{extension}"));
-            let error = format!("error: invalid value 'h2.{extension}' for '--out <");
-            let rule = format!(
-                ">': {what} is written as a folder, not as a .{} file: name it h2\n",
-                extension.to_lowercase()
-            );
-            assert_eq!(ran.code, Some(2), "{line}: {ran}");
-            assert!(
-                ran.stderr.starts_with(&error) && ran.stderr.contains(&rule),
-                "{line}: {ran}"
-            );
-        }
-    }
-    assert_eq!(sandbox.names(), before);
+    sandbox.check_messages("named_like_files");
     // A version number does not count as a file extension.
     sandbox.ok("export run --out model-v1.2");
 }

@@ -130,14 +130,7 @@ fn duplicates_are_reported_or_removed() {
     for name in ["a", "b", "c"] {
         sandbox.write(&format!("texts/{name}.txt"), &text);
     }
-    let line = "prepare texts --out d --tokenizer byte --val-fraction 0.3";
-    let summary = sandbox.ok(line);
-    let warning =
-        "Warning: 2 of 3 documents are equal to an earlier one: --dedup leaves them out\n";
-    summary.assert_has(warning);
-    let summary = sandbox.ok(&format!("{line} --dedup --force"));
-    summary.assert_has("Left out: 2 duplicates\n");
-    summary.assert_lacks("Warning");
+    sandbox.check_messages("prepare_duplicates");
 }
 
 #[test]

@@ -5,8 +5,6 @@ use std::os::unix::fs::symlink;
 
 use super::support::Sandbox;
 
-const EXPORT: &str = "export run --format gguf --type f32";
-
 impl Sandbox {
     /// A run with checkpoints of the steps 2 and 4 and a folder `outside`.
     fn with_outside() -> Self {
@@ -150,31 +148,5 @@ fn outputs_are_written_to_the_target_of_a_link() {
 
 #[test]
 fn circles_of_links_and_special_files_are_refused_as_outputs() {
-    let sandbox = Sandbox::with_char_model();
-    sandbox.link("circle", "circle");
-    sandbox.link("circle.gguf", "circle.gguf");
-    assert_eq!(sandbox.sh("mkfifo fifo.gguf").code, Some(0));
-    for (line, message) in [
-        ("train --data data --steps 1 --out circle", "symbolic links"),
-        (
-            "new --preset llama-nano --vocab-size 9 --out circle",
-            "symbolic links",
-        ),
-        (&format!("{EXPORT} --out circle.gguf"), "symbolic links"),
-        (
-            &format!("{EXPORT} --out fifo.gguf --force"),
-            "fifo.gguf is not a regular file",
-        ),
-    ] {
-        let ran = sandbox.words(line);
-        assert!(
-            ran.code == Some(1) && ran.stderr.contains(message),
-            "{line}: {ran}"
-        );
-    }
-    assert_eq!(
-        sandbox.sh("test -p fifo.gguf && test -L circle").code,
-        Some(0)
-    );
-    assert_eq!(sandbox.sh("ls -A | grep partial").stdout, "");
+    Sandbox::with_char_model().check_messages("circles_of_links");
 }

@@ -1,10 +1,10 @@
 //! Tables of command lines with their exact messages and exit codes, and of requests with their answers, in
 //! `tests/messages/NAME.txt`, for review from a user's perspective.
 //!
-//! A row is a line `$ emberlm ARGUMENTS`, the output, and `[exit CODE]`; or `$ POST PATH BODY`, the answer, and
-//! `[status CODE]`. Single quotes enclose an argument with spaces,
-//! `FIXTURES` stands for the folder of the model crate's fixtures. `tables.rs` describes the rest of the form, and how
-//! to write the output of a new row.
+//! A row is a line `$ emberlm ARGUMENTS`, `$ text "STDIN" | emberlm ARGUMENTS`, or `$ sh COMMAND`, where `"$EMBERLM"` is
+//! the program, then the output and `[exit CODE]`; or `$ POST PATH BODY`, the answer, and `[status CODE]`. Single quotes
+//! enclose an argument with spaces, and `FIXTURES` stands for the folder of the model crate's fixtures. `tables.rs`
+//! describes the rest of the form, and how to write the output of a new row.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,32 +19,32 @@ impl Sandbox {
     #[track_caller]
     pub fn check_messages(&self, table: &str) {
         check_table(&format!("messages/{table}"), |row| {
-            self.message(row.strip_prefix("emberlm ").unwrap())
+            match row.split_once(' ').unwrap() {
+                ("emberlm", arguments) => self.message(arguments),
+                ("text", row) => {
+                    let (text, line) = row.split_once(" | emberlm ").unwrap();
+                    let text: String = serde_json::from_str(text).unwrap();
+                    shown(self.feed(&in_fixtures(line), text))
+                }
+                #[cfg(unix)]
+                ("sh", line) => shown(self.sh(&in_fixtures(line))),
+                (other, _) => panic!("{other}"),
+            }
         });
     }
 
     /// The output of a command line, up to its exit code.
     #[track_caller]
     fn message(&self, arguments: &str) -> String {
-        let fixtures = fixtures().display().to_string();
         let before = self.files("");
-        let ran = self.run(split(&arguments.replace("FIXTURES", &fixtures)));
-        let code = ran.code.unwrap();
-        if code != 0 {
+        let ran = self.run(split(&in_fixtures(arguments)));
+        if ran.code != Some(0) {
             assert!(
                 self.files("") == before,
                 "{arguments} changed a file: {ran}"
             );
         }
-        let output = match ran {
-            CommandOutput { stdout, stderr, .. } if code == 0 && stderr.is_empty() => stdout,
-            CommandOutput { stdout, stderr, .. } if code != 0 && stdout.is_empty() => stderr,
-            CommandOutput { stdout, stderr, .. } => {
-                format!("--- stdout\n{stdout}--- stderr\n{stderr}")
-            }
-        };
-        let output = output.replace(&fixtures, "FIXTURES");
-        format!("{output}[exit {code}]\n")
+        shown(ran)
     }
 
     /// The path and the bytes of every file in a folder, except locks, which hold the number of the last process.
@@ -81,6 +81,24 @@ fn add_files(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
             }
         }
     }
+}
+
+fn in_fixtures(line: &str) -> String {
+    line.replace("FIXTURES", fixtures().to_str().unwrap())
+}
+
+/// The output up to its exit code, with both streams named if there are two or a stream is unusual for the code.
+fn shown(ran: CommandOutput) -> String {
+    let code = ran.code.unwrap();
+    let output = match ran {
+        CommandOutput { stdout, stderr, .. } if code == 0 && stderr.is_empty() => stdout,
+        CommandOutput { stdout, stderr, .. } if code != 0 && stdout.is_empty() => stderr,
+        CommandOutput { stdout, stderr, .. } => {
+            format!("--- stdout\n{stdout}--- stderr\n{stderr}")
+        }
+    };
+    let output = output.replace(fixtures().to_str().unwrap(), "FIXTURES");
+    format!("{output}[exit {code}]\n")
 }
 
 /// Splits a command line into arguments. Text in single quotes is one argument.
