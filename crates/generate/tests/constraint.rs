@@ -382,7 +382,7 @@ fn invalid_grammars_are_rejected_with_a_reason() {
         });
         assert!(!error.contains("panic"), "{error}");
         assert!(kind != "json_schema" || !error.contains('<'), "{error}");
-        // The compiler shows the place in lines of their own.
+        // The compiler shows the place in further lines.
         error.lines().collect::<Vec<_>>().join(" ")
     });
     let long = error(Grammar::Regex("a".repeat((256 << 10) + 1)));
