@@ -119,7 +119,7 @@ impl<B: Backend> Sequence<B> {
         })
     }
 
-    /// Copies another sequence whose cache is not longer than this one's capacity.
+    /// Copies another sequence whose cache is not longer than the capacity here.
     pub fn copy_from(&mut self, other: &Self) {
         self.cache.copy_from(&other.cache, other.cache.len());
         self.tokens.clone_from(&other.tokens);

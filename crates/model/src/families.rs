@@ -80,7 +80,7 @@ mod prelude {
 fn head(tied: bool) -> Head {
     Head {
         tied,
-        ..common(Family::Pocket).head
+        ..common(Family::of_kind(ModelKind::Decoder)).head
     }
 }
 
@@ -214,8 +214,8 @@ impl Family {
         }
     }
 
-    /// The beginning of the names of [`Family::source`] that `transformers` leaves out for a model without a head of its
-    /// own; `None` for other models.
+    /// The beginning of the names of [`Family::source`] that `transformers` leaves out for an encoder with a pooler or
+    /// without a head; `None` for other models.
     pub(crate) fn left_out(self, config: &TransformerConfig) -> Option<&'static str> {
         let own = self.of_transformers()?;
         own.is_bare(config).then(|| own.prefix())

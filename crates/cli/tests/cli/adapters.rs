@@ -187,7 +187,7 @@ fn adapters_of_encoders_and_encoder_decoders_are_trained_merged_and_exported() {
     ] {
         let peft = format!("{run}-peft");
         sandbox.ok(&format!("export {run} --out {peft}"));
-        let config: Value = sandbox.value(&format!("{peft}/adapter_config.json"));
+        let config: Value = sandbox.value(format!("{peft}/adapter_config.json"));
         assert_eq!(config["task_type"], task);
         sandbox.ok(&format!("merge {run} --out {run}-merged"));
         sandbox.ok(&format!("info {model} --adapter {run}"));

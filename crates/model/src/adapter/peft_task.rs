@@ -16,7 +16,7 @@ const PAIR: &str = "SEQ_2_SEQ_LM";
 const SEQUENCE: &str = "SEQ_CLS";
 /// A classifier of tokens.
 const TOKEN: &str = "TOKEN_CLS";
-/// An encoder without a head of its own.
+/// An encoder with a pooler or without a head.
 const FEATURES: &str = "FEATURE_EXTRACTION";
 
 /// Every task whose adapters are read.

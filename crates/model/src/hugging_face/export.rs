@@ -74,7 +74,7 @@ pub fn check_exportable(config: &TransformerConfig) -> Result<(), HuggingFaceErr
 /// The family in whose form a model can be exported: `preferred`, its own, or else the first of its kind.
 ///
 /// # Errors
-/// No family can express the model: the error of `preferred`, or of its own.
+/// No family can express the model: the error of `preferred`, or of the model's family.
 pub fn exporting_family(
     config: &TransformerConfig,
     preferred: Option<Family>,
