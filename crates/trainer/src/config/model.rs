@@ -175,6 +175,11 @@ impl TryFrom<ConfigTables> for RunConfig {
             train,
         } = tables;
         let model = match (model, encoder, encoder_decoder) {
+            (Some(model), None, None) if !model.architecture.is_decoder() => {
+                return Err(
+                    "`model` is a decoder: `encoder` and `encoder_decoder` are the tables of other models",
+                );
+            }
             (Some(model), None, None) => model.into(),
             (None, Some(settings), None) => settings.into(),
             (None, None, Some(settings)) => settings.into(),
@@ -214,5 +219,12 @@ mod tests {
         );
         let both = "[model]\n[encoder]\n[data]\n[train]\n";
         assert!(toml::from_str::<RunConfig>(both).is_err());
+        let decoder = presets::run("char-nano").expect("a preset");
+        let settings = ["model.architecture.kind=\"encoder\"".to_owned()];
+        let error = layered(decoder, None, &settings).expect_err("not a decoder");
+        assert!(
+            error.to_string().contains("tables of other models"),
+            "{error}"
+        );
     }
 }
