@@ -137,9 +137,12 @@ impl EncoderDecoderModel {
         Ok(Some((encoder, stops)))
     }
 
-    /// The ids that end a target: the `eos_token_id`s of the model's files.
+    /// The ids that end a target: the `eos_token_id`s of the model's files; of a checkpoint, the end of text that its targets
+    /// were trained with, too.
     pub fn stop_tokens(&self) -> Vec<u32> {
-        self.model.stop_tokens(None)
+        let is_checkpoint = self.model.hugging_face().is_none();
+        let tokenizer = self.tokenizer.as_ref().filter(|_| is_checkpoint);
+        self.model.stop_tokens(tokenizer)
     }
 
     /// Reads the weights.

@@ -20,7 +20,7 @@
 //! |---|---|
 //! | [`ModelConfig`] | configuration as written by the user: sizes and one variant per component |
 //! | [`TransformerConfig`] | a validated configuration; [`TransformerConfig::init`] builds the model |
-//! | [`Decoder`] | computes logits or a loss from token ids; [`KvCache`] is its state during generation |
+//! | [`Transformer`] | computes logits or a loss from token ids; [`KvCache`] is its state during generation |
 //! | [`families::Preset`] | a named configuration; [`families::preset`] finds it |
 //! | [`hugging_face::HuggingFaceModel`] | a model directory in the format of `transformers` |
 //! | [`count::Parameters`] | number of parameters by component |

@@ -19,7 +19,7 @@ use crate::weights::quantized::Quantization;
 /// without a pooler, and the head of an encoder–decoder as tied: these follow from the tensors.
 ///
 /// # Errors
-/// Those of [`HuggingFaceModel::open`].
+/// Those of [`HuggingFaceModel::open`](super::HuggingFaceModel::open).
 pub fn read_config(fields: &Map<String, Value>) -> Result<TransformerConfig, HuggingFaceError> {
     read_described(&Fields::new(fields), FileFacts::default()).map(|description| description.config)
 }

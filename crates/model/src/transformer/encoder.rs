@@ -34,8 +34,8 @@ impl<B: Backend> Transformer<B> {
     /// Computes the final hidden states, `[batch, seq]` to `[batch, seq, d_model]`. States at padding tokens have no
     /// meaning.
     ///
-    /// Ids must be below `vocab_size`, segments below `segments`, and texts at most [`TransformerConfig::seq_len`] long;
-    /// [`TransformerConfig::check_tokens`] checks input.
+    /// Ids must be below `vocab_size`, segments below `segments`, and texts at most [`TransformerConfig::seq_len`](crate::TransformerConfig::seq_len) long;
+    /// [`TransformerConfig::check_tokens`](crate::TransformerConfig::check_tokens) checks input.
     pub fn states(&self, input: impl Into<ModelInput<B>>) -> Tensor<B, 3> {
         let (x, context) = self.embedded_with_context(input);
         self.stack.run(x, context, None)

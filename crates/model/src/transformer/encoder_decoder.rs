@@ -75,7 +75,7 @@ fn padded<B: Backend>(padding: Option<Tensor<B, 2, Bool>>) -> StackContext<'stat
 
 impl<B: Backend> Transformer<B> {
     /// Runs the encoder over sources `[batch, source]`. `padding` is false at padding tokens, `[batch, source]`; no
-    /// token attends to them. Ids must be below `vocab_size`; [`TransformerConfig::check_tokens`] checks input.
+    /// token attends to them. Ids must be below `vocab_size`; [`TransformerConfig::check_tokens`](crate::TransformerConfig::check_tokens) checks input.
     pub fn encode_source(
         &self,
         source: Tensor<B, 2, Int>,
