@@ -65,7 +65,7 @@ impl EncoderModel {
         let model = model.of_kind(ModelKind::Encoder)?;
         let tokenizer = checked_tokenizer(&model)?;
         let limit = model.config().seq_len();
-        let files = SentenceFiles::read(model.published())?;
+        let files = SentenceFiles::read(model.path())?;
         let longest = files.longest.map_or(limit, |longest| longest.min(limit));
         let (pooling, normalize) = files.modules.unwrap_or((Pooling::Mean, true));
         Ok(Self {

@@ -208,14 +208,6 @@ impl Model {
         self.hugging_face().and_then(HuggingFaceModel::heads)
     }
 
-    /// The directory with the files of the published model: that of the base model of an adapter.
-    pub(crate) fn published(&self) -> &Path {
-        match self.adapter() {
-            Some(adapter) => &adapter.base.path,
-            None => self.path(),
-        }
-    }
-
     /// Reads the tokenizer, chat and generation settings of the Hugging Face directory that the model was opened or
     /// fine-tuned from.
     ///

@@ -176,8 +176,13 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
         (None, Some(tokenizer)) => write_tokenizer(model, tokenizer, folder.path())?,
         (None, None) => {}
     }
-    if source_directory.is_none() {
-        write_generation_config(&options.fields, folder.path())?;
+    match model.kind() {
+        // The pooling of sentence-transformers.
+        ModelKind::Encoder => drop(model.source_files()?.export(folder.path())?),
+        ModelKind::Decoder | ModelKind::EncoderDecoder if source_directory.is_none() => {
+            write_generation_config(&options.fields, folder.path())?;
+        }
+        ModelKind::Decoder | ModelKind::EncoderDecoder => {}
     }
     let files = exported.files.len();
     folder.finish()?;

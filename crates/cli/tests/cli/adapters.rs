@@ -148,6 +148,12 @@ fn adapters_of_encoders_and_encoder_decoders_are_trained_merged_and_exported() {
     let options = "--adapter lora --set train.adapter.targets=[\"all-linear\"] --set train.seq_len=48 \
         --set train.micro_batch=8 --set train.evaluation.interval=20 --steps 40 --learning-rate 1e-2 --renderer plain";
     sandbox.ok("new --preset bert-nano --tokenizer byte --out bert");
+    // The pooling is that of the base model, also after the adapter was merged.
+    let module = |path: &str, kind: &str| json!({"path": path, "type": format!("sentence_transformers.models.{kind}")});
+    let modules = json!([module("", "Transformer"), module("1_Pooling", "Pooling")]);
+    sandbox.write("bert/modules.json", modules.to_string());
+    let pooling = json!({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false});
+    sandbox.write("bert/1_Pooling/config.json", pooling.to_string());
     let labels = |i: usize| ["odd", "even"][usize::from(i.is_multiple_of(2))];
     let rows = (0..60).map(|i| format!("the word {} of line {i},{}\n", labels(i), labels(i)));
     sandbox.write(
@@ -195,6 +201,20 @@ fn adapters_of_encoders_and_encoder_decoders_are_trained_merged_and_exported() {
     let saved = config["modules_to_save"].as_array().unwrap();
     assert!(saved.contains(&json!("classifier")), "{config}");
     assert_eq!(classified("labels-merged"), ["odd", "even"]);
+    let embedded = |model: &str| -> Vec<f64> {
+        let printed = sandbox.ok(&format!("embed {model} texts.txt"));
+        let first: Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
+        serde_json::from_value(first["embedding"].clone()).unwrap()
+    };
+    let vectors = ["labels", "labels-merged"].map(embedded);
+    let length = vectors[0].iter().map(|x| x * x).sum::<f64>().sqrt();
+    assert!(
+        length > 1.5,
+        "the first state, which is not normalized: {length}"
+    );
+    for (run, merged) in vectors[0].iter().zip(&vectors[1]) {
+        assert!((run - merged).abs() < 1e-4, "{run} {merged}");
+    }
     assert_eq!(target("targets-merged"), adapted);
     let with_files = "generate t5 --adapter targets-peft --prompt number";
     assert_eq!(sandbox.ok(with_files), adapted);
