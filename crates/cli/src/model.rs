@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use emberlm_checkpoint::{CheckpointError, EncoderModel, Model, ModelError};
 use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::{Backend, PackedFormat, memory};
-use emberlm_model::{CacheFormat, Transformer, WeightFormat, gguf};
+use emberlm_model::{CacheFormat, LoraConfig, Transformer, WeightFormat, gguf};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::HeldWeights;
 
@@ -28,12 +28,17 @@ pub fn open(path: &Path) -> Result<Model, CliError> {
     Ok(model)
 }
 
-/// Checks that the weights of the model at `path` can be trained.
+/// Checks that the weights of the model at `path` can be trained, with the adapter if there is one.
 ///
 /// # Errors
-/// The weights are quantized: they have no gradients.
-pub fn check_trainable(model: &Model, path: &Path) -> Result<(), CliError> {
+/// The weights are quantized, so they have no gradients, and there is no adapter.
+pub fn check_trainable(
+    model: &Model,
+    path: &Path,
+    adapter: Option<&LoraConfig>,
+) -> Result<(), CliError> {
     match model.weight_format() {
+        _ if adapter.is_some() => Ok(()),
         WeightFormat::F32 => Ok(()),
         packed => {
             let (shown, format) = (path.display(), packed.name());

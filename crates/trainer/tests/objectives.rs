@@ -7,3 +7,4 @@ mod grpo_parity;
 mod parity;
 mod preferences;
 mod runs;
+mod whole_run;

@@ -55,8 +55,10 @@ impl Model {
     ) -> Result<Transformer<B>, ModelError> {
         let decoder = match &self.source {
             Source::Checkpoint { checkpoint, .. } => checkpoint.decoder_in(format, device)?,
-            // An adapter's model may have another head than its base.
-            Source::HuggingFace { model, .. } if self.config != *model.config() => {
+            // The adapter of an encoder may have another head than its base. That of a decoder reconfigures the base itself.
+            Source::HuggingFace { model, .. }
+                if self.kind() != ModelKind::Decoder && self.config != *model.config() =>
+            {
                 self.decoder_as(&self.config, 0, format, device)?
             }
             Source::HuggingFace { model, .. } => model.decoder_in(format, device)?,

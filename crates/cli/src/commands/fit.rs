@@ -26,7 +26,7 @@ use crate::opened_model::OpenedModel;
 use crate::output::{print, print_json, size};
 use crate::ranks::Ranks;
 use crate::shell::{shell_path, shell_word};
-use crate::{console, values};
+use crate::{console, model as models, values};
 
 pub use report::parts;
 
@@ -153,7 +153,7 @@ fn run_for(args: FitArgs, job: &Ranks) -> Result<(), CliError> {
             available.bytes / job.local_rank().world_size() as u64
         }
     };
-    let opened = args.from.as_deref().map(OpenedModel::open_to_train);
+    let opened = args.from.as_deref().map(OpenedModel::open);
     let opened = opened.transpose()?;
     let base = match (&args.from, &opened) {
         (Some(from), Some(model)) => model.fine_tuning(from, args.objective, None),
@@ -165,7 +165,7 @@ fn run_for(args: FitArgs, job: &Ranks) -> Result<(), CliError> {
     }
     config.train.objective.check_model(&config.model)?;
     if let (Some(from), Some(model)) = (&args.from, &opened) {
-        model.check_trainable(from, config.train.adapter.as_ref())?;
+        models::check_trainable(model.model(), from, config.train.adapter.as_ref())?;
     }
     let vocab_size_assumed = args.data.is_none() && !resolve::has_vocabulary(&config.model);
     if let Some(data) = &args.data {

@@ -44,7 +44,7 @@ use crate::opened_model::OpenedModel;
 use crate::output::print;
 use crate::ranks::Ranks;
 use crate::shell::shell_path;
-use crate::{built_in_tales, console, ending, signals};
+use crate::{built_in_tales, console, ending, model as models, signals};
 
 /// Runs the command, as a single process or as one of a job.
 ///
@@ -151,11 +151,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
 
 /// Resolves [`configuration`]. Also returns the model to fine-tune.
 fn resolve(args: &TrainArgs) -> Result<(RunConfig, Option<OpenedModel>), CliError> {
-    let model = args
-        .from
-        .as_deref()
-        .map(OpenedModel::open_to_train)
-        .transpose()?;
+    let model = args.from.as_deref().map(OpenedModel::open).transpose()?;
     let config = configuration(args, model.as_ref())?;
     // A setting may have replaced `--from` by another model.
     let model = model.filter(|_| args.from.as_ref() == Some(&config.train.from));
@@ -268,9 +264,9 @@ fn open_from(
     }
     let model = match opened {
         Some(model) => model,
-        None => OpenedModel::open_to_train(from)?,
+        None => OpenedModel::open(from)?,
     };
-    model.check_trainable(from, config.train.adapter.as_ref())?;
+    models::check_trainable(model.model(), from, config.train.adapter.as_ref())?;
     if !config.reads_records() {
         model.check_dataset(TrainingData::open(&config.data)?.first())?;
     }

@@ -86,5 +86,6 @@ fn conversations(
     let encoded = EncodedRecords::of("conversations", "an answer", &records);
     let validation = Validation::Pairs(records.validation);
     let source = TrainSource::Records(records.train);
-    this.inputs(&config.data, context, encoded, validation, source)
+    this.into_record_model()
+        .inputs(&config.data, context, encoded, validation, source)
 }

@@ -75,25 +75,14 @@ impl Tokenization {
         })
     }
 
-    /// [`RecordModel::inputs`] of this model.
-    ///
-    /// # Errors
-    /// The records differ from those of the checkpoint.
-    pub(super) fn inputs(
-        self,
-        data: &DataConfig,
-        context: &dyn DataContext,
-        records: EncodedRecords,
-        validation: Validation,
-        source: TrainSource,
-    ) -> Result<RunInputs, TrainError> {
-        let model = RecordModel {
+    /// The model of the run, once the records are encoded.
+    pub(super) fn into_record_model(self) -> RecordModel {
+        RecordModel {
             model: self.model,
             seq_len: self.seq_len,
             chat_template: self.template.map(|_| self.encoder.template()),
             tokenizer: self.tokenizer,
-        };
-        model.inputs(data, context, records, validation, source)
+        }
     }
 }
 

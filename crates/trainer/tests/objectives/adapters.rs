@@ -17,7 +17,7 @@ use emberlm_trainer::config::{
 };
 use emberlm_trainer::{RunModel, RunStart};
 
-use super::runs::{
+use super::whole_run::{
     Training, check_resume_from, config, dataset, encoder, encoder_decoder, evaluations, labelled,
     loss_of, pairs,
 };

@@ -13,7 +13,7 @@ use emberlm_trainer::config::{
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::{DataConfig, RunConfig, RunWeights};
 
-use super::runs::{check_resume, config, evaluations, records, run, start};
+use super::whole_run::{check_resume, config, evaluations, records, run, start};
 use crate::common::alone;
 
 /// Sums of two digits.

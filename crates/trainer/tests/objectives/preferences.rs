@@ -24,7 +24,7 @@ use emberlm_trainer::{
 use serde_json::Value;
 
 use super::fixture::{File, adamw, published_gradients, value};
-use super::runs::{check_resume, config, evaluations, records, run};
+use super::whole_run::{check_resume, config, evaluations, records, run};
 use crate::common::alone;
 
 /// TRL computes log-probabilities in f32; the largest relative errors that were found are about a third of these.

@@ -54,7 +54,7 @@ impl Plan {
     /// Returns an error if a run is invalid or two runs have the same name.
     pub fn new(file: &SweepFile, out: &Path, backend: &[String]) -> Result<Self, CliError> {
         // Opened once: this reads all weights for their hash.
-        let model = file.from.as_deref().map(OpenedModel::open_to_train);
+        let model = file.from.as_deref().map(OpenedModel::open);
         let model = model.transpose()?;
         let mut opened = Vec::new();
         let mut runs: Vec<PlannedRun> = Vec::new();

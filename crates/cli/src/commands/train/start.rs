@@ -11,7 +11,6 @@ use emberlm_trainer::config::ObjectiveKind;
 use emberlm_trainer::{RunConfig, RunWeights, presets};
 
 use crate::error::CliError;
-use crate::model;
 use crate::opened_model::OpenedModel;
 
 /// The preset of a small model for an objective.
@@ -44,29 +43,6 @@ pub fn preset(named: &str, objective: Option<ObjectiveKind>) -> Result<RunConfig
 }
 
 impl OpenedModel {
-    /// Opens the model that a run starts from.
-    ///
-    /// # Errors
-    /// There is no model, or a file is damaged.
-    pub fn open_to_train(path: &Path) -> Result<Self, CliError> {
-        Self::open(path)
-    }
-
-    /// Checks that the weights can be trained, with the adapter if there is one.
-    ///
-    /// # Errors
-    /// The weights are quantized and there is no adapter.
-    pub fn check_trainable(
-        &self,
-        path: &Path,
-        adapter: Option<&LoraConfig>,
-    ) -> Result<(), CliError> {
-        match adapter {
-            None => model::check_trainable(self.model(), path),
-            Some(_) => Ok(()),
-        }
-    }
-
     /// Identifies the model that an adapter is trained on; `None` without an adapter.
     ///
     /// # Errors

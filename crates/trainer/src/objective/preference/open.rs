@@ -30,7 +30,8 @@ impl Objective for PreferenceLoss {
         };
         let validation = Validation::Preferences(pairs.validation);
         let source = TrainSource::Pairs(pairs.train);
-        this.inputs(&config.data, context, records, validation, source)
+        this.into_record_model()
+            .inputs(&config.data, context, records, validation, source)
     }
 
     fn records(&self, config: &RunConfig) -> Result<Option<usize>, TrainError> {
