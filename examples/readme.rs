@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.data = DataConfig::of("counting");
     config.train.steps = 60;
     config.train.evaluation.sample_tokens = 0;
-    config.model.decoder_mut()?.seq_len = 32;
+    config.model.seq_len = 32;
     Training::<Autodiff<Flex>>::new(config, "run")
         .say(|line| println!("{line}"))
         .run()?;

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         beams: 4,
         length_penalty: 1.0,
         max_new_tokens: 20,
-        stop_tokens: model.stop_tokens(),
+        stop_tokens: model.model().stop_tokens(model.tokenizer()),
     };
     let source = model.encode(&source)?;
     for target in beam_search(&weights, &source, &options)? {

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     config.train.steps = steps;
     config.train.evaluation.interval = 25;
     config.train.evaluation.sample_tokens = 0;
-    config.model.decoder_mut()?.seq_len = 64;
+    config.model.seq_len = 64;
 
     let result = Training::<Autodiff<Backend>>::new(config, run)
         .say(|line| eprintln!("{line}"))

@@ -101,7 +101,7 @@ fn map_sizes(model: &TransformerConfig) -> Vec<[usize; 2]> {
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
-    let mut model = config.model.decoder()?.clone();
+    let mut model = config.decoder()?.clone();
     // The characters of Tiny Shakespeare.
     model.vocab_size.get_or_insert(65);
     // Makes room for all tokens, so that a full cache does not move during the measurement.
@@ -313,7 +313,7 @@ mod tests {
     fn maps_and_head_are_a_quarter_in_8_bits() {
         for preset in ["pocket", "char-nano", "gpt2-small"] {
             let config = presets::run(preset).unwrap();
-            let mut model = config.model.decoder().unwrap().clone();
+            let mut model = config.decoder().unwrap().clone();
             model.vocab_size = Some(65);
             let model = TransformerConfig::try_from(model).unwrap();
             let parameters = count::parameters(&model);

@@ -16,7 +16,7 @@
 //! An untrained model has the same files, except for `optimizer.safetensors`, `state.json` and
 //! `settings.toml`.
 //!
-//! The checkpoint of an encoder or an encoder–decoder is also a Hugging Face directory: instead of `model.json` it has
+//! Earlier versions wrote encoders and encoder–decoders as Hugging Face directories: instead of `model.json` they have
 //! `config.json`, and `model.safetensors` has the names of that format.
 
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ pub(crate) type Manifest = BTreeMap<String, Entry>;
 pub struct Checkpoint<S = Progress> {
     /// Directory of the checkpoint.
     pub path: PathBuf,
-    /// Description of a decoder; `None` for a model in the form of a Hugging Face directory.
+    /// Description of the model; `None` for one in the form of a Hugging Face directory, which earlier versions wrote.
     pub description: Option<Description>,
     /// Progress of the run; `None` for an untrained model.
     pub state: Option<S>,

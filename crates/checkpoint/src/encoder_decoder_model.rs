@@ -11,13 +11,11 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::{ModelKind, Transformer, TransformerConfig, WeightFormat};
-use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, Stops};
-use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
+use emberlm_tokenizer::Tokenizer;
 
 use crate::encoder_model::checked_tokenizer;
 use crate::error::ModelError;
 use crate::model::Model;
-use crate::model::chat::stops_of;
 
 /// An encoder–decoder whose configuration and tokenizer have been read.
 ///
@@ -89,60 +87,12 @@ impl EncoderDecoderModel {
         self.tokenizer.as_ref().ok_or_else(error)
     }
 
-    /// Encodes source texts with the special tokens of the tokenizer's template. Relative positions set no limit.
-    ///
-    /// # Errors
-    /// The directory has no tokenizer.
-    pub fn sources(&self) -> Result<SequenceEncoder, ModelError> {
-        Ok(SequenceEncoder::new(self.require_tokenizer()?, usize::MAX))
-    }
-
     /// The token ids of a source text, with the special tokens of the tokenizer's template.
     ///
     /// # Errors
     /// The model has no tokenizer, or it cannot encode the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        Ok(self.sources()?.encode(text)?.ids)
-    }
-
-    /// The chat template `requested` (chatml, llama3 or a path), by default the model's.
-    ///
-    /// # Errors
-    /// The template cannot be read or compiled.
-    pub fn chat_template(
-        &self,
-        requested: Option<&str>,
-    ) -> Result<Option<ChatTemplate>, ModelError> {
-        match requested {
-            Some(requested) => Ok(Some(requested.parse()?)),
-            None => self.model.chat_template(),
-        }
-    }
-
-    /// Builds the encoder of conversations with the template `requested`, and the tokens and strings that end an answer.
-    /// Returns `None` if there is no template ([`EncoderDecoderModel::chat_template`]).
-    ///
-    /// # Errors
-    /// The template cannot be read or compiled, or the directory has no tokenizer.
-    pub fn chat(
-        &self,
-        requested: Option<&str>,
-    ) -> Result<Option<(ChatEncoder, Stops)>, ModelError> {
-        let tokenizer = self.require_tokenizer()?;
-        let Some(template) = self.chat_template(requested)? else {
-            return Ok(None);
-        };
-        let encoder = ChatEncoder::new(template, tokenizer);
-        let stops = stops_of(&encoder, self.stop_tokens(), self.config().vocab_size());
-        Ok(Some((encoder, stops)))
-    }
-
-    /// The ids that end a target: the `eos_token_id`s of the model's files; of a checkpoint, the end of text that its targets
-    /// were trained with, too.
-    pub fn stop_tokens(&self) -> Vec<u32> {
-        let is_checkpoint = self.model.hugging_face().is_none();
-        let tokenizer = self.tokenizer.as_ref().filter(|_| is_checkpoint);
-        self.model.stop_tokens(tokenizer)
+        self.model.prompt(self.require_tokenizer()?, text)
     }
 
     /// Reads the weights.

@@ -24,7 +24,7 @@ pub fn checkpoint_files(state: Schema, optimizer: &str) -> Vec<FileFormat> {
         .with_schema(schema_for!(Description)),
         FileFormat::new(
             MODEL,
-            "the weights, named by the decoder's paths; with `train.ema`, their average",
+            "the weights, named by the model's paths; with `train.ema`, their average",
         ),
         FileFormat::new(
             TRAINING,
@@ -41,7 +41,7 @@ pub fn checkpoint_files(state: Schema, optimizer: &str) -> Vec<FileFormat> {
         ),
         FileFormat::new(
             CONFIG_FILE,
-            "of an encoder or encoder–decoder, instead of `model.json`: the model's configuration. The checkpoint is a Hugging Face directory, and the weights have the names of that format",
+            "of an encoder or encoder–decoder of an earlier version, instead of `model.json`: the checkpoint is a Hugging Face directory",
         ),
         FileFormat::new(TOKENIZER_FILE, "the tokenizer, if it is a file"),
         FileFormat::new(

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use emberlm_data::{Dataset, MANIFEST_FILE};
 use emberlm_gguf::is_gguf;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
-use emberlm_model::hugging_face::{CONFIG_FILE, HeadStyle, HuggingFaceModel};
+use emberlm_model::hugging_face::{CONFIG_FILE, HeadStyle, HuggingFaceModel, heads_of};
 use emberlm_model::{ModelKind, TransformerConfig};
-use emberlm_tokenizer::{Tokenizer, TokenizerSpec};
+use emberlm_tokenizer::{SequenceEncoder, Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
@@ -203,9 +203,18 @@ impl Model {
         family.model_type().unwrap_or(family.name())
     }
 
-    /// The form of the heads of a published encoder; `None` for other models.
-    pub fn heads(&self) -> Option<&HeadStyle> {
-        self.hugging_face().and_then(HuggingFaceModel::heads)
+    /// The form of the heads of an encoder; `None` for other models.
+    ///
+    /// # Errors
+    /// A file of a checkpoint cannot be read, or its family cannot express the encoder.
+    pub fn heads(&self) -> Result<Option<HeadStyle>, ModelError> {
+        if let Some(directory) = self.hugging_face() {
+            return Ok(directory.heads().copied());
+        }
+        let model_type = self.config.family().model_type();
+        let fields = self.source_files()?.config_fields(model_type);
+        let heads = heads_of(&self.config, fields.unwrap_or_default());
+        Ok(heads.map_err(CheckpointError::from)?)
     }
 
     /// Reads the tokenizer, chat and generation settings of the Hugging Face directory that the model was opened or
@@ -239,12 +248,16 @@ impl Model {
         self.tokenizer()?.ok_or_else(error)
     }
 
-    /// The length of a generation context in tokens: `requested`, by default the model's context but at most 8192.
+    /// The length of a generation context in tokens: `requested`, by default the model's context but at most 8192. An
+    /// encoder–decoder with relative positions, which set no limit, has by default T5's 512 tokens.
     ///
     /// # Errors
     /// `requested` is longer than the model's context.
     pub fn context(&self, requested: Option<usize>) -> Result<usize, ModelError> {
-        let limit = self.config.seq_len();
+        let limit = match self.kind() {
+            ModelKind::EncoderDecoder if requested.is_some() => usize::MAX,
+            _ => self.config.seq_len(),
+        };
         match requested {
             Some(context) if context > limit => Err(ModelError::Context { context, limit }),
             Some(context) => Ok(context),
@@ -273,9 +286,11 @@ impl Model {
     }
 
     /// The ids that end a text: the tokenizer's end-of-text token, and the `eos_token_id`s in a Hugging Face
-    /// configuration and in [`Model::generation_config`].
+    /// configuration and in [`Model::generation_config`]. The targets of a published encoder–decoder end by the latter only.
     pub fn stop_tokens(&self, tokenizer: Option<&Tokenizer>) -> Vec<u32> {
+        let of_files = self.kind() == ModelKind::EncoderDecoder && self.hugging_face().is_some();
         let mut ids: Vec<u32> = tokenizer
+            .filter(|_| !of_files)
             .and_then(Tokenizer::end_of_text)
             .into_iter()
             .collect();
@@ -303,11 +318,17 @@ impl Model {
     }
 
     /// Encodes a text for the model to continue, after the special tokens of [`Tokenizer::encode_prompt`]. An empty text
-    /// is [`Model::beginning`], or a line break if the model has no such token.
+    /// is [`Model::beginning`], or a line break if the model has no such token. An encoder–decoder's source has the special
+    /// tokens of the tokenizer's template.
     ///
     /// # Errors
     /// The tokenizer cannot encode the text, or has no line break.
     pub fn prompt(&self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, ModelError> {
+        if self.kind() == ModelKind::EncoderDecoder {
+            return Ok(SequenceEncoder::new(tokenizer, usize::MAX)
+                .encode(text)?
+                .ids);
+        }
         if !text.is_empty() {
             return Ok(tokenizer.encode_prompt(text)?);
         }

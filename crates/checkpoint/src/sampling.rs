@@ -1,69 +1,44 @@
 //! The sampling settings that a model's `generation_config.json` recommends.
 
-use std::path::Path;
-
 use emberlm_generate::{SamplingDefaults, SettingError, ignored_fields};
+use emberlm_model::ModelKind;
 use serde_json::{Map, Value};
 
-use crate::encoder_decoder_model::EncoderDecoderModel;
-use crate::error::ModelError;
 use crate::model::{GENERATION_CONFIG_FILE, Model};
 
 impl Model {
     /// The sampling settings recommended by the model's `generation_config.json`, and a warning about each that is
-    /// ignored: an invalid one, or one that is not supported.
+    /// ignored: an invalid one, or one that is not supported. An encoder–decoder chooses the most probable token unless
+    /// the file has `do_sample`, as `transformers` does.
     pub fn sampling_defaults(&self) -> (SamplingDefaults, Vec<String>) {
         let config = self.config();
-        match self.generation_config() {
-            Ok(fields) => {
-                let ignored = ignored_fields(&fields, Some(config.seq_len()));
-                recommended(self.path(), &fields, config.vocab_size(), ignored)
+        let fields = match self.generation_config() {
+            Ok(fields) => fields,
+            Err(error) => {
+                let warning = format!("{error}; the file is ignored");
+                return (self.without_file(), vec![warning]);
             }
-            Err(error) => unreadable(&error),
-        }
-    }
-}
-
-impl EncoderDecoderModel {
-    /// The sampling settings recommended by the model's `generation_config.json`, and a warning about each that is
-    /// ignored. Unless the file has `do_sample`, the most probable token is chosen, as `transformers` does.
-    pub fn sampling_defaults(&self) -> (SamplingDefaults, Vec<String>) {
-        let mut samples = false;
-        let (mut defaults, warnings) = match self.model().generation_config() {
-            Ok(fields) => {
-                samples = fields.get("do_sample").is_some_and(|value| value == true);
-                let mut ignored = ignored_fields(&fields, None);
-                let start = self.config().start_token().unwrap_or(0);
-                ignored.extend(other_start(&fields, start));
-                let path = self.model().path();
-                recommended(path, &fields, self.config().vocab_size(), ignored)
-            }
-            Err(error) => unreadable(&error),
         };
-        if !samples {
-            defaults.temperature = Some(0.0);
+        let mut ignored = ignored_fields(&fields, config.longest());
+        let start = config.start_token();
+        ignored.extend(start.and_then(|start| other_start(&fields, start)));
+        let (mut defaults, invalid) = SamplingDefaults::read(&fields, config.vocab_size());
+        if !fields.get("do_sample").is_some_and(|value| value == true) {
+            defaults.temperature = self.without_file().temperature.or(defaults.temperature);
         }
-        (defaults, warnings)
+        let path = self.path().join(GENERATION_CONFIG_FILE);
+        let ignored = invalid.iter().map(SettingError::to_string).chain(ignored);
+        let warning = |reason| format!("{}: {reason}; it is ignored", path.display());
+        (defaults, ignored.map(warning).collect())
     }
-}
 
-/// Reads the settings of the file in `folder`. `ignored` describes its fields that are not supported.
-fn recommended(
-    folder: &Path,
-    fields: &Map<String, Value>,
-    vocab_size: usize,
-    ignored: Vec<String>,
-) -> (SamplingDefaults, Vec<String>) {
-    let (defaults, invalid) = SamplingDefaults::read(fields, vocab_size);
-    let path = folder.join(GENERATION_CONFIG_FILE);
-    let ignored = invalid.iter().map(SettingError::to_string).chain(ignored);
-    let warning = |reason| format!("{}: {reason}; it is ignored", path.display());
-    (defaults, ignored.map(warning).collect())
-}
-
-fn unreadable(error: &ModelError) -> (SamplingDefaults, Vec<String>) {
-    let warning = format!("{error}; the file is ignored");
-    (SamplingDefaults::default(), vec![warning])
+    /// The settings of a model whose files recommend none.
+    fn without_file(&self) -> SamplingDefaults {
+        SamplingDefaults {
+            temperature: (self.kind() == ModelKind::EncoderDecoder).then_some(0.0),
+            ..SamplingDefaults::default()
+        }
+    }
 }
 
 /// Describes a start token in the file that differs from the one that targets begin with.

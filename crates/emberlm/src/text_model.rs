@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::{
-    CheckpointError, Embedder, EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind,
-    kind_of, unit_vector,
+    CheckpointError, Embedder, EncoderModel, Model, ModelError, ModelKind, unit_vector,
 };
 use emberlm_generate::{
     Engine, EngineConfig, GenerateError, Overflow, Request, SETTINGS, SamplingDefaults, embed,
@@ -46,19 +45,13 @@ enum Kind<B: Backend> {
 
 /// A model that generates.
 struct Generative<B: Backend> {
-    files: ModelFiles,
+    model: Box<Model>,
     tokenizer: Tokenizer,
     engine: Engine<B>,
     recommended: SamplingDefaults,
     chat_template: Option<String>,
     /// The encoder of conversations, after the first one.
     chat: Option<(ChatEncoder, Stops)>,
-}
-
-/// The files of a model that generates.
-enum ModelFiles {
-    Decoder(Box<Model>),
-    EncoderDecoder(Box<EncoderDecoderModel>),
 }
 
 /// Opens the model at `path` on the default device: a run, a checkpoint, a Hugging Face directory or a GGUF file, of a
@@ -74,7 +67,7 @@ impl OpenOptions {
     /// Opens the model at `path` on the default device.
     ///
     /// # Errors
-    /// Those of [`open`](crate::open()). An encoder or encoder–decoder does not support an adapter or packed weights.
+    /// Those of [`open`](crate::open()). An encoder or encoder–decoder does not support packed weights.
     pub fn open<B: Backend>(self, path: impl AsRef<Path>) -> Result<TextModel<B>, Error> {
         self.open_on(path, &Device::<B>::default())
     }
@@ -95,23 +88,24 @@ impl OpenOptions {
 impl<B: Backend> TextModel<B> {
     /// Opens the model at `path`.
     fn new(path: &Path, options: OpenOptions, device: &Device<B>) -> Result<Self, Error> {
-        match kind_of(path) {
-            ModelKind::Decoder => Self::of_decoder(path, options, device),
-            kind => {
-                check_options(kind, &options)?;
-                match kind {
-                    ModelKind::Encoder => Self::of_encoder(path, device),
-                    _ => Self::of_encoder_decoder(path, options, device),
-                }
+        let mut model = Model::open(path)?;
+        check_options(model.kind(), &options)?;
+        if let Some(adapter) = &options.adapter {
+            model = model.with_adapter(adapter)?;
+        }
+        match model.kind() {
+            ModelKind::Encoder => Self::of_encoder(model, device),
+            ModelKind::Decoder | ModelKind::EncoderDecoder => {
+                Self::of_generative(model, options, device)
             }
         }
     }
 
-    fn of_decoder(path: &Path, options: OpenOptions, device: &Device<B>) -> Result<Self, Error> {
-        let mut model = Model::open(path)?;
-        if let Some(adapter) = &options.adapter {
-            model = model.with_adapter(adapter)?;
-        }
+    fn of_generative(
+        model: Model,
+        options: OpenOptions,
+        device: &Device<B>,
+    ) -> Result<Self, Error> {
         let tokenizer = model.require_tokenizer()?;
         let config = EngineConfig {
             slots: 1,
@@ -123,83 +117,39 @@ impl<B: Backend> TextModel<B> {
             None if B::keeps_packed_weights() => model.inference_format()?,
             None => model.weight_format(),
         };
-        let decoder = model.decoder_in::<B>(format, device)?.with_fused_adapters();
-        let engine = Engine::new(Arc::new(decoder), config)?;
-        let files = ModelFiles::Decoder(Box::new(model));
-        let template = options.chat_template;
-        Ok(Self::of_generative(files, tokenizer, engine, template))
-    }
-
-    fn of_encoder_decoder(
-        path: &Path,
-        options: OpenOptions,
-        device: &Device<B>,
-    ) -> Result<Self, Error> {
-        let model = EncoderDecoderModel::open(path)?;
-        let tokenizer = model.require_tokenizer()?.clone();
-        let default = EngineConfig::for_encoder_decoder();
-        let config = EngineConfig {
-            slots: 1,
-            capacity: options.context.unwrap_or(default.capacity),
-            ..default
-        };
-        let engine = Engine::new(Arc::new(model.load::<B>(device)?), config)?;
-        let files = ModelFiles::EncoderDecoder(Box::new(model));
-        let template = options.chat_template;
-        Ok(Self::of_generative(files, tokenizer, engine, template))
-    }
-
-    fn of_generative(
-        files: ModelFiles,
-        tokenizer: Tokenizer,
-        engine: Engine<B>,
-        chat_template: Option<String>,
-    ) -> Self {
-        let (damaged, stored, (recommended, ignored)) = match &files {
-            ModelFiles::Decoder(model) => (
-                model.passed_over(),
-                model.warnings(),
-                model.sampling_defaults(),
-            ),
-            ModelFiles::EncoderDecoder(model) => (
-                model.model().passed_over(),
-                model.model().warnings(),
-                model.sampling_defaults(),
-            ),
-        };
-        Self {
-            warnings: warnings(damaged, stored.into_iter().chain(ignored)),
+        let weights = model.decoder_in::<B>(format, device)?.with_fused_adapters();
+        let engine = Engine::new(Arc::new(weights), config)?;
+        let (recommended, ignored) = model.sampling_defaults();
+        let ignored = model.warnings().into_iter().chain(ignored);
+        Ok(Self {
+            warnings: warnings(model.passed_over(), ignored),
             kind: Kind::Generative(Box::new(Generative {
-                files,
+                model: Box::new(model),
                 tokenizer,
                 engine,
                 recommended,
-                chat_template,
+                chat_template: options.chat_template,
                 chat: None,
             })),
-        }
+        })
     }
 
-    fn of_encoder(path: &Path, device: &Device<B>) -> Result<Self, Error> {
-        let model = EncoderModel::open(path)?;
-        let embedder = model.embedder(device)?;
+    fn of_encoder(model: Model, device: &Device<B>) -> Result<Self, Error> {
+        let files = EncoderModel::of(model)?;
+        let embedder = files.embedder(device)?;
+        let model = files.model();
+        let ignored = model.warnings().into_iter();
+        let ignored = ignored.chain(files.warnings().iter().cloned());
         Ok(Self {
             kind: Kind::Encoder(Box::new(embedder)),
-            warnings: warnings(
-                model.model().passed_over(),
-                model
-                    .model()
-                    .warnings()
-                    .into_iter()
-                    .chain(model.warnings().iter().cloned()),
-            ),
+            warnings: warnings(model.passed_over(), ignored),
         })
     }
 
     /// The kind of the model.
     pub fn kind(&self) -> ModelKind {
         match &self.kind {
-            Kind::Generative(generative) => generative.kind(),
+            Kind::Generative(generative) => generative.model.kind(),
             Kind::Encoder(_) => ModelKind::Encoder,
         }
     }
@@ -243,13 +193,6 @@ impl<B: Backend> TextModel<B> {
 }
 
 impl<B: Backend> Generative<B> {
-    fn kind(&self) -> ModelKind {
-        match &self.files {
-            ModelFiles::Decoder(_) => ModelKind::Decoder,
-            ModelFiles::EncoderDecoder(_) => ModelKind::EncoderDecoder,
-        }
-    }
-
     fn start(
         &mut self,
         input: CompletionInput,
@@ -269,8 +212,7 @@ impl<B: Backend> Generative<B> {
             CONTINUATION_TOKENS
         };
         let mut max_new_tokens = sampling.max_new_tokens.unwrap_or(default);
-        let is_decoder = matches!(self.files, ModelFiles::Decoder(_));
-        if is_decoder {
+        if self.model.kind() == ModelKind::Decoder {
             let room = context.saturating_sub(prompt.len());
             if prompt.len() > context || (is_chat && room == 0) {
                 return Err(overflow(prompt.len(), max_new_tokens, context));
@@ -304,13 +246,8 @@ impl<B: Backend> Generative<B> {
                 return Ok((prompt, stops.clone()));
             }
         };
-        let (prompt, tokens) = match &self.files {
-            ModelFiles::Decoder(model) => (
-                model.prompt(&self.tokenizer, &text)?,
-                model.stop_tokens(Some(&self.tokenizer)),
-            ),
-            ModelFiles::EncoderDecoder(model) => (model.encode(&text)?, model.stop_tokens()),
-        };
+        let prompt = self.model.prompt(&self.tokenizer, &text)?;
+        let tokens = self.model.stop_tokens(Some(&self.tokenizer));
         let strings = Vec::new();
         Ok((prompt, Stops { tokens, strings }))
     }
@@ -326,13 +263,9 @@ impl<B: Backend> Generative<B> {
 
     fn open_chat(&self) -> Result<Option<(ChatEncoder, Stops)>, ModelError> {
         let requested = self.chat_template.as_deref();
-        let model = match &self.files {
-            ModelFiles::Decoder(model) => model,
-            ModelFiles::EncoderDecoder(model) => return model.chat(requested),
-        };
-        let encoder = model.chat(&self.tokenizer, requested)?;
+        let encoder = self.model.chat(&self.tokenizer, requested)?;
         Ok(encoder.map(|encoder| {
-            let stops = model.chat_stops(&self.tokenizer, &encoder);
+            let stops = self.model.chat_stops(&self.tokenizer, &encoder);
             (encoder, stops)
         }))
     }
@@ -344,15 +277,12 @@ fn warnings(damaged: &[CheckpointError], others: impl IntoIterator<Item = String
     damaged.chain(others).collect()
 }
 
-/// Checks that models of a kind other than a decoder support the options.
+/// Checks that models of a kind support the options.
 fn check_options(kind: ModelKind, options: &OpenOptions) -> Result<(), Error> {
-    let is_packed = options
-        .weights
-        .is_some_and(|format| format != WeightFormat::F32);
-    match (&options.adapter, is_packed) {
-        (Some(_), _) => Err(unsupported(kind, "have an adapter")),
-        (None, true) => Err(unsupported(kind, "have packed weights")),
-        (None, false) => Ok(()),
+    let format = options.weights.unwrap_or(WeightFormat::F32);
+    match kind == ModelKind::Decoder || format == WeightFormat::F32 {
+        true => Ok(()),
+        false => Err(unsupported(kind, "have packed weights")),
     }
 }
 

@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 
 use emberlm_kernels::{Activation, RotaryLayout};
 
-/// Configuration of a decoder as written in a file, not yet checked. Keys of earlier versions are accepted.
+/// Configuration of a model as written in a file, not yet checked. Keys of earlier versions are accepted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(remote = "Self", deny_unknown_fields)]
@@ -93,9 +93,32 @@ pub struct ModelConfig {
     pub head: Head,
     /// Weight initialization: kind "normal" { std (default 0.02), scale_residual (default false) }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier", "small" or "t5" { factor (default 1) }.
     pub init: Init,
-    /// The stacks: kind "decoder" (the default), "encoder" { segments, first_position, first_norm, attention_dropout, head } or "encoder_decoder" { encoder_layers, start_token, padding_token }.
+    /// The stacks: kind "decoder" (the default), "encoder" { segments (BERT's token types, default 0), first_position (row of a text's first token in the table of learned positions, default 0), first_norm (default true), attention_dropout (default 0), head } or "encoder_decoder" { encoder_layers (default n_layers, which are the decoder's), start_token (begins every target), padding_token (stands for ignored labels) }.
     #[serde(default, skip_serializing_if = "Architecture::is_decoder")]
     pub architecture: Architecture,
+}
+
+impl ModelConfig {
+    /// The kind of model.
+    pub fn kind(&self) -> ModelKind {
+        self.architecture.kind()
+    }
+
+    /// The configuration with enough token ids for its other settings, if their number is unset or 0, to check those before
+    /// the data is known.
+    pub fn with_any_vocabulary(&self) -> Self {
+        let mut config = self.clone();
+        let set = config.vocab_size.filter(|&size| size > 0);
+        config.vocab_size = set.or(Some(match config.architecture {
+            Architecture::EncoderDecoder {
+                start_token,
+                padding_token,
+                ..
+            } => (start_token.max(padding_token) as usize).saturating_add(1),
+            Architecture::Decoder | Architecture::Encoder { .. } => 1,
+        }));
+        config
+    }
 }
 
 impl Serialize for ModelConfig {

@@ -5,6 +5,7 @@
 
 mod describe;
 mod export;
+mod heads;
 
 pub use crate::exchange::encoder::HeadStyle;
 pub(crate) use describe::{Description, described_config, model_type_of, read_described};
@@ -12,6 +13,7 @@ use describe::{facts, read_fields};
 pub use describe::{kind_of, read_config};
 pub(crate) use export::with_required_parameters;
 pub use export::{ExportOptions, Exported, check_exportable, export, exporting_family};
+pub use heads::{heads_of, with_head_of};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts a decoder's engine |
-//! | [`EncoderPlan`], [`EncoderDecoderPlan`] | the same for encoders and encoder–decoders |
+//! | [`EncoderPlan`] | the same for encoders |
 //! | [`ServedModel`], [`Worker`] | a served model, and the thread of its engine |
 //! | [`api::Service`], [`api::router`] | serves models over HTTP |
 //! | [`Limits`] | the limits of a request |
@@ -108,9 +108,7 @@ pub use embedding_engine::{EmbeddingConfig, EmbeddingEngine};
 pub use emberlm_generate::SamplingDefaults;
 pub use hosts::Hosts;
 pub use limits::Limits;
-pub use load::{
-    EncoderDecoderPlan, EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, load,
-};
+pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, load};
 pub use model::{Card, ServedKind, ServedModel};
 pub use on_demand::{OnDemand, Reload};
 pub use request_log::{RequestLog, RequestRecord};

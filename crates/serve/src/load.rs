@@ -1,7 +1,6 @@
-//! Loads a model directory for serving: a decoder's here, the others in `encoder` and `encoder_decoder`.
+//! Loads a model directory for serving: one that generates tokens here, one that embeds texts in `encoder`.
 
 mod encoder;
-mod encoder_decoder;
 
 use std::fs;
 use std::io;
@@ -12,15 +11,14 @@ use std::time::UNIX_EPOCH;
 use emberlm_checkpoint::{Model, ModelError};
 use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError};
 use emberlm_kernels::Backend;
-use emberlm_model::{CacheFormat, CacheFormatError, Transformer, count};
-use emberlm_tokenizer::Tokenizer;
+use emberlm_model::{CacheFormat, CacheFormatError, ModelKind, Transformer, count};
 use emberlm_tokenizer::chat::ChatEncoder;
+use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
 use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
 use crate::on_demand::{OnDemand, Reload};
 use crate::worker::{Replacer, Worker};
 pub use encoder::EncoderPlan;
-pub use encoder_decoder::EncoderDecoderPlan;
 
 /// The memory for all slots' caches in bytes, if the number of slots is automatic.
 const CACHE_BYTES: usize = 1 << 30;
@@ -149,10 +147,14 @@ impl<'a> LoadPlan<'a> {
         &self.options
     }
 
-    /// The configuration of the engine.
+    /// The configuration of the engine. An encoder–decoder has the keys and values of a source beside those of its target.
     pub fn engine(&self) -> EngineConfig {
         let config = self.model.config();
-        let one = count::kv_cache(config, self.context, self.options.cache);
+        let caches = match config.kind() {
+            ModelKind::EncoderDecoder => 2,
+            ModelKind::Decoder | ModelKind::Encoder => 1,
+        };
+        let one = caches * count::kv_cache(config, self.context, self.options.cache);
         EngineConfig {
             slots: self.options.slots.unwrap_or_else(|| fitting_slots(one)),
             capacity: self.context,
@@ -235,6 +237,14 @@ impl<'a> LoadPlan<'a> {
             ignored: _,
         } = self;
         let card = Card::of(model)?;
+        let kind = match model.kind() {
+            ModelKind::EncoderDecoder => {
+                ServedKind::EncoderDecoder(SequenceEncoder::new(&tokenizer, usize::MAX))
+            }
+            ModelKind::Decoder | ModelKind::Encoder => ServedKind::Decoder {
+                beginning: model.beginning(&tokenizer),
+            },
+        };
         Ok(ServedModel {
             name: options.name,
             aliases: options.aliases,
@@ -243,9 +253,7 @@ impl<'a> LoadPlan<'a> {
             tool_chat,
             sampling: options.sampling,
             stop_tokens: model.stop_tokens(Some(&tokenizer)),
-            kind: ServedKind::Decoder {
-                beginning: model.beginning(&tokenizer),
-            },
+            kind,
             card: Box::new(move || card.clone()),
             tokenizer,
             worker,

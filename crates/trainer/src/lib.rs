@@ -39,7 +39,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let settings = ["train.steps=10".to_owned(), "model.d_model=64".to_owned()];
 //! let config = run_config::layered(presets::run("pocket-tales")?, None, &settings)?;
-//! assert_eq!(config.model.decoder()?.d_model, 64);
+//! assert_eq!(config.model.d_model, 64);
 //! let text = run_config::to_toml(&config)?;
 //! assert!(text.contains("d_model = 64"));
 //! # Ok(())
@@ -77,7 +77,7 @@ mod stop;
 pub use burn::train::Interrupter;
 pub use config::{
     DataConfig, Group, Groups, MixedDataset, ObjectiveConfig, OptimizerConfig, OptimizerKind,
-    RunConfig, RunModel, ScheduleConfig, ScheduleKind, SkipConfig, TrainConfig,
+    RunConfig, ScheduleConfig, ScheduleKind, SkipConfig, TrainConfig,
 };
 pub use config::{epochs, presets, run_config};
 pub use data::file_check::FileCheck;

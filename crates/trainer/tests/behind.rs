@@ -107,7 +107,7 @@ fn an_evaluation_releases_its_memory() {
     let mut config = place.config();
     // The widest tensors of an evaluation of all 55 windows have 3.6 MB each; those of a step with two
     // windows 131 kB.
-    config.model.decoder_mut().unwrap().feed_forward.width = Some(1024);
+    config.model.feed_forward.width = Some(1024);
     config.train.steps = 30;
     config.train.log_interval = 10;
     config.train.evaluation.interval = 15;

@@ -40,7 +40,7 @@ fn trained(
         epsilon: 1e-12,
         ..AdamWConfig::default()
     });
-    config.model.decoder_mut().unwrap().n_layers = 2;
+    config.model.n_layers = 2;
     change(&mut config);
     train::<Training>(place, config, out).unwrap();
     weights(&place.path(out), steps)

@@ -43,7 +43,7 @@ impl DraftArgs {
             return Ok(None);
         };
         let config = run_config::layered(presets::run(preset)?, None, &self.draft_set)?;
-        let mut draft = config.model.decoder()?.clone();
+        let mut draft = config.decoder()?.clone();
         (draft.vocab_size, draft.seq_len) = (Some(model.vocab_size()), model.seq_len());
         Ok(Some(TransformerConfig::try_from(draft)?))
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use emberlm_model::ModelKind;
 use emberlm_tokenizer::Tokenizer;
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate, ChatTemplateSpec, Stops};
 
@@ -26,7 +27,7 @@ impl Model {
             Some(requested) => Some(self.requested(requested.parse()?)?),
             None => self.chat_template()?,
         };
-        Ok(template.map(|template| encoder(template, tokenizer)))
+        Ok(template.map(|template| self.encoder(template, tokenizer)))
     }
 
     /// [`Model::chat`] with the template named `tool_use`, for conversations with tools. Returns `None` if there is
@@ -45,12 +46,15 @@ impl Model {
                 own.and_then(ChatTemplate::into_tool_use)
             }
         };
-        Ok(template.map(|template| encoder(template, tokenizer)))
+        Ok(template.map(|template| self.encoder(template, tokenizer)))
     }
 
     /// A template that replaces the model's own. Its conversations begin like those that the model was trained with: of a
-    /// published model with nothing, of a run of emberlm like its documents.
+    /// published model and sources with nothing, of a run of emberlm like its documents.
     fn requested(&self, template: ChatTemplate) -> Result<ChatTemplate, ModelError> {
+        if self.kind() == ModelKind::EncoderDecoder {
+            return Ok(template);
+        }
         let own = self.chat_template()?;
         let is_of_run = matches!(self.source, Source::Checkpoint { .. });
         Ok(match own {
@@ -106,21 +110,24 @@ impl Model {
         Ok(source(published) == source(own))
     }
 
-    /// The strings and tokens that end an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`].
-    pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
-        let tokens = self.stop_tokens(Some(tokenizer));
-        stops_of(encoder, tokens, self.config.vocab_size())
+    fn encoder(&self, template: ChatTemplate, tokenizer: &Tokenizer) -> ChatEncoder {
+        let encoder = ChatEncoder::new(template, tokenizer);
+        match self.kind() {
+            ModelKind::EncoderDecoder => encoder,
+            ModelKind::Decoder | ModelKind::Encoder => encoder.with_document_start(),
+        }
     }
-}
 
-/// The strings and tokens that end an answer: those of the template, and `tokens`, sorted.
-pub(crate) fn stops_of(encoder: &ChatEncoder, tokens: Vec<u32>, vocab_size: usize) -> Stops {
-    let mut stops = encoder.stops();
-    stops.tokens.extend(tokens);
-    stops.tokens.retain(|&id| (id as usize) < vocab_size);
-    stops.tokens.sort_unstable();
-    stops.tokens.dedup();
-    stops
+    /// The strings and tokens that end an answer: [`ChatEncoder::stops`] and [`Model::stop_tokens`], sorted.
+    pub fn chat_stops(&self, tokenizer: &Tokenizer, encoder: &ChatEncoder) -> Stops {
+        let mut stops = encoder.stops();
+        stops.tokens.extend(self.stop_tokens(Some(tokenizer)));
+        let vocab_size = self.config.vocab_size();
+        stops.tokens.retain(|&id| (id as usize) < vocab_size);
+        stops.tokens.sort_unstable();
+        stops.tokens.dedup();
+        stops
+    }
 }
 
 impl AdapterSource {
@@ -150,8 +157,4 @@ fn beside(folder: &Path) -> Result<Option<ChatTemplate>, ModelError> {
     };
     let with_tools = ChatTemplate::for_tools_beside(folder)?;
     Ok(Some(template.with_tool_use(with_tools)))
-}
-
-fn encoder(template: ChatTemplate, tokenizer: &Tokenizer) -> ChatEncoder {
-    ChatEncoder::new(template, tokenizer).with_document_start()
 }

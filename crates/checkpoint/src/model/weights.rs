@@ -2,6 +2,7 @@
 
 use burn::tensor::Device;
 use emberlm_kernels::Backend;
+use emberlm_model::hugging_face::with_head_of;
 use emberlm_model::weights::Element;
 use emberlm_model::{ModelKind, Transformer, TransformerConfig, WeightFormat};
 
@@ -33,10 +34,12 @@ impl Model {
 
     /// The format that holds every matrix of a Hugging Face model in the bits that it is stored in
     /// ([`HuggingFaceModel::inference_format`](emberlm_model::hugging_face::HuggingFaceModel::inference_format)). It is
-    /// [`Self::weight_format`] for checkpoints, and for models with an adapter.
+    /// [`Self::weight_format`] for checkpoints, for models with an adapter, and for other kinds than decoders.
     pub fn inference_format(&self) -> Result<WeightFormat, ModelError> {
         Ok(match (&self.source, &self.adapter) {
-            (Source::HuggingFace { model, .. }, None) => model.inference_format()?,
+            (Source::HuggingFace { model, .. }, None) if self.kind() == ModelKind::Decoder => {
+                model.inference_format()?
+            }
             _ => self.weight_format(),
         })
     }
@@ -89,9 +92,10 @@ impl Model {
             Source::HuggingFace { model, .. } => model
                 .decoder_in::<B>(format, device)?
                 .reconfigured(config)?,
-            Source::Checkpoint { checkpoint, .. } => checkpoint
-                .decoder_in::<B>(format, device)?
-                .reconfigured(config)?,
+            Source::Checkpoint { checkpoint, .. } => {
+                let weights = checkpoint.decoder_in::<B>(format, device)?;
+                with_head_of(&weights, config, seed)?
+            }
         })
     }
 }

@@ -3,7 +3,6 @@
 mod adapter;
 mod args;
 mod chat;
-mod encoders;
 mod gguf;
 
 use std::fs;
@@ -97,8 +96,10 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
         )?;
         return adapter::run(model, description, &args.out, args.force, &args.backend);
     }
-    if !is_decoder {
-        return encoders::run(&args, &opened);
+    let packed = args.weights.filter(|format| *format != WeightFormat::F32);
+    if let (Some(format), false) = (packed, is_decoder) {
+        let message = format!("--weights {} is supported for decoders only", format.name());
+        return Err(CliError::new(message).hint("leave --weights out"));
     }
     directory(
         model,
@@ -132,7 +133,7 @@ pub(crate) struct DirectoryOptions<'a> {
     pub merges: bool,
 }
 
-/// Writes a decoder as a Hugging Face directory, and prints a summary.
+/// Writes a model as a Hugging Face directory, and prints a summary.
 pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let folder = NewFolder::for_model(args.out, args.force)?;
@@ -285,10 +286,14 @@ fn fields(model: &Model, tokenizer: Option<&Tokenizer>) -> Result<Map<String, Va
     let end = tokenizer.and_then(Tokenizer::end_of_text);
     let end = end.filter(|&id| (id as usize) < model.config().vocab_size());
     let mut fields = Map::new();
-    let beginning = tokenizer.and_then(|tokenizer| model.beginning(tokenizer));
-    let beginning = beginning.filter(|&id| (id as usize) < model.config().vocab_size());
-    fields.insert("bos_token_id".to_owned(), json!(beginning));
-    fields.insert("eos_token_id".to_owned(), json!(end));
+    if model.kind() == ModelKind::Decoder {
+        let beginning = tokenizer.and_then(|tokenizer| model.beginning(tokenizer));
+        let beginning = beginning.filter(|&id| (id as usize) < model.config().vocab_size());
+        fields.insert("bos_token_id".to_owned(), json!(beginning));
+    }
+    if model.kind() != ModelKind::Encoder {
+        fields.insert("eos_token_id".to_owned(), json!(end));
+    }
     Ok(fields)
 }
 

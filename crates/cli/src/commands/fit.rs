@@ -167,7 +167,7 @@ fn run_for(args: FitArgs, job: &Ranks) -> Result<(), CliError> {
     if let (Some(from), Some(model)) = (&args.from, &opened) {
         models::check_trainable(model.model(), from, config.train.adapter.as_ref())?;
     }
-    let vocab_size_assumed = args.data.is_none() && !resolve::has_vocabulary(&config.model);
+    let vocab_size_assumed = args.data.is_none() && config.model.vocab_size.is_none();
     if let Some(data) = &args.data {
         config.data.dataset.clone_from(data);
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::TransformerConfig;
 use emberlm_trainer::bench::{Measured, measure_peak};
-use emberlm_trainer::{RunModel, TrainConfig, TrainError};
+use emberlm_trainer::{TrainConfig, TrainError};
 use emberlm_trainer::{presets, run_config};
 
 use crate::backend::{BackendArg, Job};
@@ -35,7 +35,7 @@ pub fn run(args: FitStepArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(presets::DEFAULT)?, Some(&args.config), &[])?;
     config.train.check()?;
-    let model = checked(config.model)?;
+    let model = TransformerConfig::try_from(config.model)?;
     let measured = backend.run(Steps {
         model,
         train: config.train,
@@ -45,15 +45,6 @@ pub fn run(args: FitStepArgs) -> Result<(), CliError> {
         "peak_bytes": measured.peak_bytes,
         "seconds_per_step": measured.seconds_per_step,
     }))
-}
-
-/// The checked configuration of a model whose sizes are all set.
-pub(super) fn checked(model: RunModel) -> Result<TransformerConfig, CliError> {
-    Ok(match model {
-        RunModel::Decoder(model) => TransformerConfig::try_from(*model)?,
-        RunModel::Encoder(settings) => TransformerConfig::try_from(*settings)?,
-        RunModel::EncoderDecoder(settings) => TransformerConfig::try_from(*settings)?,
-    })
 }
 
 struct Steps {

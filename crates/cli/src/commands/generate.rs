@@ -15,7 +15,7 @@ pub use args::GenerateArgs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use emberlm_checkpoint::{EncoderDecoderModel, Model, ModelKind, kind_of};
+use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_generate::{Generator, beam_search};
 use emberlm_kernels::TrainingBackend;
 use emberlm_tokenizer::{StopStrings, Tokenizer};
@@ -27,7 +27,6 @@ use crate::error::CliError;
 use crate::memory_guard::Work;
 use crate::model::{self, needed};
 use crate::output::print;
-use crate::progress;
 use method::{Method, ModelDefaults};
 use speed::Stopwatch;
 use writer::Writer;
@@ -66,7 +65,8 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     )?;
     backend.run(Generate {
         args: &args,
-        model: OpenedModel::Decoder(&model, draft.as_ref()),
+        model: &model,
+        draft: draft.as_ref(),
         tokenizer,
         prompt,
         method,
@@ -177,16 +177,11 @@ impl Prompt {
     }
 }
 
-/// A model whose weights are not loaded yet.
-enum OpenedModel<'a> {
-    /// A decoder, and its draft model.
-    Decoder(&'a Model, Option<&'a Model>),
-    EncoderDecoder(&'a EncoderDecoderModel),
-}
-
 struct Generate<'a> {
     args: &'a GenerateArgs,
-    model: OpenedModel<'a>,
+    model: &'a Model,
+    /// Proposes tokens, which `model` checks.
+    draft: Option<&'a Model>,
     tokenizer: Option<&'a Tokenizer>,
     prompt: Prompt,
     method: Method,
@@ -201,15 +196,8 @@ impl Job for Generate<'_> {
             let (weights, cache) = (args.weights.weights, args.cache.cache);
             model::decoder_in::<B::InnerBackend>(model, weights, cache, &device)
         };
-        let (model, draft) = match self.model {
-            OpenedModel::Decoder(model, draft) => {
-                (decoder(model)?, draft.map(decoder).transpose()?)
-            }
-            OpenedModel::EncoderDecoder(model) => {
-                let _spinner = progress::loading(&args.model);
-                (model.load::<B::InnerBackend>(&device)?, None)
-            }
-        };
+        let model = decoder(self.model)?;
+        let draft = self.draft.map(decoder).transpose()?;
         let ids = &prompt.ids;
         // A target's text does not continue its source.
         let (input, before) = match model.encoder {

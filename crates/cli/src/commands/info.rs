@@ -1,19 +1,21 @@
 //! `emberlm info`: parameters, operations and memory of a model.
 
-mod stacks;
+mod sizes;
 mod texts;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use emberlm_checkpoint::{Model, ModelKind, kind_of};
+use emberlm_checkpoint::{ModelKind, kind_of};
 
 use emberlm_model::count::{
     self, Component, ComponentParameters, Flops, Memory, Parameters, StackRole,
 };
-use emberlm_model::{ModelConfig, TransformerConfig, families};
+use emberlm_model::families::{self, Preset};
+use emberlm_model::{ModelConfig, TransformerConfig};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::TokenizerSpec;
+use emberlm_trainer::presets;
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
@@ -56,7 +58,7 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
         true => subject.clone(),
         false => subject.to_lowercase(),
     };
-    let info = match families::preset(&name) {
+    let info = match preset(&name) {
         Some(_) if args.adapter.adapter.is_some() => {
             return Err(CliError::usage(format!(
                 "--adapter is for models, and {subject} is a preset"
@@ -68,10 +70,7 @@ pub fn run(args: InfoArgs) -> Result<(), CliError> {
             hub::localize(&mut path)?;
             let path = path.as_path();
             check_model(path, args.vocab_size)?;
-            match OpenedModel::open_with(path, &args.adapter)? {
-                OpenedModel::Decoder(model) => of_model(&model)?,
-                other => return stacks::run(&other, args.json),
-            }
+            of_model(&OpenedModel::open_with(path, &args.adapter)?)?
         }
     };
     match args.json {
@@ -97,9 +96,15 @@ struct Info {
     #[serde(flatten)]
     texts: Option<ModelTexts>,
     config: ModelConfig,
+    /// The configuration with its rules.
+    #[serde(skip)]
+    checked: TransformerConfig,
+    /// The longest text that an encoder reads, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_text: Option<usize>,
 }
 
-fn of_preset(preset: &families::Preset, vocab_size: Option<usize>) -> Result<Info, CliError> {
+fn of_preset(preset: &Preset, vocab_size: Option<usize>) -> Result<Info, CliError> {
     let config = preset_list::checked(preset, vocab_size)?;
     Ok(Info {
         vocab_size_assumed: preset.config.vocab_size.is_none() && vocab_size.is_none(),
@@ -129,18 +134,31 @@ fn check_model(path: &Path, vocab_size: Option<usize>) -> Result<(), CliError> {
     Ok(())
 }
 
-fn of_model(model: &Model) -> Result<Info, CliError> {
+fn of_model(opened: &OpenedModel) -> Result<Info, CliError> {
+    let model = opened.model();
     let name = model.path().display().to_string();
     Ok(Info {
         tokenizer: model.tokenizer_spec()?,
-        texts: Some(ModelTexts::of(model)?),
+        texts: match model.kind() {
+            ModelKind::Encoder => None,
+            ModelKind::Decoder | ModelKind::EncoderDecoder => Some(ModelTexts::of(model)?),
+        },
+        longest_text: match opened {
+            OpenedModel::Encoder(model) => Some(model.longest_text()),
+            OpenedModel::Decoder(_) | OpenedModel::EncoderDecoder(_) => None,
+        },
         ..Info::new(name, model.about()?, model.config())
     })
 }
 
+/// The preset of a name; that of a family is the name of its first one.
+fn preset(name: &str) -> Option<Preset> {
+    families::preset(name).or_else(|| presets::all().find(|preset| preset.name == name))
+}
+
 /// The preset with the name most similar to a mistyped one.
 fn nearest_preset(name: &str) -> Option<&'static str> {
-    nearest(name, families::presets().iter().map(|preset| preset.name))
+    nearest(name, presets::all().map(|preset| preset.name))
 }
 
 impl Info {
@@ -156,6 +174,8 @@ impl Info {
             tokenizer: None,
             texts: None,
             config: config.raw(),
+            checked: config.clone(),
+            longest_text: None,
         }
     }
 
@@ -200,21 +220,16 @@ impl Info {
         let memory = &self.memory_bytes;
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
         let bytes = |bytes: usize| HumanBytes(bytes as u64).to_string();
-        let mut smaller = format!("; f16 {}", bytes(memory.kv_cache_f16));
-        if let Some(q8) = memory.kv_cache_q8 {
-            smaller += &format!(", q8 {}", bytes(q8));
-        }
-        let cache_note = format!("one sequence of the full length{smaller}");
-        for (name, size, note) in [
-            ("weights", memory.weights, ""),
-            (
-                "training state",
-                memory.training_state,
-                "weights, gradients and AdamW's moments; activations are extra",
-            ),
-            ("key-value cache", memory.kv_cache, &cache_note),
-        ] {
-            table.row([name, &bytes(size), note]);
+        table.row(["weights", &bytes(memory.weights), ""]);
+        let note = "weights, gradients and AdamW's moments; activations are extra";
+        table.row(["training state", &bytes(memory.training_state), note]);
+        if self.checked.kind() == ModelKind::Decoder {
+            let mut smaller = format!("; f16 {}", bytes(memory.kv_cache_f16));
+            if let Some(q8) = memory.kv_cache_q8 {
+                smaller += &format!(", q8 {}", bytes(q8));
+            }
+            let note = format!("one sequence of the full length{smaller}");
+            table.row(["key-value cache", &bytes(memory.kv_cache), &note]);
         }
         table.render()
     }
@@ -227,20 +242,10 @@ impl Info {
             (None, true) => "assumed: the dataset decides; another with --vocab-size N".to_owned(),
             (None, false) => String::new(),
         };
-        table.row([
-            "vocab_size",
-            &config.vocab_size.unwrap_or_default().to_string(),
-            &vocabulary,
-        ]);
-        for (name, size) in [
-            ("seq_len", config.seq_len),
-            ("d_model", config.d_model),
-            ("n_layers", config.n_layers),
-            ("heads", config.heads),
-            ("kv_heads", config.kv_heads_or_derived()),
-            ("head_dim", config.head_dim.unwrap_or_default()),
-        ] {
-            table.row([name, &size.to_string(), ""]);
+        let vocab_size = config.vocab_size.unwrap_or_default().to_string();
+        table.row(["vocab_size", &vocab_size, &vocabulary]);
+        for (name, size, note) in sizes::rows(&self.checked, self.longest_text) {
+            table.row([name, &size, &note]);
         }
         table.render()
     }

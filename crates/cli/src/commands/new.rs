@@ -1,7 +1,5 @@
 //! `emberlm new`: creates a model with initial weights.
 
-mod stacks;
-
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
@@ -22,7 +20,6 @@ use crate::memory_guard::MemoryArg;
 use crate::new_folder::{NewFolder, folder_parser};
 use crate::output::print;
 use crate::values;
-use stacks::NewStacks;
 
 /// Arguments of `new`.
 #[derive(Debug, Args)]
@@ -69,26 +66,9 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
         let message = format!("--vocab-size {size}: must be at least {ids}, the tokenizer's ids");
         return Err(CliError::usage(message).hint("leave --vocab-size out"));
     }
-    if let Some(config) = stacks::of(&args, tokenizer.as_ref())? {
-        let work = InferenceWork::encoding(0, 0);
-        let guard = args.memory.guard(backend);
-        guard.check_inference("making the model", &[(&config, work)], &[])?;
-        let folder = NewFolder::for_model(&args.out, args.force)?;
-        backend.run(NewStacks {
-            config: &config,
-            tokenizer: tokenizer.as_ref(),
-            seed: args.seed,
-            folder: folder.path(),
-        })??;
-        folder.finish()?;
-        return report(
-            &args,
-            u64::try_from(config.parameters()).unwrap_or(u64::MAX),
-        );
-    }
     let base = presets::run(&args.preset)?;
     let config = run_config::layered(base, None, &args.set)?;
-    let mut model = config.model.decoder()?.clone();
+    let mut model = config.model;
     let given = tokenizer.as_ref().map(Tokenizer::vocab_size);
     model.vocab_size = args.vocab_size.or(given).or(model.vocab_size);
     if model.vocab_size.is_none() {
@@ -106,13 +86,11 @@ pub fn run(args: NewArgs) -> Result<(), CliError> {
         folder: folder.path(),
     })??;
     folder.finish()?;
-    report(&args, count::parameters(&config).total as u64)
-}
-
-/// Prints the model's folder and its number of parameters.
-fn report(args: &NewArgs, parameters: u64) -> Result<(), CliError> {
-    let (path, parameters) = (args.out.display(), HumanCount(parameters));
-    print(&format!("{path}: {parameters} parameters\n"))
+    let parameters = HumanCount(count::parameters(&config).total as u64);
+    print(&format!(
+        "{}: {parameters} parameters\n",
+        args.out.display()
+    ))
 }
 
 /// Opens a tokenizer.

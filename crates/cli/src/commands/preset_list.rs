@@ -1,7 +1,8 @@
 //! The list of presets, printed by `emberlm info` without an argument.
 
-use emberlm_model::families::{self, Preset};
+use emberlm_model::families::Preset;
 use emberlm_model::{TransformerConfig, count};
+use emberlm_trainer::presets;
 use indicatif::HumanCount;
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ struct ListedPreset {
 
 /// Prints the presets.
 pub fn run(json: bool) -> Result<(), CliError> {
-    let presets = families::presets().into_iter().map(listed);
+    let presets = presets::all().map(listed);
     let presets: Vec<ListedPreset> = presets.collect::<Result<_, _>>()?;
     match json {
         true => print_json(&presets),

@@ -2,9 +2,9 @@
 
 mod bases;
 mod card;
-mod decoders;
 mod file;
 mod follow;
+mod generators;
 mod groups;
 mod load;
 mod log;

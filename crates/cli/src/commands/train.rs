@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::ModelKind;
+use emberlm_model::{ModelKind, TransformerConfig};
 use emberlm_trainer::fit::predict_rank;
 use emberlm_trainer::run::EpochSize;
 use emberlm_trainer::{
@@ -242,9 +242,9 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 /// Prints the resolved configuration, with the dataset's vocabulary if there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
-    config.model.check()?;
+    TransformerConfig::try_from(config.model.with_any_vocabulary())?;
     let is_of_tokens = !config.reads_records();
-    if !config.data.is_empty() && config.model.as_decoder().is_some() && is_of_tokens {
+    if !config.data.is_empty() && config.model.architecture.is_decoder() && is_of_tokens {
         let data = TrainingData::open(&config.data)?;
         run::resolve_model(&mut config, data.first())?;
     }

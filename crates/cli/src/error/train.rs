@@ -2,7 +2,7 @@
 
 use std::io;
 
-use emberlm_model::{Family, families};
+use emberlm_model::Family;
 use emberlm_system::nearest::nearest;
 use emberlm_trainer::TrainError;
 use emberlm_trainer::config::keys_of;
@@ -124,8 +124,7 @@ impl From<RunConfigError> for CliError {
         const KEYS: &str = "`emberlm train --print-config` shows every key with its value";
         match error {
             RunConfigError::UnknownPreset { ref name } => {
-                let presets = families::presets().into_iter().map(|preset| preset.name);
-                let presets = presets.chain(presets::EXTRA.map(|(name, _)| name));
+                let presets = presets::all().map(|preset| preset.name);
                 let families = Family::decoders().map(Family::name);
                 let near = nearest(name, presets.chain(families));
                 Self::usage(error.to_string())

@@ -115,10 +115,10 @@ fn memory_predictions_match_measurements() {
         "--preset pocket-tales --set train.micro_batch=16",
         "--preset pocket-tales --set train.micro_batch=16 --set train.recompute=true",
         gpt2,
-        "--preset bert-nano --set encoder.vocab_size=8000",
-        "--objective classify --set encoder.vocab_size=8000",
-        "--preset t5-nano --set encoder_decoder.vocab_size=8000",
-        "--objective seq2seq --set encoder_decoder.vocab_size=8000 --set train.seq_len=256",
+        "--preset bert-nano --set model.vocab_size=8000",
+        "--objective classify --set model.vocab_size=8000",
+        "--preset t5-nano --set model.vocab_size=8000",
+        "--objective seq2seq --set model.vocab_size=8000 --set train.seq_len=256",
     ] {
         // Peaks vary by a tenth, and by some MiB of thread buffers on a busy machine. If the first
         // measurement is off, takes the median of three.

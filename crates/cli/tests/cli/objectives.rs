@@ -61,9 +61,8 @@ fn an_encoder_is_trained_on_masks_then_on_labels() {
         assert_eq!(kept, sandbox.bytes(format!("sentences/{file}")));
     }
     sandbox.succeeds("train --resume more --steps 4 --renderer plain");
-    let config = |step: usize| {
-        fs::read(sandbox.path(format!("more/checkpoints/step-{step:08}/config.json")))
-    };
+    let config =
+        |step: usize| fs::read(sandbox.path(format!("more/checkpoints/step-{step:08}/model.json")));
     assert_eq!(config(2).unwrap(), config(4).unwrap());
 
     let followed = sandbox.words("serve --follow more");

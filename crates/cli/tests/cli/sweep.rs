@@ -231,7 +231,7 @@ fn hostile_sweep_files_are_refused() {
             "its space has only 9 configurations that differ",
         ),
         (random("-1"), "line "),
-        (deep, "expected one of `model`, `encoder`"),
+        (deep, "expected one of `model`, `data`"),
         (
             "[grid]\n\"train.schedule.learning_rate\" = [nan]\n".to_owned(),
             "must be 0 or above, and finite",

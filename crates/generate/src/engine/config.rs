@@ -28,21 +28,11 @@ impl EngineConfig {
     /// Maximum number of slots.
     pub const MOST_SLOTS: usize = 4096;
 
-    /// Eight slots with the model's full context, and 256 prompt tokens per step.
+    /// Eight slots with the model's full context, of a T5 512 tokens, and 256 prompt tokens per step.
     pub fn for_model(config: &TransformerConfig) -> Self {
         Self {
             slots: 8,
             capacity: config.seq_len(),
-            prefill_tokens: 256,
-            deterministic: false,
-        }
-    }
-
-    /// Eight slots for sources and targets of up to 512 tokens, T5's lengths in training, and 256 source tokens per step.
-    pub const fn for_encoder_decoder() -> Self {
-        Self {
-            slots: 8,
-            capacity: 512,
             prefill_tokens: 256,
             deterministic: false,
         }

@@ -17,7 +17,7 @@ const FEED_FORWARD: &[&str] = &["activation", "width", "expansion"];
 const LAYER_ROTARY: &[&str] = &["layers", "base", "scaling"];
 
 /// Every variant of the components that have several.
-const VARIANTS: [Variant; 33] = [
+const VARIANTS: [Variant; 36] = [
     ("attention", "softmax", &["window", "scale", "soft_cap"]),
     ("attention", "linear", &["features", "seed"]),
     ("norm", "layer", &["bias", "epsilon"]),
@@ -80,6 +80,23 @@ const VARIANTS: [Variant; 33] = [
     ("init", "truncated_xavier", &[]),
     ("init", "small", &[]),
     ("init", "t5", &["factor"]),
+    ("architecture", "decoder", &[]),
+    (
+        "architecture",
+        "encoder",
+        &[
+            "segments",
+            "first_position",
+            "first_norm",
+            "attention_dropout",
+            "head",
+        ],
+    ),
+    (
+        "architecture",
+        "encoder_decoder",
+        &["encoder_layers", "start_token", "padding_token"],
+    ),
 ];
 
 /// The kinds of the component `component`, such as `norm`, in the order of the documentation. Empty for a table without
@@ -97,12 +114,20 @@ pub fn settings(component: &str, kind: &str) -> &'static [&'static str] {
     variant.map_or(&[], |(_, _, settings)| settings)
 }
 
-/// Fills in the settings of rotary scaling whose defaults depend on the model: the original context is the model's, and
-/// LongRoPE's divisors are 1.
+/// Fills in the settings whose defaults depend on the model: an encoder–decoder's encoder has as many blocks as its decoder, the
+/// original context of rotary scaling is the model's, and LongRoPE's divisors are 1.
 pub(super) fn complete(fields: &mut Map<String, Value>) {
     let size = |key: &str| fields.get(key).and_then(Value::as_u64);
-    let context = size("seq_len");
+    let (context, n_layers) = (size("seq_len"), size("n_layers"));
     let head_dim = size("head_dim").or_else(|| size("d_model")?.checked_div(size("heads")?));
+    if let Some(stacks) = fields
+        .get_mut("architecture")
+        .and_then(Value::as_object_mut)
+        && stacks.get("kind").and_then(Value::as_str) == Some("encoder_decoder")
+        && let Some(n_layers) = n_layers
+    {
+        stacks.entry("encoder_layers").or_insert(json!(n_layers));
+    }
     for table in ["position", "layer_positions"] {
         let Some(table) = fields.get_mut(table).and_then(Value::as_object_mut) else {
             continue;
@@ -214,7 +239,8 @@ mod tests {
                 "scaling" => &written["position"]["scaling"],
                 component => &written[component],
             };
-            for key in table.as_object().expect("a table").keys() {
+            // A decoder's stacks are not written.
+            for key in table.as_object().into_iter().flat_map(Map::keys) {
                 let listed = key == "kind" || settings.contains(&key.as_str());
                 assert!(listed, "{component} {kind}: {key}");
             }

@@ -225,7 +225,7 @@ pub(crate) fn with_required_parameters(
 }
 
 /// Builds the fields of `config.json` and verifies them by reading them back.
-fn config_fields(
+pub(super) fn config_fields(
     config: &TransformerConfig,
     own: &dyn ModelType,
     quantization: Option<Quantization>,

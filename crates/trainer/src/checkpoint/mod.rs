@@ -17,7 +17,7 @@ pub mod write;
 pub mod writer;
 
 pub use emberlm_checkpoint::{Description, FOLDER, Keep, prune, sweep, write_untrained};
-pub use write::{About, AboutModel, Contents, OptimizerState, write};
+pub use write::{About, Contents, OptimizerState, write};
 pub use writer::{Writer, Written};
 
 /// A stored checkpoint with the trainer's state.

@@ -126,7 +126,7 @@ impl RunConfig {
     /// Returns true if a decoder learns to predict the answers of conversations in a file of records.
     pub fn reads_conversations(&self) -> bool {
         let is_next_token = matches!(self.train.objective, ObjectiveConfig::NextToken(_));
-        is_next_token && self.model.as_decoder().is_some() && self.data.holds_records()
+        is_next_token && self.model.architecture.is_decoder() && self.data.holds_records()
     }
 }
 

@@ -2,8 +2,6 @@
 //! reference page.
 
 use documented::DocumentedFields;
-use emberlm_model::encoder::EncoderSettings;
-use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::{LoraConfig, ModelConfig};
 use serde::Serialize;
 use toml::Value;
@@ -87,8 +85,7 @@ impl SettingsTable {
 
     /// The keys that files have, with their documentation.
     pub(super) fn documented(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let named = self.names.iter().copied().zip(self.docs.iter().copied());
-        named.filter(|(key, _)| *key != UNWRITTEN)
+        self.names.iter().copied().zip(self.docs.iter().copied())
     }
 
     fn is(&self, table: &str, kind: Option<&str>) -> bool {
@@ -100,15 +97,10 @@ impl SettingsTable {
     }
 }
 
-/// The field of [`ModelConfig`] that no file has: models with other stacks have tables with other settings.
-const UNWRITTEN: &str = "architecture";
-
 /// The tables, grouped as their modules declare them. Tables nested in `model` are documented by the model's settings.
 const TABLES: [&[SettingsTable]; 8] = [
     &[
         SettingsTable::required::<ModelConfig>("model"),
-        SettingsTable::required::<EncoderSettings>("encoder"),
-        SettingsTable::required::<EncoderDecoderSettings>("encoder_decoder"),
         SettingsTable::of::<DataConfig>(),
         SettingsTable::required::<MixedDataset>("data.mix"),
         SettingsTable::of::<TrainConfig>(),

@@ -41,6 +41,7 @@ const MOVED: [(&str, &str, &str); 26] = [
 /// In a table that sets its kind, flat keys that the kind does not have are dropped: earlier versions wrote
 /// all keys.
 pub fn upgrade(run: &mut Table) {
+    super::model::upgrade(run);
     if let Some(Value::Table(model)) = run.get_mut("model") {
         drop_replaced_window(model);
     }

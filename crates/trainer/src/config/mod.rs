@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use emberlm_data::Packing;
 use emberlm_kernels::HeadLossOptions;
-use emberlm_model::LoraConfig;
+use emberlm_model::{LoraConfig, ModelConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -38,9 +38,6 @@ pub use exchange::ExchangeMemory;
 pub use groups::{Group, Groups};
 pub use keys::{keys_of, suggested_key};
 pub(crate) use keys::{suggested_in, suggested_value};
-use model::ConfigTables;
-pub(crate) use model::MODEL_TABLES;
-pub use model::RunModel;
 pub use objective::*;
 pub use optimizer::*;
 pub use preference::*;
@@ -51,10 +48,10 @@ use settings::{Settings, settings};
 
 /// The configuration of a run, as stored in `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "ConfigTables", into = "ConfigTables")]
+#[serde(deny_unknown_fields)]
 pub struct RunConfig {
     /// Settings of the model.
-    pub model: RunModel,
+    pub model: ModelConfig,
     /// The datasets to train on.
     pub data: DataConfig,
     /// Settings of training.
@@ -159,8 +156,8 @@ impl TrainConfig {
     ///
     /// # Errors
     /// A setting is only for decoders.
-    pub fn check_model(&self, model: &RunModel) -> Result<(), TrainError> {
-        let is_decoder = model.as_decoder().is_some();
+    pub fn check_model(&self, model: &ModelConfig) -> Result<(), TrainError> {
+        let is_decoder = model.architecture.is_decoder();
         let rule = "must be 0 for models other than decoders";
         let (noise, table) = (self.embedding_noise, "train");
         require(

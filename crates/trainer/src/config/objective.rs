@@ -4,11 +4,10 @@ mod grpo;
 
 pub use grpo::*;
 
-use emberlm_model::ModelKind;
+use emberlm_model::{ModelConfig, ModelKind};
 
 use super::check::{Must, Range};
 use super::kinds::kinds;
-use super::model::RunModel;
 use super::preference::{DpoConfig, KtoConfig, OrpoConfig, SimpoConfig};
 use super::settings::settings;
 use crate::error::TrainError;
@@ -189,7 +188,7 @@ impl ObjectiveConfig {
     ///
     /// # Errors
     /// It is another model's.
-    pub fn check_model(&self, model: &RunModel) -> Result<(), TrainError> {
+    pub fn check_model(&self, model: &ModelConfig) -> Result<(), TrainError> {
         match self.kind().model_kind() == model.kind() {
             true => Ok(()),
             false => Err(self.not_of(model)),
@@ -197,12 +196,8 @@ impl ObjectiveConfig {
     }
 
     /// The error of an objective that is not one of `model`'s.
-    pub(crate) fn not_of(&self, model: &RunModel) -> TrainError {
-        let owner = match model {
-            RunModel::Decoder(_) => "a decoder",
-            RunModel::Encoder(_) => "an encoder",
-            RunModel::EncoderDecoder(_) => "an encoder–decoder",
-        };
+    pub(crate) fn not_of(&self, model: &ModelConfig) -> TrainError {
+        let owner = model.kind().named();
         let kinds = ObjectiveKind::ALL.into_iter();
         let kinds = kinds.filter(|kind| kind.model_kind() == model.kind());
         let names: Vec<_> = kinds.map(ObjectiveKind::name).collect();

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use emberlm_data::Packing;
-use emberlm_model::{TransformerConfig, families};
+use emberlm_model::TransformerConfig;
+use emberlm_model::families::{self, Preset};
 
 use crate::config::epochs;
 use crate::config::run_config::RunConfigError;
@@ -14,7 +15,7 @@ mod shrunk;
 
 pub use shrunk::shrunk;
 
-pub use objectives::{EXTRA, fine_tuning_other, fine_tuning_preferences};
+pub use objectives::{fine_tuning_other, fine_tuning_preferences};
 
 use crate::{DataConfig, OptimizerConfig, RunConfig, ScheduleConfig, TrainConfig};
 
@@ -23,6 +24,20 @@ pub const DEFAULT: &str = "pocket-tales";
 
 /// The preset whose training settings models of some million parameters have.
 const SMALL: &str = "pocket";
+
+/// The models of all presets.
+pub fn all() -> impl Iterator<Item = Preset> {
+    let others = objectives::PRESETS.into_iter();
+    let others = others.filter_map(|(name, about)| {
+        let config = objectives::preset(name)?.model;
+        Some(Preset {
+            name,
+            about,
+            config,
+        })
+    });
+    families::presets().into_iter().chain(others)
+}
 
 /// The configuration of the preset `name`, in upper or lower case, without a dataset.
 ///
@@ -39,7 +54,7 @@ pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
         });
     };
     Ok(RunConfig {
-        model: preset.config.into(),
+        model: preset.config,
         data: DataConfig::default(),
         train: training(name),
     })
@@ -49,7 +64,7 @@ pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
 /// rate.
 pub fn fine_tuning(model: &TransformerConfig, from: &Path) -> RunConfig {
     RunConfig {
-        model: model.raw().into(),
+        model: model.raw(),
         data: DataConfig::default(),
         train: TrainConfig {
             from: from.to_owned(),

@@ -6,7 +6,7 @@ use emberlm_system::read;
 use toml::{Table, Value};
 
 use crate::RunConfig;
-use crate::config::{MODEL_TABLES, legacy, suggested_in, suggested_value};
+use crate::config::{legacy, suggested_in, suggested_value};
 
 mod commented;
 mod layer;
@@ -106,27 +106,16 @@ fn with_layer(table: &Table, over: Table) -> Result<RunConfig, String> {
     if layer::is_whole_model(&over) {
         layer::unset_optional_sizes(&mut table);
     }
-    // The table of another model replaces the model.
-    if MODEL_TABLES
-        .iter()
-        .any(|name| over.contains_key(*name) && !table.contains_key(*name))
-    {
-        MODEL_TABLES
-            .iter()
-            .for_each(|name| drop(table.remove(*name)));
-    }
     layer::merge("", &mut table, over);
     typed(table)
 }
 
 /// Converts the table into a configuration. The error is one line.
 fn typed(table: Table) -> Result<RunConfig, String> {
-    // Tables of models are converted by way of JSON, in which these numbers are null.
-    for name in MODEL_TABLES {
-        let model = table.get(name).and_then(Value::as_table);
-        if let Some((key, value)) = model.and_then(not_finite) {
-            return Err(format!("{name}.{key} = {value}: must be finite"));
-        }
+    // The model is converted by way of JSON, in which these numbers are null.
+    let model = table.get("model").and_then(Value::as_table);
+    if let Some((key, value)) = model.and_then(not_finite) {
+        return Err(format!("model.{key} = {value}: must be finite"));
     }
     let config = table.try_into();
     config.map_err(|error: toml::de::Error| in_words(&error.to_string()))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use emberlm_checkpoint::{CheckpointError, ModelError};
 use emberlm_data::{ChatError, DataError, TokenizerError};
 use emberlm_generate::GenerateError;
-use emberlm_model::{AdapterError, ConfigError, HuggingFaceError, WeightsError};
+use emberlm_model::{AdapterError, ConfigError, HuggingFaceError, ModelKind, WeightsError};
 
 use crate::peers::PeersError;
 
@@ -55,16 +55,18 @@ pub enum TrainError {
         other_tokenizer: String,
     },
     /// The configuration describes another model than a decoder.
-    #[error("the configuration's [{table}] is not a decoder, and only decoders are supported here")]
+    #[error("the configuration's model is {}, and only decoders are supported here", kind.named())]
     NotADecoder {
-        /// The table of the model.
-        table: &'static str,
+        /// The kind of model.
+        kind: ModelKind,
     },
     /// The weights are those of another kind of model.
-    #[error("the weights are not those of the model in the configuration's [{table}]")]
+    #[error("the weights are those of {}, and the configuration's model is {}", weights.named(), model.named())]
     OtherModel {
-        /// The table of the model.
-        table: &'static str,
+        /// The kind of the weights' model.
+        weights: ModelKind,
+        /// The kind of the configuration's model.
+        model: ModelKind,
     },
     /// The base model of an adapter is not recorded.
     #[error("a run with an adapter needs its base model: set `RunOptions::base`")]

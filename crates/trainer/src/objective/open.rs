@@ -2,15 +2,14 @@
 //! settings that they refuse.
 
 use emberlm_data::{ChatTemplateSpec, Dataset, Packing, PreferenceEncoder, Tokenizer};
-use emberlm_model::encoder::EncoderSettings;
-use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+use emberlm_model::config::Architecture;
 use emberlm_model::{ConfigError, ModelConfig, TransformerConfig};
 
 use super::TrainSource;
 use super::inputs::{DataContext, RunInputs};
 use super::records::source::Records;
 use super::validation::Validation;
-use crate::config::{DataConfig, RunConfig, RunModel, TrainConfig};
+use crate::config::{DataConfig, RunConfig, TrainConfig};
 use crate::data::identity::DataIdentity;
 use crate::error::TrainError;
 
@@ -23,9 +22,9 @@ pub fn resolve_model(
     config: &mut RunConfig,
     dataset: &Dataset,
 ) -> Result<TransformerConfig, TrainError> {
-    let model = config.model.decoder_mut()?;
+    config.decoder()?;
     let tokens = dataset.tokenizer().vocab_size();
-    resolve(model, tokens, "dataset")
+    resolve(&mut config.model, tokens, "dataset")
 }
 
 /// Resolves a decoder's configuration, with `tokens` ids if no vocabulary size is set. `owner` has the tokenizer.
@@ -63,8 +62,8 @@ impl Tokenization {
         let template = template_for(context, data, has_conversations)?;
         let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
         let encoder = encoder.map_err(TrainError::ChatTemplate)?;
-        let settings = config.model.decoder_mut()?;
-        let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
+        config.decoder()?;
+        let model = resolve(&mut config.model, tokenizer.vocab_size(), "tokenizer")?;
         Ok(Self {
             seq_len: config.train.sequence_tokens(model.seq_len())?,
             padding: tokenizer.end_of_text().unwrap_or(0),
@@ -125,64 +124,55 @@ impl RecordModel {
     }
 }
 
-/// The settings of an encoder, the data and the training settings of a run.
+/// The model, the data and the training settings of a run.
 ///
 /// # Errors
-/// The model is another one.
-pub(super) fn encoder_of(
+/// The objective is another model's.
+pub(super) fn checked_parts(
     config: &mut RunConfig,
-) -> Result<(&mut EncoderSettings, &DataConfig, &TrainConfig), TrainError> {
-    match &mut config.model {
-        RunModel::Encoder(settings) => Ok((settings, &config.data, &config.train)),
-        model => Err(config.train.objective.not_of(model)),
-    }
+) -> Result<(&mut ModelConfig, &DataConfig, &TrainConfig), TrainError> {
+    config.train.objective.check_model(&config.model)?;
+    Ok((&mut config.model, &config.data, &config.train))
 }
 
-/// [`encoder_of`] of an encoder–decoder.
-///
-/// # Errors
-/// The model is another one.
-pub(super) fn encoder_decoder_of(
-    config: &mut RunConfig,
-) -> Result<(&mut EncoderDecoderSettings, &DataConfig, &TrainConfig), TrainError> {
-    match &mut config.model {
-        RunModel::EncoderDecoder(settings) => Ok((settings, &config.data, &config.train)),
-        model => Err(config.train.objective.not_of(model)),
-    }
-}
-
-/// Sets the unset sizes, and with them the tokens that begin a target and that stand for ignored labels.
+/// Sets the unset number of token ids of an encoder–decoder, and with it the tokens that begin a target and that stand for
+/// ignored labels.
 pub(super) fn resolve_encoder_decoder(
-    settings: &mut EncoderDecoderSettings,
+    model: &mut ModelConfig,
     needed: usize,
     tokenizer: &Tokenizer,
 ) -> Result<TransformerConfig, TrainError> {
-    if settings.vocab_size == 0 {
+    if let Architecture::EncoderDecoder {
+        start_token,
+        padding_token,
+        ..
+    } = &mut model.architecture
+        && model.vocab_size.is_none()
+    {
         let padding = tokenizer.special_id("<pad>").or(tokenizer.end_of_text());
-        settings.padding_token = padding.unwrap_or(0);
-        settings.start_token = settings.padding_token;
+        *padding_token = padding.unwrap_or(0);
+        *start_token = *padding_token;
     }
-    settings.vocab_size = vocabulary(settings.vocab_size, needed, tokenizer)?;
-    Ok(TransformerConfig::try_from(settings.clone())?)
+    set_vocabulary(model, needed, tokenizer)?;
+    Ok(TransformerConfig::try_from(model.clone())?)
 }
 
-/// The number of token ids of a model: `set`, or `needed` if that is 0.
+/// Sets the number of token ids of a model, if it is unset, to `needed`.
 ///
 /// # Errors
-/// `set` is less than the tokenizer's ids.
-pub(super) fn vocabulary(
-    set: usize,
+/// It is less than the tokenizer's ids.
+pub(super) fn set_vocabulary(
+    model: &mut ModelConfig,
     needed: usize,
     tokenizer: &Tokenizer,
 ) -> Result<usize, TrainError> {
     let tokens = tokenizer.vocab_size();
-    match set {
-        0 => Ok(needed),
-        set if set < tokens => {
+    match model.vocab_size {
+        Some(set) if set < tokens => {
             let rule = format!("must be at least the tokenizer's {tokens}");
             Err(ConfigError::new("vocab_size", set, rule).into())
         }
-        set => Ok(set),
+        set => Ok(*model.vocab_size.insert(set.unwrap_or(needed))),
     }
 }
 

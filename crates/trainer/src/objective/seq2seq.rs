@@ -4,7 +4,7 @@ use crate::config::{RunConfig, Seq2SeqConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
 use crate::objective::open::{
-    EncodedRecords, RecordModel, check_stream, encoder_decoder_of, resolve_encoder_decoder,
+    EncodedRecords, RecordModel, check_stream, checked_parts, resolve_encoder_decoder,
 };
 use crate::objective::validation::Validation;
 use crate::objective::{Objective, RecordSource, TrainSource};
@@ -15,11 +15,11 @@ impl Objective for Seq2SeqConfig {
         config: &mut RunConfig,
         context: &dyn DataContext,
     ) -> Result<RunInputs, TrainError> {
-        let (settings, data, train) = encoder_decoder_of(config)?;
+        let (model, data, train) = checked_parts(config)?;
         check_stream(train)?;
         let source = RecordSource::of_pairs(data, self)?;
         let tokenizer = context.tokenizer(data)?;
-        let model = resolve_encoder_decoder(settings, tokenizer.vocab_size(), &tokenizer)?;
+        let model = resolve_encoder_decoder(model, tokenizer.vocab_size(), &tokenizer)?;
         let padding = model.padding_token();
         let seq_len = train.source_tokens();
         let records = source.pairs(self, &tokenizer, seq_len, train.seed, padding)?;

@@ -165,7 +165,7 @@ impl<B: TrainingBackend> Driver<B> {
             interrupted: self.interrupted,
             floor: self.floor.clone(),
             chats: rank_zero
-                .is_some_and(|rank_zero| rank_zero.about.model.chat_template().is_some()),
+                .is_some_and(|rank_zero| rank_zero.about.description.chat_template.is_some()),
         }
     }
 

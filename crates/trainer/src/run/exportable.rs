@@ -36,7 +36,7 @@ mod tests {
 
     fn of(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Option<String> {
         let run = presets::run(preset).expect("a preset");
-        let mut model = run.model.decoder().expect("a decoder").clone();
+        let mut model = run.model.clone();
         model.vocab_size = Some(65);
         change(&mut model);
         export_warning(&TransformerConfig::try_from(model).expect("legal"))

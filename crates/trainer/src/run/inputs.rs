@@ -36,7 +36,7 @@ pub fn sized(
     chat_template: Option<ChatTemplateSpec>,
 ) -> Result<(TransformerConfig, TrainConfig), TrainError> {
     let mut config = config.clone();
-    if config.model.as_decoder().is_some() && !config.reads_records() {
+    if config.model.architecture.is_decoder() && !config.reads_records() {
         let data = TrainingData::open(&config.data)?;
         let model = resolve_model(&mut config, data.first())?;
         return Ok((model, config.train));

@@ -18,10 +18,9 @@ use emberlm_kernels::TrainingBackend;
 use emberlm_model::families::Family;
 use emberlm_model::hugging_face::exporting_family;
 use emberlm_model::{ModelKind, count};
-use serde_json::json;
 
 use crate::checkpoint::shards::ShardWriter;
-use crate::checkpoint::{About, AboutModel, Description};
+use crate::checkpoint::{About, Description};
 use crate::config::RunConfig;
 use crate::config::run_config;
 use crate::error::TrainError;
@@ -158,7 +157,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let circumstances = Circumstances {
         start: &start,
         heads: match &weights {
-            Some(RunWeights::Opened(model)) => model.heads().copied(),
+            Some(RunWeights::Opened(model)) => model.heads()?,
             _ => None,
         },
         tokenizer: options.tokenizer.clone(),
@@ -317,7 +316,7 @@ fn rank_zero<B: TrainingBackend>(
         messages.say(format!("warning: {}: {sentence}", log.display()));
     }
     let about = About {
-        model: about_model(config, inputs, &source, base)?,
+        description: description_of(config, inputs, &source, base)?,
         tokenizer: Some(inputs.tokenizer.clone()),
         source,
     };
@@ -348,48 +347,32 @@ fn rank_zero<B: TrainingBackend>(
 }
 
 /// The description of a run's model.
-fn about_model(
+fn description_of(
     config: &RunConfig,
     inputs: &RunInputs,
     source: &SourceFiles,
     base: Option<BaseModel>,
-) -> Result<AboutModel, TrainError> {
-    let model = &inputs.model;
-    let preferred = source.model_type();
-    let preferred = preferred.and_then(|name| Family::of_model_type(&name));
-    let is_decoder = model.kind() == ModelKind::Decoder;
-    let family = match is_decoder {
-        true => model.family(),
-        false => exporting_family(model, preferred)?,
+) -> Result<Description, TrainError> {
+    let adapter = match (config.train.adapter.clone(), base) {
+        (Some(settings), Some(base)) => Some(AdapterDescription { settings, base }),
+        (Some(_), None) => return Err(TrainError::NoBase),
+        (None, _) => None,
     };
-    if is_decoder || config.train.adapter.is_some() {
-        let settings = config.train.adapter.clone();
-        let adapter = match (settings, base) {
-            (Some(settings), Some(base)) => Some(AdapterDescription { settings, base }),
-            (Some(_), None) => return Err(TrainError::NoBase),
-            (None, _) => None,
-        };
-        let mut raw = model.raw();
-        raw.family = family;
-        return Ok(AboutModel::Described(Box::new(Description {
-            model: raw,
-            tokenizer: Some(inputs.tokenizer.spec()),
-            chat_template: inputs.chat_template.clone(),
-            documents: config.train.documents,
-            seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < model.seq_len()),
-            adapter,
-        })));
+    let model = &inputs.model;
+    let mut raw = model.raw();
+    if model.kind() != ModelKind::Decoder {
+        let preferred = source.model_type();
+        let preferred = preferred.and_then(|name| Family::of_model_type(&name));
+        raw.family = exporting_family(model, preferred)?;
     }
-    let mut fields = source
-        .config_fields(family.model_type())
-        .unwrap_or_default();
-    // The exporter writes `dtype` instead.
-    fields.retain(|name, _| name != "torch_dtype");
-    if model.kind() == ModelKind::EncoderDecoder {
-        let end = json!(inputs.tokenizer.end_of_text());
-        fields.entry("eos_token_id").or_insert(end);
-    }
-    Ok(AboutModel::HuggingFace { family, fields })
+    Ok(Description {
+        model: raw,
+        tokenizer: Some(inputs.tokenizer.spec()),
+        chat_template: inputs.chat_template.clone(),
+        documents: config.train.documents,
+        seq_len: Some(inputs.seq_len).filter(|&tokens| tokens < model.seq_len()),
+        adapter,
+    })
 }
 
 /// The notes on a run before its first step.

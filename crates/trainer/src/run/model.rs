@@ -6,11 +6,10 @@ use emberlm_checkpoint::Model;
 use emberlm_checkpoint::checkpoint::TRAINING;
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::encoder::EncoderHeadConfig;
-use emberlm_model::hugging_face::HuggingFaceModel;
+use emberlm_model::hugging_face::{HuggingFaceModel, with_head_of};
 use emberlm_model::{AdapterError, LoraConfig, Transformer, TransformerConfig, weights};
 
 use crate::checkpoint::Checkpoint;
-use crate::config::model::table_of;
 use crate::error::TrainError;
 use crate::objective::adapted;
 use crate::objective::model::TrainingModel;
@@ -52,8 +51,8 @@ impl<B: TrainingBackend> RunWeights<B> {
             Self::Opened(model) => model.kind(),
         };
         if kind != config.kind() {
-            let table = table_of(config.kind());
-            return Err(TrainError::OtherModel { table });
+            let (weights, model) = (kind, config.kind());
+            return Err(TrainError::OtherModel { weights, model });
         }
         let weights = match self {
             Self::Loaded(weights) if weights.has_adapter() => {
@@ -162,5 +161,5 @@ fn with_dropout<B: Backend>(
             ),
         });
     }
-    Ok(decoder.reconfigured(config)?)
+    Ok(with_head_of(&decoder, config, 0)?)
 }

@@ -38,21 +38,17 @@ pub const MAY_CHANGE: [&str; 16] = [
 ];
 
 /// Settings that a fork must keep: those of the trained weights. A table means all its settings.
-pub const FORK_KEEPS: [&str; 6] = [
+pub const FORK_KEEPS: [&str; 4] = [
     "model",
-    "encoder",
-    "encoder_decoder",
     "train.from",
     "train.adapter",
     "train.objective.kind",
 ];
 /// Settings of models that do not change the weights' shapes or their output.
-const REGULARIZATION: [&str; 5] = [
+const REGULARIZATION: [&str; 3] = [
     "model.dropout",
     "model.dropout_sites",
-    "encoder.dropout",
-    "encoder.attention_dropout",
-    "encoder_decoder.dropout",
+    "model.architecture.attention_dropout",
 ];
 
 /// The most changes listed in an error.

@@ -79,7 +79,7 @@ impl TestFolder {
         model.head.tied = false;
         model.feed_forward.width = Some(24);
         RunConfig {
-            model: model.into(),
+            model,
             data: DataConfig::of(self.path("data")),
             train: TrainConfig {
                 steps: 24,

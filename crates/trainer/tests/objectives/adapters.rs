@@ -11,11 +11,11 @@ use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::hugging_face::{ExportOptions, export};
 use emberlm_model::weights::load_tensors;
 use emberlm_model::{LoraConfig, TransformerConfig};
+use emberlm_trainer::RunStart;
 use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::config::{
     ClassifyConfig, ConstantConfig, MlmConfig, ObjectiveConfig, ScheduleConfig, Seq2SeqConfig,
 };
-use emberlm_trainer::{RunModel, RunStart};
 
 use super::whole_run::{
     Training, check_resume_from, config, dataset, encoder, encoder_decoder, evaluations, labelled,
@@ -56,7 +56,7 @@ fn adapters_of_encoders_and_encoder_decoders_are_learnt_and_resumed_exactly() {
         fs::create_dir(&own).unwrap();
         write_base(&model, &base);
         let weights = fs::read(base.join("model.safetensors")).unwrap();
-        let mut config = config(RunModel::of(&model), objective, data);
+        let mut config = config(model.raw(), objective, data);
         config.train.from.clone_from(&base);
         config.train.steps = 24;
         config.train.checkpoints.keep_last = 10;
@@ -100,7 +100,7 @@ fn an_adapter_needs_the_head_that_predicts_masked_tokens() {
     let base = folder.path().join("base");
     write_base(&model, &base);
     let objective = ObjectiveConfig::Mlm(MlmConfig::default());
-    let mut config = config(RunModel::of(&model), objective, dataset(folder.path()));
+    let mut config = config(model.raw(), objective, dataset(folder.path()));
     config.train.from.clone_from(&base);
     config.train.adapter = Some(LoraConfig::default());
     let start = RunStart::New(folder.path().join("run"));

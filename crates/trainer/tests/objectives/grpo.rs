@@ -235,7 +235,7 @@ fn a_model_learns_sums_from_rewards() {
             ..sums.clone()
         };
         let mut config = grpo_config(objective, data);
-        config.model = base.config().raw().clone().into();
+        config.model = base.config().raw();
         config.train.steps = 150;
         (config.train.micro_batch, config.train.accumulation) = (8, 8);
         config.train.seq_len = 32;

@@ -13,11 +13,11 @@ use emberlm_trainer::config::{
     ClassifyConfig, MlmConfig, ObjectiveConfig, Seq2SeqConfig, SpanCorruptionConfig,
 };
 use emberlm_trainer::events::Event;
-use emberlm_trainer::{Interrupter, RunConfig, RunFolder, RunModel, RunStart, RunWeights};
+use emberlm_trainer::{Interrupter, RunConfig, RunFolder, RunStart, RunWeights};
 
 use super::whole_run::{
-    Training, check_resume, config, dataset, encoder, encoder_decoder, evaluations, labelled,
-    loss_of, pairs, run, start,
+    Training, as_earlier_version, check_resume, config, dataset, encoder, encoder_decoder,
+    evaluations, keep_fifth_step, labelled, loss_of, pairs, resume, run, start,
 };
 use crate::common::{alone, options};
 
@@ -58,6 +58,11 @@ fn masked_tokens_are_learnt_and_resumed_exactly() {
     config.train.ema = 0.9;
     run(&config, &other).unwrap();
     let weights = |run: &Path| fs::read(run.join("checkpoints/step-00000012/model.safetensors"));
+    assert!(weights(&other).unwrap() == weights(&run_folder).unwrap());
+
+    // The same run from a checkpoint of an earlier version.
+    as_earlier_version(&keep_fifth_step(&other));
+    resume(&other);
     assert!(weights(&other).unwrap() == weights(&run_folder).unwrap());
 }
 
@@ -151,11 +156,11 @@ fn pairs_of_texts_are_learnt_and_resumed_exactly() {
     assert!(losses[1] < 0.2, "{losses:?}");
     assert_eq!(kind_of(&long), ModelKind::EncoderDecoder);
     let model = EncoderDecoderModel::open(&long).unwrap();
-    assert_eq!(model.stop_tokens(), [256]);
+    assert_eq!(model.model().stop_tokens(model.tokenizer()), [256]);
     let loaded = model.load::<Flex>(&Default::default()).unwrap();
     let options = GenerateOptions {
         max_new_tokens: 5,
-        stop_tokens: model.stop_tokens(),
+        stop_tokens: model.model().stop_tokens(model.tokenizer()),
         chooser: emberlm_generate::SamplerConfig {
             temperature: 0.0,
             ..emberlm_generate::SamplerConfig::default()
@@ -212,9 +217,7 @@ fn objectives_refuse_models_and_settings_that_they_do_not_support() {
     isolated.train.documents = emberlm_data::Packing::Isolated;
     assert!(error(isolated).contains("documents = isolated: must be stream"));
     let mut small = config(encoder(), mlm(), data.clone());
-    if let RunModel::Encoder(settings) = &mut small.model {
-        settings.vocab_size = 257;
-    }
+    small.model.vocab_size = Some(257);
     assert!(error(small).contains("vocab_size = 257: must be at least 258"));
     let mut long = config(encoder(), mlm(), data.clone());
     long.train.seq_len = 25;

@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use burn::backend::Autodiff;
 use burn_flex::Flex;
 use emberlm_checkpoint::Model;
-use emberlm_data::{PrepareOptions, prepare};
+use emberlm_checkpoint::write::write_manifest;
+use emberlm_data::{PrepareOptions, TOKENIZER_FILE, prepare};
 
+use emberlm_model::ModelConfig;
 use emberlm_model::config::FeedForward;
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+use emberlm_model::hugging_face::{ExportOptions, export};
 use emberlm_trainer::checkpoint::Checkpoint;
 use emberlm_trainer::config::{ConstantConfig, EvaluationConfig, ObjectiveConfig, ScheduleConfig};
 use emberlm_trainer::events::{self, Event};
 use emberlm_trainer::{
-    DataConfig, Interrupter, RunConfig, RunFolder, RunModel, RunResult, RunStart, RunWeights,
-    TrainConfig, TrainError,
+    DataConfig, Interrupter, RunConfig, RunFolder, RunResult, RunStart, RunWeights, TrainConfig,
+    TrainError,
 };
 
 use crate::common::options;
@@ -45,12 +48,16 @@ pub(super) fn encoder_decoder() -> EncoderDecoderSettings {
 }
 
 pub(super) fn config(
-    model: impl Into<RunModel>,
+    model: impl Into<ModelConfig>,
     objective: ObjectiveConfig,
     data: DataConfig,
 ) -> RunConfig {
+    let model = model.into();
     RunConfig {
-        model: model.into(),
+        model: ModelConfig {
+            vocab_size: model.vocab_size.filter(|&size| size > 0),
+            ..model
+        },
         data,
         train: TrainConfig {
             steps: 12,
@@ -184,24 +191,9 @@ pub(super) fn check_resume_from(
     }
     training.run().unwrap();
     let expected = files(&whole);
-    for entry in fs::read_dir(whole.join("checkpoints")).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.ends_with("step-00000005") {
-            fs::remove_dir_all(path).unwrap();
-        }
-    }
-    let checkpoint = Checkpoint::newest_to_resume(&whole, |_| {})
-        .unwrap()
-        .unwrap();
-    assert_eq!(checkpoint.state.as_ref().unwrap().step, 5);
-    let start = RunStart::Resumed(RunFolder::open(&whole).unwrap(), Some(Box::new(checkpoint)));
     let written = fs::read_to_string(whole.join("config.toml")).unwrap();
-    let again = emberlm_trainer::run_config::from_toml(&written).unwrap();
-    let options = options(Interrupter::new());
-    emberlm_trainer::Training::<Training>::new(again, start)
-        .options(options)
-        .run()
-        .unwrap();
+    keep_fifth_step(&whole);
+    resume(&whole);
     assert_eq!(
         fs::read_to_string(whole.join("config.toml")).unwrap(),
         written
@@ -215,6 +207,51 @@ pub(super) fn check_resume_from(
         assert!(found == expected, "{name} differs after a resume");
     }
     whole
+}
+
+/// Removes all checkpoints of a run but that of step 5, and returns it.
+pub(super) fn keep_fifth_step(run: &Path) -> PathBuf {
+    let kept = run.join("checkpoints/step-00000005");
+    for entry in fs::read_dir(run.join("checkpoints")).unwrap() {
+        let path = entry.unwrap().path();
+        if path != kept {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+    kept
+}
+
+/// Continues a run from its newest checkpoint, that of step 5, to its end.
+pub(super) fn resume(run: &Path) {
+    let checkpoint = Checkpoint::newest_to_resume(run, |_| {}).unwrap().unwrap();
+    assert_eq!(checkpoint.state.as_ref().unwrap().step, 5);
+    let start = RunStart::Resumed(RunFolder::open(run).unwrap(), Some(Box::new(checkpoint)));
+    let written = fs::read_to_string(run.join("config.toml")).unwrap();
+    let config = emberlm_trainer::run_config::from_toml(&written).unwrap();
+    emberlm_trainer::Training::<Training>::new(config, start)
+        .options(options(Interrupter::new()))
+        .run()
+        .unwrap();
+}
+
+/// Rewrites a checkpoint in the form that earlier versions wrote: a Hugging Face directory.
+pub(super) fn as_earlier_version(checkpoint: &Path) {
+    let model = Model::open(checkpoint).unwrap();
+    let weights = model.decoder::<Flex>(&Default::default()).unwrap();
+    let tokenizer = model.tokenizer().unwrap().unwrap();
+    export(&weights, checkpoint, &ExportOptions::default()).unwrap();
+    fs::write(
+        checkpoint.join(TOKENIZER_FILE),
+        tokenizer.to_tokenizer_json(),
+    )
+    .unwrap();
+    fs::remove_file(checkpoint.join("model.json")).unwrap();
+    fs::remove_file(checkpoint.join("manifest.json")).unwrap();
+    let files = fs::read_dir(checkpoint).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    write_manifest(checkpoint, &names).unwrap();
 }
 
 /// The evaluations of a run.

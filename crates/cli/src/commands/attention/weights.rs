@@ -209,7 +209,7 @@ impl Weights<'_> {
             None => {
                 let options = GenerateOptions {
                     max_new_tokens: TARGET_TOKENS,
-                    stop_tokens: model.stop_tokens(),
+                    stop_tokens: model.model().stop_tokens(model.tokenizer()),
                     chooser: SamplerConfig::greedy().into(),
                     ..GenerateOptions::default()
                 };

@@ -99,7 +99,7 @@ pub fn run(args: MeasureArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let workload = Workload::of(args.size);
     let config = presets::run(workload.preset)?;
-    let mut model = config.model.decoder()?.clone();
+    let mut model = config.decoder()?.clone();
     // The alphabet size of Tiny Shakespeare, as in the PyTorch program.
     model.vocab_size.get_or_insert(65);
     let measured = backend.run(Measurement {

@@ -23,7 +23,7 @@ pub(super) fn write_tokenizer(
 ) -> Result<(), CliError> {
     write(folder, TOKENIZER_FILE, tokenizer.to_tokenizer_json())?;
     model.source_files()?.export(folder)?;
-    let files = ChatFiles::of(model, tokenizer, Some(model.config().seq_len()))?;
+    let files = ChatFiles::of(model, tokenizer, model.config().longest())?;
     if !files.keeps_config {
         let mut config = serde_json::to_vec_pretty(&files.config).map_err(unwritable)?;
         config.push(b'\n');

@@ -5,9 +5,9 @@ use emberlm_model::WeightFormat;
 use emberlm_trainer::fit::InferenceWork;
 
 use super::method::{Method, ModelDefaults};
-use super::{Generate, GenerateArgs, OpenedModel, Prompt};
+use super::{Generate, GenerateArgs, Prompt};
 use crate::cache_arg;
-use crate::error::{CliError, warn};
+use crate::error::CliError;
 
 /// Generates the target of a source.
 pub fn run(args: &GenerateArgs) -> Result<(), CliError> {
@@ -17,13 +17,11 @@ pub fn run(args: &GenerateArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = EncoderDecoderModel::of(args.adapter.open(&args.model)?)?;
     let source = source(args, &model)?;
-    let (sampling, ignored) = model.sampling_defaults();
-    ignored.iter().for_each(|ignored| warn(ignored));
     let defaults = ModelDefaults {
         tokenizer: model.tokenizer(),
         vocab_size: model.config().vocab_size(),
-        stop_tokens: model.stop_tokens(),
-        sampling,
+        stop_tokens: model.model().stop_tokens(model.tokenizer()),
+        sampling: crate::model::sampling_defaults(model.model()),
         room: usize::MAX,
     };
     let method = Method::new(args, defaults)?;
@@ -33,7 +31,8 @@ pub fn run(args: &GenerateArgs) -> Result<(), CliError> {
     guard.check_inference("generating", &[(model.config(), work)], &[])?;
     backend.run(Generate {
         args,
-        model: OpenedModel::EncoderDecoder(&model),
+        model: model.model(),
+        draft: None,
         tokenizer: model.tokenizer(),
         prompt: Prompt::silent(source),
         method,

@@ -19,7 +19,7 @@ pub struct ModelTexts {
     /// The tensors of a GGUF file by their type: the number and the type's name.
     #[serde(skip)]
     tensors: Vec<(usize, &'static str)>,
-    /// The token that begins a text without a prompt.
+    /// The token that begins a text without a prompt, or every target.
     begin_token: Option<NamedToken>,
     /// The tokens that end a text.
     end_tokens: Vec<NamedToken>,
@@ -65,9 +65,8 @@ impl ModelTexts {
     pub fn of(model: &Model) -> Result<Self, CliError> {
         let tokenizer = model.tokenizer()?;
         let file = model.hugging_face().and_then(|source| source.gguf());
-        let begin = tokenizer
-            .as_ref()
-            .and_then(|tokenizer| model.beginning(tokenizer));
+        let begin = || model.beginning(tokenizer.as_ref()?);
+        let begin = model.config().start_token().or_else(begin);
         let ends = model.stop_tokens(tokenizer.as_ref());
         let named = |id| NamedToken::new(id, tokenizer.as_ref());
         let (chat_template, template_note) = match model.chat_template() {

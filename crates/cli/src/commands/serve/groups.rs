@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use emberlm_checkpoint::{BaseModel, Model, ModelError};
+use emberlm_checkpoint::{BaseModel, Model, ModelError, ModelKind};
 use emberlm_generate::EngineConfig;
 use emberlm_kernels::Backend;
 use emberlm_model::{CacheFormat, Transformer, WeightFormat};
@@ -37,9 +37,7 @@ pub fn of<B: Backend>(
     let mut groups: Vec<(Option<EngineKey>, Vec<usize>)> = Vec::new();
     for (number, (spec, plan)) in specs.iter().zip(plans).enumerate() {
         let key = match plan {
-            Plan::Decoder(plan) if !spec.follows && !plan.model().has_whole_parameters() => {
-                Some(key(spec, plan, bases))
-            }
+            Plan::Generator(plan) if can_share(spec, plan.model()) => Some(key(spec, plan, bases)),
             _ => None,
         };
         let is_adapter = |number: usize| has_adapter(&plans[number]);
@@ -95,9 +93,14 @@ pub fn open_adapter(
 /// True if the model is an adapter and its base.
 pub fn has_adapter(plan: &Plan<'_>) -> bool {
     match plan {
-        Plan::Decoder(plan) => plan.model().has_adapter(),
-        Plan::Encoder(_) | Plan::EncoderDecoder(_) => false,
+        Plan::Generator(plan) => plan.model().has_adapter(),
+        Plan::Encoder(_) => false,
     }
+}
+
+/// True if other models can be served by the engine of a model.
+fn can_share(spec: &ModelSpec, model: &Model) -> bool {
+    !spec.follows && model.kind() == ModelKind::Decoder && !model.has_whole_parameters()
 }
 
 fn key<B: Backend>(spec: &ModelSpec, plan: &LoadPlan<'_>, bases: &Bases<B>) -> EngineKey {

@@ -2,29 +2,26 @@
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::{
-    EncoderDecoderModel, EncoderModel, Model, ModelError, ModelKind, kind_of,
-};
+use emberlm_checkpoint::{EncoderModel, Model, ModelError, ModelKind, kind_of};
 use emberlm_kernels::Backend;
 use emberlm_model::WeightFormat;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
-use emberlm_serve::{EncoderDecoderPlan, EncoderPlan, LoadPlan, Place, Reload, ServedModel};
+use emberlm_serve::{EncoderPlan, LoadPlan, Place, Reload, ServedModel};
 use indicatif::HumanCount;
 
 use super::bases::Bases;
-use super::decoders::{self, Member, named};
+use super::generators::{self, Member, named};
 use super::log::Log;
 use super::memory;
 use super::models::ModelSpec;
 use super::{follow, groups};
 use crate::cache_arg;
 use crate::console;
-use crate::error::{CliError, warn};
+use crate::error::CliError;
 use crate::memory_guard::MemoryGuard;
 use crate::opened_model::OpenedModel;
 use crate::progress;
 use crate::run_folders::is_run;
-use crate::sandbox;
 use crate::shell::shell_path;
 
 /// Loads all models and starts their threads. Everything that does not need weights is checked for all models
@@ -99,33 +96,30 @@ fn load_group<B: Backend>(
     log: &Log,
 ) -> Result<Vec<(usize, ServedModel)>, CliError> {
     let several = specs.len() > 1;
-    let mut decoders = Vec::new();
+    let mut generators = Vec::new();
     for (number, plan) in members {
         let spec = &specs[number];
-        // Only decoders share an engine.
-        let served = match plan {
-            Plan::Decoder(plan) => {
-                decoders.push(Member {
-                    number,
-                    spec,
-                    plan: *plan,
-                    named: several,
-                });
-                continue;
+        match plan {
+            Plan::Generator(plan) => generators.push(Member {
+                number,
+                spec,
+                plan: *plan,
+                named: several,
+            }),
+            // An encoder has its own engine.
+            Plan::Encoder(plan) => {
+                let served = load_encoder::<B>(*plan, place, device, log);
+                return Ok(vec![(number, served.map_err(named(spec, several))?)]);
             }
-            Plan::Encoder(plan) => load_encoder::<B>(*plan, place, device, log),
-            Plan::EncoderDecoder(plan) => load_encoder_decoder::<B>(*plan, place, device, log),
-        };
-        return Ok(vec![(number, served.map_err(named(spec, several))?)]);
+        }
     }
-    decoders::load(decoders, place, bases, device, log)
+    generators::load(generators, place, bases, device, log)
 }
 
 /// A model with its checked serving options.
 pub enum Plan<'a> {
-    Decoder(Box<LoadPlan<'a>>),
+    Generator(Box<LoadPlan<'a>>),
     Encoder(Box<EncoderPlan<'a>>),
-    EncoderDecoder(Box<EncoderDecoderPlan<'a>>),
 }
 
 /// A model, or an adapter.
@@ -177,10 +171,9 @@ fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
 fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
     let options = spec.options.clone();
     Ok(match model {
-        OpenedModel::Decoder(model) => Plan::Decoder(Box::new(LoadPlan::new(model, options)?)),
         OpenedModel::Encoder(model) => Plan::Encoder(Box::new(EncoderPlan::new(model, options)?)),
-        OpenedModel::EncoderDecoder(model) => {
-            Plan::EncoderDecoder(Box::new(EncoderDecoderPlan::new(model, options)?))
+        OpenedModel::Decoder(_) | OpenedModel::EncoderDecoder(_) => {
+            Plan::Generator(Box::new(LoadPlan::new(model.model(), options)?))
         }
     })
 }
@@ -226,36 +219,6 @@ fn load_encoder<B: Backend>(
         model.model().about()?,
         HumanCount(parameters(model.config().parameters())),
         HumanCount(served.worker.limits().context as u64),
-    ));
-    Ok(served)
-}
-
-/// Loads an encoder–decoder's weights and starts its thread.
-fn load_encoder_decoder<B: Backend>(
-    plan: EncoderDecoderPlan<'_>,
-    place: Option<Place>,
-    device: &Device<B>,
-    log: &Log,
-) -> Result<ServedModel, CliError> {
-    let model = plan.model();
-    plan.ignored().iter().for_each(|ignored| warn(ignored));
-    let sign = progress::loading(model.model().path());
-    let weights = model.load::<B>(device)?;
-    drop(sign);
-    let (reopen, on) = (model.model().reopen(), device.clone());
-    let again = move || Ok(EncoderDecoderModel::of(reopen()?)?.load::<B>(&on)?);
-    let reload = reload(place, &plan.options().name, log, again);
-    let served = plan.load(weights, Some(sandbox::grammars()), reload)?;
-    let limits = served.worker.limits();
-    console::note(format_args!(
-        "{}{}: {}, {} parameters; slots: {}, sources and targets of at most {} tokens{}",
-        served.name,
-        aliases(&served),
-        model.model().about()?,
-        HumanCount(parameters(model.config().parameters())),
-        limits.slots,
-        HumanCount(limits.context as u64),
-        chats(&served),
     ));
     Ok(served)
 }

@@ -1,7 +1,7 @@
 //! The memory of the served models.
 
 use bytesize::ByteSize;
-use emberlm_checkpoint::Embedder;
+use emberlm_checkpoint::{Embedder, ModelKind};
 use emberlm_kernels::Backend;
 use emberlm_serve::{Place, Residency};
 use emberlm_trainer::fit::InferenceWork;
@@ -15,7 +15,11 @@ use crate::model;
 /// The work of each engine, by the model that stands for those that it runs.
 pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Work<'a>> {
     let work = |spec: &ModelSpec, plan: &Plan<'_>| match plan {
-        Plan::Decoder(plan) => {
+        Plan::Generator(plan) if plan.model().kind() == ModelKind::EncoderDecoder => {
+            let engine = plan.engine();
+            InferenceWork::targets(engine.slots, engine.capacity, engine.capacity)
+        }
+        Plan::Generator(plan) => {
             let engine = plan.engine();
             InferenceWork::generation(
                 model::inference_weights(plan.model(), spec.weights, B::keeps_packed_weights()),
@@ -29,16 +33,11 @@ pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Work<'a
             let longest = plan.model().longest_text();
             InferenceWork::encoding(longest, Embedder::<B>::PASS_TOKENS)
         }
-        Plan::EncoderDecoder(plan) => {
-            let engine = plan.engine();
-            InferenceWork::targets(engine.slots, engine.capacity, engine.capacity)
-        }
     };
     let works = planned.iter().map(|&(spec, plan)| {
         let config = match plan {
-            Plan::Decoder(plan) => plan.model().config(),
+            Plan::Generator(plan) => plan.model().config(),
             Plan::Encoder(plan) => plan.model().config(),
-            Plan::EncoderDecoder(plan) => plan.model().config(),
         };
         (config, work(spec, plan))
     });

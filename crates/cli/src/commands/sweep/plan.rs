@@ -149,13 +149,13 @@ fn check(
     opened: &mut Vec<(DataConfig, TrainingData)>,
 ) -> Result<(), CliError> {
     config.train.check()?;
-    if config.model.as_decoder().is_none() || config.reads_records() {
+    if !config.model.architecture.is_decoder() || config.reads_records() {
         // Other models, and records in place of a dataset, are checked when their run starts.
         return Ok(());
     }
     let model = if config.data.is_empty() {
         // The vocabulary of the tales is not computed yet. Any size serves to check the rest.
-        let model = config.model.decoder_mut()?;
+        let model = &mut config.model;
         model.vocab_size.get_or_insert(256);
         TransformerConfig::try_from(model.clone())?
     } else {

@@ -9,9 +9,7 @@ use emberlm_data::{Manifest, Packing};
 use emberlm_model::{ModelConfig, Parameters, TransformerConfig, families};
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::TrainConfig;
-use emberlm_trainer::checkpoint::{
-    self, About, AboutModel, Contents, Description, OptimizerState, State,
-};
+use emberlm_trainer::checkpoint::{self, About, Contents, Description, OptimizerState, State};
 use emberlm_trainer::optimizer::Optimizer;
 
 use serde_json::{Map, Value, json};
@@ -53,7 +51,7 @@ pub fn write_run(
     let config = TransformerConfig::try_from(model.clone()).unwrap();
     // Only the specification, since none of these tokenizers has a file.
     let about = Arc::new(About {
-        model: AboutModel::Described(Box::new(description)),
+        description,
         tokenizer: None,
         source: SourceFiles::default(),
     });

@@ -13,12 +13,12 @@ pub const TINY: &str = "--set model.d_model=24 --set model.n_layers=2 --set mode
     --renderer plain";
 
 /// An encoder of one small layer.
-pub const TINY_ENCODER: &str = "--set encoder.d_model=16 --set encoder.heads=2 --set encoder.n_layers=1 \
-    --set encoder.positions=24 --set encoder.feed_forward.width=32 --set train.seq_len=24";
+pub const TINY_ENCODER: &str = "--set model.d_model=16 --set model.heads=2 --set model.n_layers=1 \
+    --set model.seq_len=24 --set model.feed_forward.width=32 --set train.seq_len=24";
 
 /// A small encoder–decoder.
-pub const TINY_ENCODER_DECODER: &str = "--set encoder_decoder.d_model=16 --set encoder_decoder.heads=2 \
-    --set encoder_decoder.head_dim=8 --set encoder_decoder.feed_forward.width=32 --set train.seq_len=24";
+pub const TINY_ENCODER_DECODER: &str = "--set model.d_model=16 --set model.heads=2 \
+    --set model.head_dim=8 --set model.feed_forward.width=32 --set train.seq_len=24";
 
 impl Sandbox {
     /// A sandbox with a char dataset `data` of a text with learnable structure.

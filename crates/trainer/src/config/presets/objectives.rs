@@ -3,19 +3,19 @@
 
 use std::path::Path;
 
-use emberlm_model::encoder::EncoderSettings;
+use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings};
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
-use emberlm_model::{ModelKind, TransformerConfig};
+use emberlm_model::{Activation, ModelConfig, ModelKind, TransformerConfig};
 
 use super::cosine;
 use crate::config::{
     AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig, MlmConfig, ObjectiveConfig,
     OptimizerConfig, ScheduleConfig, SpanCorruptionConfig,
 };
-use crate::{DataConfig, RunConfig, RunModel, TrainConfig};
+use crate::{DataConfig, RunConfig, TrainConfig};
 
 /// The presets of models other than decoders, each with a line about it.
-pub const EXTRA: [(&str, &str); 2] = [
+pub(super) const PRESETS: [(&str, &str); 2] = [
     (
         "bert-nano",
         "a BERT of 4 layers and width 128, trained on masked tokens",
@@ -31,11 +31,12 @@ const EPOCHS: usize = 3;
 
 /// A preset of a model other than a decoder.
 pub(super) fn preset(name: &str) -> Option<RunConfig> {
-    let (model, objective): (RunModel, _) = match name {
+    let (model, objective): (ModelConfig, _) = match name {
         "bert-nano" => {
             let settings = EncoderSettings {
                 dropout: 0.1,
                 attention_dropout: 0.1,
+                head: Some(EncoderHeadConfig::masked_lm(Activation::Gelu)),
                 ..EncoderSettings::nano(0)
             };
             (settings.into(), ObjectiveConfig::Mlm(MlmConfig::default()))
@@ -51,7 +52,12 @@ pub(super) fn preset(name: &str) -> Option<RunConfig> {
         _ => return None,
     };
     Some(RunConfig {
-        model,
+        model: ModelConfig {
+            // The default: the width divided by the heads.
+            head_dim: None,
+            vocab_size: None,
+            ..model
+        },
         data: DataConfig::default(),
         train: TrainConfig {
             steps: 2000,
@@ -80,7 +86,7 @@ pub fn fine_tuning_other(
         ModelKind::EncoderDecoder => 3e-4,
         ModelKind::Decoder | ModelKind::Encoder => 5e-5,
     };
-    tuned(RunModel::of(model), from, objective, records, learning_rate)
+    tuned(model.raw(), from, objective, records, learning_rate)
 }
 
 /// The default configuration for fine-tuning a decoder on `records` preferences, or sampled completions: TRL's batch of 8 pairs
@@ -126,7 +132,7 @@ pub fn fine_tuning_preferences(
 
 /// Three epochs over `records` in batches of 16, or 1,000 steps of windows; a linear schedule with a tenth of warm-up.
 fn tuned(
-    model: RunModel,
+    model: ModelConfig,
     from: &Path,
     objective: ObjectiveConfig,
     records: Option<usize>,

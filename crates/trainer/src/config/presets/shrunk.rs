@@ -18,14 +18,14 @@ const POCKET_TOKENS: (usize, usize) = (1024, 8192);
 /// dataset's, and its training settings are those of a preset of its size. `None` if the model is not smaller, or if the
 /// preset's vocabulary is the dataset's anyway.
 pub fn shrunk(base: &RunConfig, given: &RunConfig) -> Option<RunConfig> {
-    let (published, model) = (base.model.as_decoder()?, given.model.as_decoder()?);
+    let (published, model) = (base.decoder().ok()?, given.decoder().ok()?);
     published.vocab_size?;
     let parameters = parameters(model)?;
     if parameters >= self::parameters(published)? {
         return None;
     }
     let mut run = base.clone();
-    run.model.decoder_mut().ok()?.vocab_size = None;
+    run.model.vocab_size = None;
     let seq_len = match given.train.seq_len {
         0 => model.seq_len,
         tokens => tokens,
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_shrunk_preset_has_the_vocabulary_of_the_dataset_and_the_batch_of_its_size() {
         let tiny = set("llama-3-8b", &TINY).expect("smaller");
-        assert_eq!(tiny.model.as_decoder().and_then(|m| m.vocab_size), None);
+        assert_eq!(tiny.model.vocab_size, None);
         let batch = (tiny.train.micro_batch, tiny.train.accumulation);
         assert_eq!(batch, (12, 1));
         assert_eq!(tiny.train.steps, 2000);
@@ -124,7 +124,7 @@ mod tests {
             "train.accumulation=40",
         ];
         let tiny = set("llama-3-8b", &[&TINY[..], &own].concat()).expect("smaller");
-        let vocab_size = tiny.model.as_decoder().and_then(|m| m.vocab_size);
+        let vocab_size = tiny.model.vocab_size;
         assert_eq!(vocab_size, Some(70_000));
         assert_eq!((tiny.train.micro_batch, tiny.train.accumulation), (3, 40));
     }
@@ -140,6 +140,6 @@ mod tests {
             (large.train.micro_batch, large.train.accumulation),
             (12, 40)
         );
-        assert_eq!(large.model.as_decoder().and_then(|m| m.vocab_size), None);
+        assert_eq!(large.model.vocab_size, None);
     }
 }

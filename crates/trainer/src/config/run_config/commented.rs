@@ -14,8 +14,7 @@ use crate::config::field_docs;
 /// The configuration cannot be written as TOML.
 pub fn to_toml(config: &RunConfig) -> Result<String, RunConfigError> {
     let text = toml::to_string(config).map_err(unwritable)?;
-    let derived = config.model.as_decoder().map(ModelConfig::derived_sizes);
-    let derived = derived.unwrap_or_default();
+    let derived = config.model.derived_sizes();
     let mut out = String::new();
     let (mut table, mut kind) = (String::new(), None);
     for line in text.lines() {
@@ -91,14 +90,13 @@ mod tests {
             assert!(text.contains(line), "{line}: {text}");
         }
         let mut expected = config;
-        expected.model.decoder_mut().expect("a decoder").d_model = 256;
+        expected.model.d_model = 256;
         let edited = text.replace("d_model = 128\n", "d_model = 256\n");
         assert_eq!(from_toml(&edited).expect("TOML"), expected);
         let again = to_toml(&expected).expect("TOML");
         assert!(again.contains("\n#width = 1024 # derived"), "{again}");
         let set = text.replace("#kv_heads = 4", "kv_heads = 2");
         let set = from_toml(&set).expect("TOML");
-        let model = set.model.decoder().expect("a decoder");
-        assert_eq!(model.kv_heads, Some(2));
+        assert_eq!(set.model.kv_heads, Some(2));
     }
 }

@@ -7,7 +7,7 @@ use emberlm_model::config::choices;
 use toml::{Table, Value};
 
 use super::RunConfigError;
-use crate::config::{MODEL_TABLES, field_docs, kind_docs, legacy};
+use crate::config::{field_docs, kind_docs, legacy};
 
 /// One `KEY=VALUE` as the table that a file with only this setting would have.
 pub(super) struct Entry<'a> {
@@ -140,7 +140,7 @@ fn expand(within: &str, table: &mut Table) {
             Value::String(kind) if has_short_kind(&path) => {
                 Table::from_iter([("kind".to_owned(), Value::String(kind.clone()))])
             }
-            Value::Boolean(_) if ["model.bias", "encoder.bias"].contains(&&path[..]) => {
+            Value::Boolean(_) if path == "model.bias" => {
                 let layers = ["qkv", "attention_out", "feed_forward"];
                 Table::from_iter(layers.map(|layer| (layer.to_owned(), value.clone())))
             }
@@ -170,7 +170,7 @@ fn has_short_kind(path: &str) -> bool {
 fn component(path: &str) -> Option<&str> {
     let (model, inner) = path.split_once('.')?;
     let last = inner.rsplit('.').next();
-    last.filter(|_| MODEL_TABLES.contains(&model))
+    last.filter(|_| model == "model")
 }
 
 /// Returns true if the table at `path` has the setting `key` with `kind`.
@@ -245,6 +245,7 @@ const OPTIONAL_KEYS: [(&[&str], &[&str]); 6] = [
             "embedding_scale",
             "residual_scale",
             "layer_positions",
+            "architecture",
         ],
     ),
     (&["model", "experts"], &["width", "shared_width"]),

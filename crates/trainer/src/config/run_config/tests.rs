@@ -16,7 +16,7 @@ fn set(settings: &[&str]) -> Result<RunConfig, String> {
 }
 
 fn decoder(config: &RunConfig) -> &emberlm_model::ModelConfig {
-    config.model.decoder().expect("a decoder")
+    &config.model
 }
 
 #[test]

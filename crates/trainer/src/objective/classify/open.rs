@@ -1,12 +1,15 @@
 //! The data of runs that learn labels of texts.
 
 use emberlm_model::TransformerConfig;
-use emberlm_model::encoder::{EncoderHeadConfig, EncoderSettings, PooledActivation, ProblemType};
+use emberlm_model::config::Architecture;
+use emberlm_model::encoder::{EncoderHeadConfig, PooledActivation, ProblemType};
 
 use crate::config::{ClassifyConfig, RunConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{EncodedRecords, RecordModel, check_stream, encoder_of, vocabulary};
+use crate::objective::open::{
+    EncodedRecords, RecordModel, check_stream, checked_parts, set_vocabulary,
+};
 use crate::objective::validation::Validation;
 use crate::objective::{Labels, Objective, RecordSource, TrainSource};
 
@@ -16,24 +19,25 @@ impl Objective for ClassifyConfig {
         config: &mut RunConfig,
         context: &dyn DataContext,
     ) -> Result<RunInputs, TrainError> {
-        let (settings, data, train) = encoder_of(config)?;
+        let (model, data, train) = checked_parts(config)?;
         check_stream(train)?;
         let source = RecordSource::of_labels(data, self)?;
         let tokenizer = context.tokenizer(data)?;
-        settings.vocab_size = vocabulary(settings.vocab_size, tokenizer.vocab_size(), &tokenizer)?;
-        let labels = source.labels();
-        set_classifier(settings, &labels, context);
-        let labels = match settings.head.as_ref().and_then(EncoderHeadConfig::labels) {
-            Some(labels) => Labels(labels.to_vec()),
-            None => labels,
-        };
+        set_vocabulary(model, tokenizer.vocab_size(), &tokenizer)?;
+        let mut labels = source.labels();
+        if let Architecture::Encoder { head, .. } = &mut model.architecture {
+            let classifier = classifier(head.take(), &labels, context);
+            if let Some(known) = head.insert(classifier).labels() {
+                labels = Labels(known.to_vec());
+            }
+        }
         if let [label] = &labels.0[..] {
             return Err(TrainError::SingleLabel {
                 path: data.dataset.clone(),
                 label: label.clone(),
             });
         }
-        let model = TransformerConfig::try_from(settings.clone())?;
+        let model = TransformerConfig::try_from(model.clone())?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let padding = ["[PAD]", "<pad>"];
         let padding = padding
@@ -63,24 +67,30 @@ impl Objective for ClassifyConfig {
     }
 }
 
-/// Sets a head for the labels of the records, unless the head has all of them.
-fn set_classifier(settings: &mut EncoderSettings, labels: &Labels, context: &dyn DataContext) {
-    if let Some(EncoderHeadConfig::Sequence {
+/// The head for the labels of the records: `held`, if it has all of them.
+fn classifier(
+    mut held: Option<EncoderHeadConfig>,
+    labels: &Labels,
+    context: &dyn DataContext,
+) -> EncoderHeadConfig {
+    let kept = if let Some(EncoderHeadConfig::Sequence {
         labels: known,
         problem,
         ..
-    }) = &mut settings.head
+    }) = &mut held
+        && (context.is_resumed() || labels.0.iter().all(|label| known.contains(label)))
     {
-        let is_started = context.is_resumed();
-        if is_started || labels.0.iter().all(|label| known.contains(label)) {
-            // The objective is the cross-entropy of one label per text, whatever the weights were trained for.
-            *problem = ProblemType::SingleLabelClassification;
-            return;
+        // The objective is the cross-entropy of one label per text, whatever the weights were trained for.
+        *problem = ProblemType::SingleLabelClassification;
+        held
+    } else {
+        None
+    };
+    kept.unwrap_or_else(|| {
+        let labels = labels.0.clone();
+        match context.heads() {
+            Some(heads) => heads.sequence_head(labels),
+            None => EncoderHeadConfig::sequence(labels, PooledActivation::Tanh),
         }
-    }
-    let labels = labels.0.clone();
-    settings.head = Some(match context.heads() {
-        Some(heads) => heads.sequence_head(labels),
-        None => EncoderHeadConfig::sequence(labels, PooledActivation::Tanh),
-    });
+    })
 }

@@ -28,7 +28,8 @@ impl Objective for GrpoConfig {
         let template = template_for(context, data, has_conversations)?;
         let encoder = PromptEncoder::new(&tokenizer, template.as_ref());
         let encoder = encoder.map_err(TrainError::ChatTemplate)?;
-        let settings = config.model.decoder_mut()?;
+        config.decoder()?;
+        let settings = &mut config.model;
         let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let most_tokens = seq_len.saturating_sub(self.max_new_tokens);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use emberlm_data::Batch;
+use emberlm_model::config::Architecture;
 use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_model::{ConfigError, TransformerConfig};
 
@@ -10,7 +11,7 @@ use super::{MaskedLm, vocabulary as vocabulary_of};
 use crate::config::{MlmConfig, RunConfig, TrainConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{check_stream, encoder_of, vocabulary};
+use crate::objective::open::{check_stream, checked_parts, set_vocabulary};
 use crate::objective::{HostBatch, Objective, WindowTask};
 
 impl WindowTask for MaskedLm {
@@ -29,24 +30,26 @@ impl Objective for MlmConfig {
         config: &mut RunConfig,
         context: &dyn DataContext,
     ) -> Result<RunInputs, TrainError> {
-        let (settings, data, train) = encoder_of(config)?;
+        let (model, data, train) = checked_parts(config)?;
         check_stream(train)?;
         let data = context.datasets(data)?;
         let tokenizer = data.first().tokenizer();
         let needed = vocabulary_of(tokenizer);
-        settings.vocab_size = vocabulary(settings.vocab_size, needed, tokenizer)?;
-        if settings.vocab_size < needed {
+        let vocab_size = set_vocabulary(model, needed, tokenizer)?;
+        if vocab_size < needed {
             let rule = format!("must be at least {needed}: the tokenizer has no mask token");
-            let vocab_size = settings.vocab_size;
             return Err(ConfigError::new("vocab_size", vocab_size, rule).into());
         }
-        if !matches!(settings.head, Some(EncoderHeadConfig::MaskedLm { .. })) {
-            settings.head = Some(match context.heads() {
+        let activation = model.feed_forward.activation;
+        if let Architecture::Encoder { head, .. } = &mut model.architecture
+            && !matches!(head, Some(EncoderHeadConfig::MaskedLm { .. }))
+        {
+            *head = Some(match context.heads() {
                 Some(heads) => heads.masked_lm_head(),
-                None => EncoderHeadConfig::masked_lm(settings.feed_forward.activation),
+                None => EncoderHeadConfig::masked_lm(activation),
             });
         }
-        let model = TransformerConfig::try_from(settings.clone())?;
+        let model = TransformerConfig::try_from(model.clone())?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let task = MaskedLm::new(self, tokenizer, train.seed)?;
         let window = window(train, seq_len, task.frame_tokens())?;

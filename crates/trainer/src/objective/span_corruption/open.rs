@@ -8,7 +8,7 @@ use super::{SpanCorruption, target_tokens, vocabulary};
 use crate::config::{RunConfig, SpanCorruptionConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{check_stream, encoder_decoder_of, resolve_encoder_decoder};
+use crate::objective::open::{check_stream, checked_parts, resolve_encoder_decoder};
 use crate::objective::{HostBatch, Objective, WindowTask};
 
 impl WindowTask for SpanCorruption {
@@ -27,11 +27,11 @@ impl Objective for SpanCorruptionConfig {
         config: &mut RunConfig,
         context: &dyn DataContext,
     ) -> Result<RunInputs, TrainError> {
-        let (settings, data, train) = encoder_decoder_of(config)?;
+        let (model, data, train) = checked_parts(config)?;
         check_stream(train)?;
         let data = context.datasets(data)?;
         let tokenizer = data.first().tokenizer();
-        let model = resolve_encoder_decoder(settings, vocabulary(tokenizer), tokenizer)?;
+        let model = resolve_encoder_decoder(model, vocabulary(tokenizer), tokenizer)?;
         let seq_len = train.source_tokens();
         let vocab_size = model.vocab_size();
         let task = SpanCorruption::new(self, tokenizer, vocab_size, seq_len, train.seed)?;

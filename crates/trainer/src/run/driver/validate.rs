@@ -150,7 +150,7 @@ impl<B: TrainingBackend> RankZero<B> {
         if let Some(prompt) = prompt {
             return sample_answer(decoder, tokenizer, prompt, tokens, seed);
         }
-        let template = self.about.model.chat_template();
+        let template = self.about.description.chat_template.as_ref();
         let begins_with = template.and_then(|template| template.begins_with.as_deref());
         let begins_with = begins_with.and_then(|name| tokenizer.special_id(name));
         sample(decoder, tokenizer, begins_with, tokens, seed)

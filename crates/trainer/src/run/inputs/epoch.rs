@@ -1,6 +1,8 @@
 //! The size of an epoch of a configuration's data.
 
-use crate::config::{RunConfig, RunModel};
+use emberlm_model::ModelKind;
+
+use crate::config::RunConfig;
 use crate::data::TrainingData;
 use crate::error::TrainError;
 
@@ -32,11 +34,8 @@ pub fn epoch_size(config: &RunConfig) -> Result<EpochSize, TrainError> {
 /// The tokens of a sequence of a run on datasets of tokens.
 pub(crate) fn sequence_tokens(config: &RunConfig) -> Result<usize, TrainError> {
     let train = &config.train;
-    Ok(match &config.model {
-        RunModel::Decoder(model) => train.sequence_tokens(model.seq_len)?,
-        RunModel::Encoder(settings) => {
-            train.sequence_tokens(settings.positions - settings.first_position)?
-        }
-        RunModel::EncoderDecoder(_) => train.source_tokens(),
-    })
+    match config.model.kind() {
+        ModelKind::Decoder | ModelKind::Encoder => train.sequence_tokens(config.model.seq_len),
+        ModelKind::EncoderDecoder => Ok(train.source_tokens()),
+    }
 }

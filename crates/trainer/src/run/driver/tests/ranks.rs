@@ -229,7 +229,7 @@ fn steps_of_one(place: &TestFolder, config: &RunConfig) -> (Trained, Option<Stat
 
 fn dropout_config(place: &TestFolder) -> RunConfig {
     let mut config = place.config();
-    config.model.decoder_mut().unwrap().dropout = 0.1;
+    config.model.dropout = 0.1;
     config.train.micro_batch = MICRO_BATCHES;
     config
 }
@@ -237,7 +237,7 @@ fn dropout_config(place: &TestFolder) -> RunConfig {
 /// A model whose matrices are large enough to be divided, a loss scale, clipped gradients, and an average.
 fn large_config(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     let mut config = dropout_config(place);
-    let model = config.model.decoder_mut().unwrap();
+    let model = &mut config.model;
     (model.d_model, model.head_dim) = (96, Some(48));
     model.feed_forward.width = Some(200);
     config.train.optimizer = optimizer.into();
@@ -269,7 +269,7 @@ fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
 fn ranks_with_experts_match_one_process_to_the_bit() {
     let place = TestFolder::new(0);
     let mut config = dropout_config(&place);
-    let model = config.model.decoder_mut().unwrap();
+    let model = &mut config.model;
     model.experts = Some(Experts {
         count: 4,
         active: 2,

@@ -5,7 +5,7 @@ use super::*;
 /// All kinds of state carried between steps, with readings at steps 1, 7, 11, 14, 20, 21, 22, …
 fn carried(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     let mut config = place.config();
-    config.model.decoder_mut().unwrap().dropout = 0.1;
+    config.model.dropout = 0.1;
     let train = &mut config.train;
     train.steps = 46;
     train.accumulation = 2;

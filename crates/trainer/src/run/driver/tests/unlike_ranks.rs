@@ -42,7 +42,7 @@ where
 /// Two micro-batches per step, an average, dropout, and actions that are due at different steps.
 fn config(place: &TestFolder) -> RunConfig {
     let mut config = place.config();
-    config.model.decoder_mut().unwrap().dropout = 0.1;
+    config.model.dropout = 0.1;
     let train = &mut config.train;
     train.accumulation = 2;
     train.micro_batch = 1;
@@ -99,7 +99,7 @@ fn ranks_on_different_backends_match_one_process_within_rounding() {
     let place = TestFolder::new(60);
     let mut config = config(&place);
     // Backends draw different dropout masks.
-    config.model.decoder_mut().unwrap().dropout = 0.0;
+    config.model.dropout = 0.0;
     config.train.log_interval = 1;
     run::<Flex>(&place, &config, "one", ReadPolicy::EveryStep).unwrap();
     train_on_two::<NdArray>(&place, &config, [EVERY, DUE]);

@@ -1,8 +1,8 @@
-//! Loads the decoders of one engine: a base model and adapters of it, or one model.
+//! Loads the models of one engine that generate tokens: a base model and adapters of it, or one model.
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::Model;
+use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_kernels::Backend;
 use emberlm_model::count;
 use emberlm_serve::{LoadPlan, Place, ServedModel, Started, Worker};
@@ -19,7 +19,7 @@ use crate::error::{CliError, warn};
 use crate::model;
 use crate::sandbox;
 
-/// A decoder to serve.
+/// A model to serve.
 pub struct Member<'a> {
     /// Its number among the served models.
     pub number: usize,
@@ -101,12 +101,16 @@ pub fn load<B: Backend>(
             .map_err(|error| first.about(error))?;
     }
     let limits = worker.limits();
-    let mut capacity = format!(
-        "slots: {} of {} tokens ({})",
-        limits.slots,
-        HumanCount(limits.context as u64),
-        ByteSize(cache_bytes as u64),
-    );
+    let (slots, context) = (limits.slots, HumanCount(limits.context as u64));
+    let mut capacity = match models[0].kind() {
+        ModelKind::EncoderDecoder => {
+            format!("slots: {slots}, sources and targets of at most {context} tokens")
+        }
+        ModelKind::Decoder | ModelKind::Encoder => {
+            let bytes = ByteSize(cache_bytes as u64);
+            format!("slots: {slots} of {context} tokens ({bytes})")
+        }
+    };
     let (mut served, mut adapters) = (Vec::new(), 0);
     let has_bank = members.len() > 1;
     for member in members {
