@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `config` | [`EncoderSettings`]: a configuration as written |
+//! | `config` | [`EncoderSettings`]: an encoder in the words of published ones |
 //! | `head_config`, `head` | masked language model, classifiers, pooler |
 //! | `pooling` | one vector per text |
 //! | `texts` | one pass over texts of unequal length, without padding |

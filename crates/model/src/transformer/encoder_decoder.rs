@@ -9,7 +9,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `config` | [`EncoderDecoderSettings`]: a configuration as written |
+//! | `config` | [`EncoderDecoderSettings`]: an encoder–decoder in the words of T5 |
 //! | `t5` | the initial weights of T5 |
 
 mod config;

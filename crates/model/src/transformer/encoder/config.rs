@@ -1,4 +1,4 @@
-//! Configuration of an encoder as written.
+//! An encoder in the words of published ones.
 
 use emberlm_kernels::Activation;
 use serde::{Deserialize, Serialize};
@@ -13,12 +13,12 @@ use crate::config::{
 use crate::error::ConfigError;
 use crate::transformer::checked::TransformerConfig;
 
-/// An encoder's configuration as written, not yet checked.
+/// The settings of an encoder in the words of published ones, which a `config.json` and tables of earlier versions have. They
+/// become a [`ModelConfig`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(deny_unknown_fields)]
 pub struct EncoderSettings {
-    /// Number of token ids; in a run's configuration, 0 for as many as the tokenizer and the objective need.
+    /// Number of token ids.
     pub vocab_size: usize,
     /// Rows of the table of learned positions, or the longest text with rotary ones, in tokens.
     pub positions: usize,

@@ -1,4 +1,4 @@
-//! Configuration of an encoder–decoder as written.
+//! An encoder–decoder in the words of T5.
 
 use emberlm_kernels::Activation;
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,12 @@ use crate::config::{
 use crate::error::ConfigError;
 use crate::transformer::checked::TransformerConfig;
 
-/// An encoder–decoder's configuration as written, not yet checked.
+/// The settings of an encoder–decoder in the words of T5, which a `config.json` and tables of earlier versions have. They become a
+/// [`ModelConfig`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(deny_unknown_fields)]
 pub struct EncoderDecoderSettings {
-    /// Number of token ids; in a run's configuration, 0 for as many as the tokenizer and the objective need.
+    /// Number of token ids.
     pub vocab_size: usize,
     /// Width of the residual stream.
     pub d_model: usize,
