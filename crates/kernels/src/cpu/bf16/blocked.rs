@@ -8,8 +8,8 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::Threads;
-use super::kernel::{self, COLUMNS, ROWS, Tile};
-use super::pack::{self, Factor};
+use super::kernel::{Kernel, Tile};
+use super::pack::Factor;
 use crate::cpu::matrix::{Matrix, MatrixMut, Output};
 use crate::cpu::parallel::{self, Start};
 
@@ -19,10 +19,10 @@ const STEP: usize = 256;
 const STEPS: usize = 4;
 /// The approximate size of a packed block of A or B in units: 4 MiB.
 const BLOCK: usize = 1 << 20;
-/// The number of panels of A that a task packs.
-const PACK_ROWS: usize = 8;
-/// The number of panels of B that a task packs.
-const PACK_COLUMNS: usize = 4;
+/// The number of rows of A that a task packs: whole panels of every kernel.
+const PACKED_ROWS: usize = 96;
+/// The number of columns of B that a task packs: whole panels of every kernel.
+const PACKED_COLUMNS: usize = 128;
 
 impl Threads {
     fn for_each(self, count: usize, task: impl Fn(usize) + Send + Sync) {
@@ -33,12 +33,11 @@ impl Threads {
     }
 }
 
-/// `C = A B` or `C += A B`, fastest if C's rows are contiguous. `K` is 2 to round the operands to bfloat16, and 1
-/// to keep them in f32.
+/// `C = A B` or `C += A B`, fastest if C's rows are contiguous.
 ///
 /// # Safety
-/// [`super::supported`], and the sizes fit.
-pub unsafe fn product<const K: usize>(
+/// The CPU supports the kernel's instructions, and the sizes fit.
+pub unsafe fn product<K: Kernel>(
     c: &mut MatrixMut<'_>,
     a: Matrix<'_>,
     b: Matrix<'_>,
@@ -53,40 +52,47 @@ pub unsafe fn product<const K: usize>(
         return;
     }
     // Steps of equal size, in whole units.
-    let units = k.div_ceil(K);
-    let step = units.div_ceil(units.div_ceil(STEP));
+    let units = whole_units::<K>(k);
+    let step = units
+        .div_ceil(units.div_ceil(STEP))
+        .next_multiple_of(K::UNITS);
     let deep = step * STEPS.min(units.div_ceil(step));
-    let high = (BLOCK / deep).next_multiple_of(ROWS * PACK_ROWS).min(m);
-    let wide = (BLOCK / deep)
-        .next_multiple_of(COLUMNS * PACK_COLUMNS)
-        .min(n);
-    let mut a_panels = Panels::new(high.next_multiple_of(ROWS) * deep);
-    let mut b_panels = Panels::new(wide.next_multiple_of(COLUMNS) * deep);
+    let high = (BLOCK / deep).next_multiple_of(PACKED_ROWS).min(m);
+    let wide = (BLOCK / deep).next_multiple_of(PACKED_COLUMNS).min(n);
+    let mut a_panels = Panels::new(high.next_multiple_of(K::ROWS) * deep);
+    let mut b_panels = Panels::new(wide.next_multiple_of(K::COLUMNS) * deep);
     let [a_panels, b_panels] = [a_panels.start(), b_panels.start()];
     let strides = [c.row_stride, c.column_stride];
     let c = Start(c.as_mut_ptr());
-    let mut packed = None;
+    let mut packed = [None; 2];
     for columns in parallel::ranges(n, wide) {
-        for depth in parallel::ranges(k, deep * K) {
-            let units = depth.len().div_ceil(K);
-            threads.for_each(columns.len().div_ceil(COLUMNS * PACK_COLUMNS), |task| {
-                let first = task * COLUMNS * PACK_COLUMNS;
-                let part = part(&columns, first, COLUMNS * PACK_COLUMNS);
-                let from = factor(b.transposed().block(part, depth.clone()));
-                // SAFETY: the instructions are supported, and each task has its own panels.
-                unsafe { pack::pack::<K, COLUMNS>(from, b_panels.at(first * units)) };
-            });
+        for depth in parallel::ranges(k, deep * K::K) {
+            let units = whole_units::<K>(depth.len());
             for rows in parallel::ranges(m, high) {
-                if packed != Some([rows.start, depth.start]) {
-                    packed = Some([rows.start, depth.start]);
-                    threads.for_each(rows.len().div_ceil(ROWS * PACK_ROWS), |task| {
-                        let first = task * ROWS * PACK_ROWS;
-                        let part = part(&rows, first, ROWS * PACK_ROWS);
-                        let from = factor(a.block(part, depth.clone()));
-                        // SAFETY: as above.
-                        unsafe { pack::pack::<K, ROWS>(from, a_panels.at(first * units)) };
-                    });
-                }
+                let keys = [[rows.start, depth.start], [columns.start, depth.start]].map(Some);
+                let count = |block: &Range<usize>, size, at: usize| match packed[at] == keys[at] {
+                    true => 0,
+                    false => block.len().div_ceil(size),
+                };
+                let a_tasks = count(&rows, PACKED_ROWS, 0);
+                let b_tasks = count(&columns, PACKED_COLUMNS, 1);
+                threads.for_each(a_tasks + b_tasks, |task| {
+                    // SAFETY: the instructions are supported, and each task has its own panels.
+                    unsafe {
+                        if let Some(task) = task.checked_sub(a_tasks) {
+                            let first = task * PACKED_COLUMNS;
+                            let part = part(&columns, first, PACKED_COLUMNS);
+                            let from = factor(b.transposed().block(part, depth.clone()));
+                            K::pack_b(from, units, b_panels.at(first * units));
+                        } else {
+                            let first = task * PACKED_ROWS;
+                            let part = part(&rows, first, PACKED_ROWS);
+                            let from = factor(a.block(part, depth.clone()));
+                            K::pack_a(from, units, a_panels.at(first * units));
+                        }
+                    }
+                });
+                packed = keys;
                 let block = Block {
                     rows: rows.clone(),
                     columns: columns.clone(),
@@ -100,6 +106,11 @@ pub unsafe fn product<const K: usize>(
             }
         }
     }
+}
+
+/// The number of units of a panel for `k` adjacent k.
+fn whole_units<K: Kernel>(k: usize) -> usize {
+    k.div_ceil(K::K).next_multiple_of(K::UNITS)
 }
 
 /// A block of the product.
@@ -118,8 +129,8 @@ struct Block {
 /// Multiplies the packed panels of a block.
 ///
 /// # Safety
-/// [`super::supported`], and the panels are those of the block.
-unsafe fn multiply<const K: usize>(
+/// The CPU supports the kernel's instructions, and the panels are those of the block.
+unsafe fn multiply<K: Kernel>(
     block: &Block,
     a: Start<u32>,
     b: Start<u32>,
@@ -135,23 +146,25 @@ unsafe fn multiply<const K: usize>(
     threads.for_each(m.div_ceil(high) * across, |task| {
         let rows = part(&(0..m), task / across * high, high);
         let columns = part(&(0..n), task % across * wide, wide);
+        // SAFETY: the instructions are supported.
+        let _prepared = unsafe { K::prepare() };
         for units in parallel::ranges(block.units, block.step) {
-            for j in columns.clone().step_by(COLUMNS) {
-                for i in rows.clone().step_by(ROWS) {
+            for j in columns.clone().step_by(K::COLUMNS) {
+                for i in rows.clone().step_by(K::ROWS) {
                     let tile = Tile {
                         start: c
                             .at((block.rows.start + i) * down + (block.columns.start + j) * along),
                         row_stride: down,
                         column_stride: along,
-                        rows: ROWS.min(m - i),
-                        columns: COLUMNS.min(n - j),
+                        rows: K::ROWS.min(m - i),
+                        columns: K::COLUMNS.min(n - j),
                         accumulate: block.accumulate || units.start > 0,
                     };
-                    let a = a.at(i * block.units + units.start * ROWS);
-                    let b = b.at(j * block.units + units.start * COLUMNS);
+                    let a = a.at(i * block.units + units.start * K::ROWS);
+                    let b = b.at(j * block.units + units.start * K::COLUMNS);
                     // SAFETY: the panels contain these units; the tile is within C, and no other task writes to
                     // it.
-                    unsafe { kernel::multiply::<K>(units.len(), a, b, tile) };
+                    unsafe { K::multiply(units.len(), a, b, tile) };
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! Packing: reorders an operand for the kernel.
 //!
-//! A panel holds several rows of A, or columns of B, for all k: `[units, width]`, one unit after the other. A
-//! unit is a pair of bfloat16 for two adjacent k, the first in the lower half, or one f32. Elements outside the
-//! matrix are zero.
+//! A panel holds several rows of A, or columns of B, for all k. A unit is a pair of bfloat16 for two adjacent k, the first
+//! in the lower half, or one f32. Most panels are `[units, width]`: vectors of rows, one unit after the other. Those with
+//! rows first are `[units / 16, width, 16]`: vectors of 16 units, one row after the other. Elements outside the matrix are
+//! zero.
 
 use std::arch::x86_64::*;
 
@@ -24,42 +25,71 @@ pub struct Factor {
     pub depth_stride: usize,
 }
 
-/// Packs an operand into panels of width `W`, each of `⌈depth / K⌉` units.
+/// Packs an operand into panels of width `W` with `units` units. The vectors of a panel hold 16 units of a row if
+/// `ROWS_FIRST` is true, and 16 rows of a unit otherwise.
 ///
 /// # Safety
-/// The CPU supports the instructions, the operand's elements are readable, and `to` has space for all panels.
+/// The CPU supports the instructions, the operand's elements are readable, `to` has space for all panels, and `units`
+/// is at least `⌈depth / K⌉`, and a multiple of 16 if `ROWS_FIRST` is true.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub unsafe fn pack<const K: usize, const W: usize>(from: Factor, to: *mut u32) {
-    let panel = from.depth.div_ceil(K) * W;
-    let panels = from.width.div_ceil(W);
+pub unsafe fn pack<const K: usize, const W: usize, const ROWS_FIRST: bool>(
+    from: Factor,
+    units: usize,
+    to: *mut u32,
+) {
     // SAFETY: guaranteed by the caller: all writes are within the panels and all reads within the operand.
     unsafe {
-        if from.depth_stride == 1 {
-            for p in 0..panels {
+        if from.depth_stride != 1 && !ROWS_FIRST {
+            return unit_by_unit::<K, W>(from, units, to);
+        }
+        for first in (0..from.width).step_by(W) {
+            let panel = to.add(first * units);
+            for unit in (0..units).step_by(LANES) {
                 for lane in (0..W).step_by(LANES) {
-                    along_k::<K, W>(from, p * W + lane, lane, to.add(p * panel));
+                    let count = from.width.saturating_sub(first + lane);
+                    let count = count.min(LANES.min(W - lane));
+                    let along_k = from.depth_stride == 1;
+                    let mut square = match along_k {
+                        true => rows::<K>(from, first + lane, count, unit),
+                        false => columns::<K>(from, first + lane, count, unit),
+                    };
+                    if along_k != ROWS_FIRST {
+                        square = transposed(square);
+                    }
+                    if ROWS_FIRST {
+                        let to = panel.add(unit * W + lane * LANES);
+                        for (i, row) in square.iter().enumerate() {
+                            _mm512_store_si512(to.add(i * LANES).cast(), *row);
+                        }
+                    } else {
+                        let to = panel.add(unit * W + lane);
+                        for (i, column) in square.iter().enumerate().take(units - unit) {
+                            _mm512_mask_storeu_epi32(
+                                to.add(i * W).cast(),
+                                lanes(W - lane),
+                                *column,
+                            );
+                        }
+                    }
                 }
             }
-            return;
         }
-        for unit in 0..from.depth.div_ceil(K) {
-            for p in 0..panels {
-                for lane in (0..W).step_by(LANES) {
-                    let first = p * W + lane;
-                    let count = from.width.saturating_sub(first).min(LANES.min(W - lane));
-                    let at = unit * K;
-                    let low = across_k(from, first, count, at);
-                    let units = if K == 2 {
-                        let rest = at + 1 < from.depth;
-                        interleaved(
-                            low,
-                            across_k(from, first, if rest { count } else { 0 }, at + 1),
-                        )
-                    } else {
-                        _mm512_castps_si512(low)
-                    };
-                    let to = to.add(p * panel + unit * W + lane);
-                    _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), units);
+    }
+}
+
+/// Packs an operand whose rows, rather than k, are contiguous, into panels of vectors of rows. It reads whole rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn unit_by_unit<const K: usize, const W: usize>(from: Factor, units: usize, to: *mut u32) {
+    for unit in 0..units {
+        for first in (0..from.width).step_by(W) {
+            for lane in (0..W).step_by(LANES) {
+                let count = from.width.saturating_sub(first + lane);
+                let count = count.min(LANES.min(W - lane));
+                // SAFETY: guaranteed by the caller of `pack`.
+                unsafe {
+                    let column = column::<K>(from, first + lane, count, unit);
+                    let to = to.add(first * units + unit * W + lane);
+                    _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), column);
                 }
             }
         }
@@ -76,11 +106,43 @@ fn lanes(count: usize) -> u16 {
     }
 }
 
-/// Loads up to 16 adjacent rows of A, or columns of B, at one k.
+/// Packs `count` adjacent rows of A, or columns of B, at one unit.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+unsafe fn column<const K: usize>(from: Factor, first: usize, count: usize, unit: usize) -> __m512i {
+    let k = unit * K;
+    // SAFETY: guaranteed by the caller of `pack`.
+    unsafe {
+        let low = across_k(from, first, count, k);
+        match K {
+            2 => interleaved(low, across_k(from, first, count, k + 1)),
+            _ => _mm512_castps_si512(low),
+        }
+    }
+}
+
+/// [`column`] of 16 adjacent units.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+unsafe fn columns<const K: usize>(
+    from: Factor,
+    first: usize,
+    count: usize,
+    unit: usize,
+) -> [__m512i; LANES] {
+    let mut square = [_mm512_setzero_si512(); LANES];
+    for (i, vector) in square.iter_mut().enumerate() {
+        // SAFETY: guaranteed by the caller of `pack`.
+        *vector = unsafe { column::<K>(from, first, count, unit + i) };
+    }
+    square
+}
+
+/// Loads `count` adjacent rows of A, or columns of B, at one k; zeros if there is no such k.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn across_k(from: Factor, first: usize, count: usize, k: usize) -> __m512 {
-    if count == 0 {
+    if count == 0 || k >= from.depth {
         return _mm512_setzero_ps();
     }
     // SAFETY: reads `count` elements of the operand.
@@ -117,38 +179,32 @@ fn rounded(low: __m512, high: __m512) -> __m512i {
     unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) }
 }
 
-/// Packs 16 lanes of a panel from an operand with contiguous k, by transposing squares of 16 lanes by 16 units.
+/// Packs 16 adjacent units of `count` rows of A, or columns of B, whose k are contiguous.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn along_k<const K: usize, const W: usize>(
+#[inline]
+unsafe fn rows<const K: usize>(
     from: Factor,
     first: usize,
-    lane: usize,
-    panel: *mut u32,
-) {
-    let count = from.width.saturating_sub(first).min(LANES.min(W - lane));
-    let units = from.depth.div_ceil(K);
-    for unit in (0..units).step_by(LANES) {
-        let k = unit * K;
-        let mut square = [_mm512_setzero_si512(); LANES];
-        // SAFETY: loads are masked to the operand's elements, stores to the panel's units and lanes.
+    count: usize,
+    unit: usize,
+) -> [__m512i; LANES] {
+    let mut square = [_mm512_setzero_si512(); LANES];
+    let rest = from.depth.saturating_sub(unit * K);
+    let [mask, next] = [lanes(rest), lanes(rest.saturating_sub(LANES))];
+    for (i, row) in square.iter_mut().enumerate().take(count) {
+        let start = from
+            .start
+            .wrapping_add((first + i) * from.stride + unit * K);
+        // SAFETY: the loads are masked to the operand's elements.
         unsafe {
-            for (i, row) in square.iter_mut().enumerate().take(count) {
-                let start = from.start.add((first + i) * from.stride + k);
-                let low = _mm512_maskz_loadu_ps(lanes(from.depth - k), start);
-                *row = if K == 2 {
-                    let rest = lanes(from.depth.saturating_sub(k + LANES));
-                    rounded(low, _mm512_maskz_loadu_ps(rest, start.wrapping_add(LANES)))
-                } else {
-                    _mm512_castps_si512(low)
-                };
-            }
-            let square = transposed(square);
-            let to = panel.add(unit * W + lane);
-            for (i, row) in square.iter().enumerate().take(units - unit) {
-                _mm512_mask_storeu_epi32(to.add(i * W).cast(), lanes(W - lane), *row);
-            }
+            let low = _mm512_maskz_loadu_ps(mask, start);
+            *row = match K {
+                2 => rounded(low, _mm512_maskz_loadu_ps(next, start.wrapping_add(LANES))),
+                _ => _mm512_castps_si512(low),
+            };
         }
     }
+    square
 }
 
 /// Transposes a 16 × 16 square: pairs first, then fours, then the 4 × 4 blocks.
