@@ -16,7 +16,7 @@
 use std::arch::asm;
 
 use super::kernel::{Kernel, Tile};
-use super::pack::{self, Factor};
+use super::pack::{self, Factor, Place};
 
 /// The number of rows of a panel of A: two registers.
 const ROWS: usize = 32;
@@ -35,6 +35,9 @@ impl Kernel for Amx {
     const ROWS: usize = ROWS;
     const COLUMNS: usize = COLUMNS;
     const UNITS: usize = UNITS;
+    const KEEPS_A: bool = true;
+    const TASK: [usize; 2] = [128, 512];
+    const SMALL_TASK: [usize; 2] = [64, 256];
 
     unsafe fn prepare() -> Configured {
         // SAFETY: guaranteed by the caller; the configuration is valid.
@@ -44,14 +47,14 @@ impl Kernel for Amx {
         Configured(())
     }
 
-    unsafe fn pack_a(from: Factor, units: usize, to: *mut u32) {
+    unsafe fn pack_a(from: Factor, to: Place) {
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::pack::<2, ROWS, true>(from, units, to) };
+        unsafe { pack::pack::<2, ROWS, true>(from, to) };
     }
 
-    unsafe fn pack_b(from: Factor, units: usize, to: *mut u32) {
+    unsafe fn pack_b(from: Factor, to: Place) {
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::pack::<2, COLUMNS, false>(from, units, to) };
+        unsafe { pack::pack::<2, COLUMNS, false>(from, to) };
     }
 
     unsafe fn multiply(units: usize, a: *const u32, b: *const u32, c: Tile) {
@@ -126,7 +129,7 @@ static CONFIGURATION: Configuration = {
 };
 
 /// `C (+)= A B` for a whole tile with contiguous rows. Registers 0 to 3 hold C, 4 and 5 the rows of A, 6 and 7 the
-/// columns of B.
+/// columns of B. The loads of B are hinted to leave the cache to the panel of A, which the next tile uses again.
 ///
 /// # Safety
 /// See [`Kernel::multiply`]. `units` is a positive multiple of [`UNITS`].
@@ -155,12 +158,12 @@ unsafe fn registers(
             "tilezero tmm2",
             "tilezero tmm3",
             "3:",
-            "tileloadd tmm6, [{b} + {b_stride}]",
+            "tileloaddt1 tmm6, [{b} + {b_stride}]",
             "tileloadd tmm4, [{a} + {a_stride}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
             "tileloadd tmm5, [{a} + {a_stride} + 1024]",
             "tdpbf16ps tmm2, tmm5, tmm6",
-            "tileloadd tmm7, [{b} + {b_stride} + 64]",
+            "tileloaddt1 tmm7, [{b} + {b_stride} + 64]",
             "tdpbf16ps tmm1, tmm4, tmm7",
             "tdpbf16ps tmm3, tmm5, tmm7",
             "add {a}, 2048",

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::kernel::{Kernel, Tile};
-use super::pack::{self, Factor};
+use super::pack::{self, Factor, Place};
 
 /// The number of rows of a tile and of a panel of A. With two vectors per row, the sums use 24 of the 32
 /// registers.
@@ -27,17 +27,20 @@ impl<const K: usize> Kernel for Avx512<K> {
     const ROWS: usize = ROWS;
     const COLUMNS: usize = COLUMNS;
     const UNITS: usize = 1;
+    const KEEPS_A: bool = false;
+    const TASK: [usize; 2] = [192, 256];
+    const SMALL_TASK: [usize; 2] = [96, 128];
 
     unsafe fn prepare() {}
 
-    unsafe fn pack_a(from: Factor, units: usize, to: *mut u32) {
+    unsafe fn pack_a(from: Factor, to: Place) {
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::pack::<K, ROWS, false>(from, units, to) };
+        unsafe { pack::pack::<K, ROWS, false>(from, to) };
     }
 
-    unsafe fn pack_b(from: Factor, units: usize, to: *mut u32) {
+    unsafe fn pack_b(from: Factor, to: Place) {
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::pack::<K, COLUMNS, false>(from, units, to) };
+        unsafe { pack::pack::<K, COLUMNS, false>(from, to) };
     }
 
     unsafe fn multiply(units: usize, a: *const u32, b: *const u32, c: Tile) {

@@ -1,6 +1,6 @@
 //! The interface of a kernel: the layout of its panels, and the product of two of them.
 
-use super::pack::Factor;
+use super::pack::{Factor, Place};
 
 /// A kernel. A panel consists of units: `K` adjacent k of one row of A or column of B. Panels of B are
 /// `[units, COLUMNS]`; those of A have the kernel's own layout.
@@ -19,6 +19,12 @@ pub trait Kernel {
     const COLUMNS: usize;
     /// The number of units of a panel is a multiple of this number. Units beyond the last k are zero.
     const UNITS: usize;
+    /// True if a panel of A stays in the L1 cache while panels of B are read, and false for the opposite.
+    const KEEPS_A: bool;
+    /// The rows and columns of C per task.
+    const TASK: [usize; 2];
+    /// Those of small products, for enough tasks.
+    const SMALL_TASK: [usize; 2];
 
     /// Prepares the thread for [`Self::multiply`], until the value is dropped.
     ///
@@ -26,17 +32,17 @@ pub trait Kernel {
     /// See the trait.
     unsafe fn prepare() -> Self::Prepared;
 
-    /// Packs rows of A into panels of `units` units.
+    /// Packs rows of A.
     ///
     /// # Safety
     /// See the trait. The operand's elements are readable, and `to` has space for the panels.
-    unsafe fn pack_a(from: Factor, units: usize, to: *mut u32);
+    unsafe fn pack_a(from: Factor, to: Place);
 
-    /// Packs columns of B into panels of `units` units.
+    /// Packs columns of B.
     ///
     /// # Safety
     /// As [`Self::pack_a`].
-    unsafe fn pack_b(from: Factor, units: usize, to: *mut u32);
+    unsafe fn pack_b(from: Factor, to: Place);
 
     /// `C (+)= A B` for one panel of A and one of B.
     ///

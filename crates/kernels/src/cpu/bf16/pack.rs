@@ -25,51 +25,44 @@ pub struct Factor {
     pub depth_stride: usize,
 }
 
-/// Packs an operand into panels of width `W` with `units` units. The vectors of a panel hold 16 units of a row if
-/// `ROWS_FIRST` is true, and 16 rows of a unit otherwise.
+/// The place of packed units in panels.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The address of the first unit in the first panel.
+    pub start: *mut u32,
+    /// The number of elements of a panel.
+    pub panel: usize,
+    /// The number of units per panel: at least `⌈depth / K⌉`. The others become zero.
+    pub units: usize,
+}
+
+/// Packs an operand into panels of width `W`. The vectors of a panel hold 16 units of a row if `ROWS_FIRST` is true, and
+/// 16 rows of a unit otherwise.
 ///
 /// # Safety
-/// The CPU supports the instructions, the operand's elements are readable, `to` has space for all panels, and `units`
-/// is at least `⌈depth / K⌉`, and a multiple of 16 if `ROWS_FIRST` is true.
+/// The CPU supports the instructions, the operand's elements are readable, `to` has space for all panels, and its units
+/// are a multiple of 16 if `ROWS_FIRST` is true.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn pack<const K: usize, const W: usize, const ROWS_FIRST: bool>(
     from: Factor,
-    units: usize,
-    to: *mut u32,
+    to: Place,
 ) {
-    // SAFETY: guaranteed by the caller: all writes are within the panels and all reads within the operand.
+    // SAFETY: guaranteed by the caller.
     unsafe {
-        if from.depth_stride != 1 && !ROWS_FIRST {
-            return unit_by_unit::<K, W>(from, units, to);
-        }
-        for first in (0..from.width).step_by(W) {
-            let panel = to.add(first * units);
-            for unit in (0..units).step_by(LANES) {
-                for lane in (0..W).step_by(LANES) {
-                    let count = from.width.saturating_sub(first + lane);
-                    let count = count.min(LANES.min(W - lane));
-                    let along_k = from.depth_stride == 1;
-                    let mut square = match along_k {
-                        true => rows::<K>(from, first + lane, count, unit),
-                        false => columns::<K>(from, first + lane, count, unit),
-                    };
-                    if along_k != ROWS_FIRST {
-                        square = transposed(square);
+        match (from.depth_stride == 1, ROWS_FIRST) {
+            (true, true) => row_by_row::<K, W>(from, to),
+            (false, false) => unit_by_unit::<K, W>(from, to),
+            (true, false) => {
+                for first in (0..from.width).step_by(W) {
+                    for unit in (0..to.units).step_by(LANES) {
+                        transposed_columns::<K, W>(from, first, unit, to);
                     }
-                    if ROWS_FIRST {
-                        let to = panel.add(unit * W + lane * LANES);
-                        for (i, row) in square.iter().enumerate() {
-                            _mm512_store_si512(to.add(i * LANES).cast(), *row);
-                        }
-                    } else {
-                        let to = panel.add(unit * W + lane);
-                        for (i, column) in square.iter().enumerate().take(units - unit) {
-                            _mm512_mask_storeu_epi32(
-                                to.add(i * W).cast(),
-                                lanes(W - lane),
-                                *column,
-                            );
-                        }
+                }
+            }
+            (false, true) => {
+                for unit in (0..to.units).step_by(LANES) {
+                    for first in (0..from.width).step_by(W) {
+                        transposed_rows::<K, W>(from, first, unit, to);
                     }
                 }
             }
@@ -77,20 +70,106 @@ pub unsafe fn pack<const K: usize, const W: usize, const ROWS_FIRST: bool>(
     }
 }
 
-/// Packs an operand whose rows, rather than k, are contiguous, into panels of vectors of rows. It reads whole rows.
+impl Place {
+    /// The address of `unit` in the panel of width `W` whose first row is `first`.
+    fn at<const W: usize>(self, first: usize, unit: usize) -> *mut u32 {
+        self.start.wrapping_add(first / W * self.panel + unit * W)
+    }
+}
+
+/// The number of rows from `first` on, at most a vector, in a panel of width `W` that begins `lane` rows before.
+#[inline(always)]
+fn count<const W: usize>(from: Factor, first: usize, lane: usize) -> usize {
+    let rest = from.width.saturating_sub(first + lane);
+    rest.min(LANES.min(W - lane))
+}
+
+/// Packs an operand with contiguous k into vectors of units.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn unit_by_unit<const K: usize, const W: usize>(from: Factor, units: usize, to: *mut u32) {
-    for unit in 0..units {
+unsafe fn row_by_row<const K: usize, const W: usize>(from: Factor, to: Place) {
+    for row in 0..from.width.next_multiple_of(W) {
+        let first = row / W * W;
+        for unit in (0..to.units).step_by(LANES) {
+            // SAFETY: guaranteed by the caller of `pack`: all writes are within the panels and all reads within the
+            // operand. Here and below, this also holds for the other layouts.
+            unsafe {
+                let units = match row < from.width {
+                    true => along::<K>(from, row, unit),
+                    false => _mm512_setzero_si512(),
+                };
+                let to = to.at::<W>(first, unit).add((row - first) * LANES);
+                _mm512_storeu_si512(to.cast(), units);
+            }
+        }
+    }
+}
+
+/// Packs an operand whose rows, rather than k, are contiguous, into vectors of rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn unit_by_unit<const K: usize, const W: usize>(from: Factor, to: Place) {
+    for unit in 0..to.units {
         for first in (0..from.width).step_by(W) {
             for lane in (0..W).step_by(LANES) {
-                let count = from.width.saturating_sub(first + lane);
-                let count = count.min(LANES.min(W - lane));
-                // SAFETY: guaranteed by the caller of `pack`.
+                let count = count::<W>(from, first, lane);
+                // SAFETY: see `row_by_row`.
                 unsafe {
-                    let column = column::<K>(from, first + lane, count, unit);
-                    let to = to.add(first * units + unit * W + lane);
-                    _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), column);
+                    let rows = across::<K>(from, first + lane, count, unit);
+                    let to = to.at::<W>(first, unit).add(lane);
+                    _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), rows);
                 }
+            }
+        }
+    }
+}
+
+/// Packs 16 units of a panel, from contiguous k to vectors of rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+unsafe fn transposed_columns<const K: usize, const W: usize>(
+    from: Factor,
+    first: usize,
+    unit: usize,
+    to: Place,
+) {
+    for lane in (0..W).step_by(LANES) {
+        let mut square = [_mm512_setzero_si512(); LANES];
+        let rows = square.iter_mut().take(count::<W>(from, first, lane));
+        for (i, row) in rows.enumerate() {
+            // SAFETY: see `row_by_row`.
+            *row = unsafe { along::<K>(from, first + lane + i, unit) };
+        }
+        let columns = transposed(square);
+        for (i, column) in columns.iter().enumerate().take(to.units - unit) {
+            // SAFETY: see `row_by_row`.
+            unsafe {
+                let to = to.at::<W>(first, unit + i).add(lane);
+                _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), *column);
+            }
+        }
+    }
+}
+
+/// Packs 16 units of a panel, from contiguous rows to vectors of units.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+unsafe fn transposed_rows<const K: usize, const W: usize>(
+    from: Factor,
+    first: usize,
+    unit: usize,
+    to: Place,
+) {
+    for lane in (0..W).step_by(LANES) {
+        let count = count::<W>(from, first, lane);
+        let mut square = [_mm512_setzero_si512(); LANES];
+        for (i, column) in square.iter_mut().enumerate() {
+            // SAFETY: see `row_by_row`.
+            *column = unsafe { across::<K>(from, first + lane, count, unit + i) };
+        }
+        for (i, row) in transposed(square).iter().enumerate() {
+            // SAFETY: see `row_by_row`.
+            unsafe {
+                let to = to.at::<W>(first, unit).add((lane + i) * LANES);
+                _mm512_storeu_si512(to.cast(), *row);
             }
         }
     }
@@ -106,10 +185,10 @@ fn lanes(count: usize) -> u16 {
     }
 }
 
-/// Packs `count` adjacent rows of A, or columns of B, at one unit.
+/// `count` adjacent rows at one unit.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
-unsafe fn column<const K: usize>(from: Factor, first: usize, count: usize, unit: usize) -> __m512i {
+unsafe fn across<const K: usize>(from: Factor, first: usize, count: usize, unit: usize) -> __m512i {
     let k = unit * K;
     // SAFETY: guaranteed by the caller of `pack`.
     unsafe {
@@ -121,24 +200,7 @@ unsafe fn column<const K: usize>(from: Factor, first: usize, count: usize, unit:
     }
 }
 
-/// [`column`] of 16 adjacent units.
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-#[inline]
-unsafe fn columns<const K: usize>(
-    from: Factor,
-    first: usize,
-    count: usize,
-    unit: usize,
-) -> [__m512i; LANES] {
-    let mut square = [_mm512_setzero_si512(); LANES];
-    for (i, vector) in square.iter_mut().enumerate() {
-        // SAFETY: guaranteed by the caller of `pack`.
-        *vector = unsafe { column::<K>(from, first, count, unit + i) };
-    }
-    square
-}
-
-/// Loads `count` adjacent rows of A, or columns of B, at one k; zeros if there is no such k.
+/// Loads `count` adjacent rows at one k; zeros if there is no such k.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn across_k(from: Factor, first: usize, count: usize, k: usize) -> __m512 {
@@ -179,32 +241,24 @@ fn rounded(low: __m512, high: __m512) -> __m512i {
     unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) }
 }
 
-/// Packs 16 adjacent units of `count` rows of A, or columns of B, whose k are contiguous.
+/// 16 adjacent units of a row with contiguous k.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
-unsafe fn rows<const K: usize>(
-    from: Factor,
-    first: usize,
-    count: usize,
-    unit: usize,
-) -> [__m512i; LANES] {
-    let mut square = [_mm512_setzero_si512(); LANES];
-    let rest = from.depth.saturating_sub(unit * K);
-    let [mask, next] = [lanes(rest), lanes(rest.saturating_sub(LANES))];
-    for (i, row) in square.iter_mut().enumerate().take(count) {
-        let start = from
-            .start
-            .wrapping_add((first + i) * from.stride + unit * K);
-        // SAFETY: the loads are masked to the operand's elements.
-        unsafe {
-            let low = _mm512_maskz_loadu_ps(mask, start);
-            *row = match K {
-                2 => rounded(low, _mm512_maskz_loadu_ps(next, start.wrapping_add(LANES))),
-                _ => _mm512_castps_si512(low),
-            };
+unsafe fn along<const K: usize>(from: Factor, row: usize, unit: usize) -> __m512i {
+    let k = unit * K;
+    let rest = from.depth.saturating_sub(k);
+    let start = from.start.wrapping_add(row * from.stride + k);
+    // SAFETY: the loads are masked to the operand's elements.
+    unsafe {
+        let low = _mm512_maskz_loadu_ps(lanes(rest), start);
+        match K {
+            2 => {
+                let mask = lanes(rest.saturating_sub(LANES));
+                rounded(low, _mm512_maskz_loadu_ps(mask, start.wrapping_add(LANES)))
+            }
+            _ => _mm512_castps_si512(low),
         }
     }
-    square
 }
 
 /// Transposes a 16 × 16 square: pairs first, then fours, then the 4 × 4 blocks.
