@@ -36,8 +36,8 @@ impl Kernel for Amx {
     const COLUMNS: usize = COLUMNS;
     const UNITS: usize = UNITS;
     const KEEPS_A: bool = true;
-    const TASK: [usize; 2] = [128, 512];
-    const SMALL_TASK: [usize; 2] = [64, 256];
+    const TASK: [usize; 2] = [256, 256];
+    const SMALL_TASK: [usize; 2] = [128, 256];
 
     unsafe fn prepare() -> Configured {
         // SAFETY: guaranteed by the caller; the configuration is valid.

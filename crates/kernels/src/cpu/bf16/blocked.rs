@@ -24,6 +24,9 @@ const PACKED_WIDTH: usize = 128;
 /// The number of units of the part of another operand that a task packs.
 const PACKED_UNITS: usize = 64;
 
+/// The number of tasks below which products use smaller ones.
+const LARGE: usize = 5;
+
 impl Threads {
     fn for_each(self, count: usize, task: impl Fn(usize) + Send + Sync) {
         match self {
@@ -137,8 +140,7 @@ unsafe fn multiply<K: Kernel>(
 ) {
     let [down, along] = block.strides;
     let [m, n] = [block.rows.len(), block.columns.len()];
-    // Small products use small tiles to get enough tasks.
-    let large = m * n >= 1 << 18;
+    let large = m * n >= LARGE * K::TASK[0] * K::TASK[1];
     let [high, wide] = if large { K::TASK } else { K::SMALL_TASK };
     let across = n.div_ceil(wide);
     threads.for_each(m.div_ceil(high) * across, |task| {

@@ -9,6 +9,8 @@ use std::arch::x86_64::*;
 
 /// The number of f32 in a vector.
 const LANES: usize = 16;
+/// The number of k between a load of contiguous rows and its prefetch, since hardware does not prefetch across strides.
+const AHEAD: usize = 16;
 
 /// An operand viewed as `[width, k]`: A unchanged, B transposed.
 #[derive(Clone, Copy)]
@@ -211,6 +213,7 @@ unsafe fn across_k(from: Factor, first: usize, count: usize, k: usize) -> __m512
     unsafe {
         let start = from.start.add(first * from.stride + k * from.depth_stride);
         if from.stride == 1 {
+            _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD * from.depth_stride).cast());
             return _mm512_maskz_loadu_ps(lanes(count), start);
         }
         let mut values = [0.0f32; LANES];
