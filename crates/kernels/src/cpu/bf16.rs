@@ -135,19 +135,21 @@ pub fn product(
     threads: Threads,
 ) -> bool {
     assert_fit(c, a, b);
-    match (usable(precision), Instructions::fastest()) {
-        (Precision::Bf16, Some(instructions)) => {
+    // Asking for the instructions requests permission for AMX, which enlarges the state of every thread.
+    if precision == Precision::Bf16 {
+        let instructions = Instructions::fastest();
+        if let Some(instructions) = instructions {
             product_with(instructions, c, a, b, output, threads);
-            true
         }
-        #[cfg(target_arch = "x86_64")]
-        (Precision::F32, _) if avx512() => {
-            // SAFETY: the instructions are supported, and the sizes fit.
-            unsafe { blocked::product::<avx512::Avx512<1>>(c, a, b, output, threads) };
-            true
-        }
-        _ => false,
+        return instructions.is_some();
     }
+    #[cfg(target_arch = "x86_64")]
+    if avx512() {
+        // SAFETY: the instructions are supported, and the sizes fit.
+        unsafe { blocked::product::<avx512::Avx512<1>>(c, a, b, output, threads) };
+        return true;
+    }
+    false
 }
 
 /// [`product`] in bfloat16 with the given instructions.
