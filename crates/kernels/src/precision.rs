@@ -12,7 +12,7 @@ emberlm_system::named! {
         #[default]
         F32 = "f32",
         /// Rounded to bfloat16, to nearest, ties to even: 8 bits of significand. Backends and CPUs without bfloat16
-        /// products use f32.
+        /// products that are faster than f32 use f32.
         Bf16 = "bf16",
         /// Rounded to half precision: 11 bits of significand and a range of 6e-8 to 65,504, so training scales its
         /// loss. Backends without half-precision products use f32.

@@ -1,17 +1,30 @@
-//! Matrix products with the bfloat16 instructions of x86-64 (AVX512-BF16), twice as fast as in f32.
+//! Matrix products with the bfloat16 instructions of x86-64.
+//!
+//! | instructions | used on | multiplications per cycle, compared with f32 |
+//! |---|---|---|
+//! | AMX | Linux, CPUs from Intel's Sapphire Rapids on | 16 × |
+//! | AVX512-BF16 | CPUs of other vendors, from AMD's Zen 4 on | 2 × |
+//! | AVX512-BF16 | not used: Intel's CPUs | ½ × |
 //!
 //! Packing rounds the operands to bfloat16 (to nearest, ties to even; NaN stays NaN, subnormals become zero) and
-//! reorders them for the kernel. Products are summed in f32. Sums are split into blocks of k whose size depends
-//! only on k, so the tiling of C does not affect the result.
+//! reorders them for the kernel. Products are summed in f32, in an order that depends only on k and the instructions:
+//! see [`Amx`](Instructions::Amx) and [`Avx512`](Instructions::Avx512).
 //!
-//! `blocked` divides a product into cache-sized blocks, `pack` reorders an operand, and `kernel` multiplies.
+//! `blocked` divides a product into cache-sized blocks, `pack` reorders an operand, and the kernels `amx` and `avx512`
+//! multiply.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod blocked;
 #[cfg(target_arch = "x86_64")]
 mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod pack;
+
+use std::sync::OnceLock;
 
 use super::matrix::Output;
 use super::matrix::{Matrix, MatrixMut};
@@ -26,23 +39,90 @@ pub enum Threads {
     This,
 }
 
-/// Returns true if this CPU has the instructions. Otherwise products use f32.
-pub fn supported() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512bf16")
+/// The instructions of a product in bfloat16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instructions {
+    /// AMX. The products of each 32 adjacent k are summed in two sums, of even and of odd k, with fused multiply-adds.
+    /// The two are added up, and their sum is added to the element of C. Subnormal numbers become zero.
+    Amx,
+    /// AVX512-BF16. The products of each pair of k are added to a sum over at most 512 k with fused multiply-adds, the
+    /// odd k first. These sums are added to the element of C. Subnormal numbers within a sum become zero.
+    Avx512,
+}
+
+impl Instructions {
+    /// Returns true if the CPU has the instructions, and the operating system permits their use.
+    pub fn available(self) -> bool {
+        static AMX: OnceLock<bool> = OnceLock::new();
+        // Packing for either needs AVX-512.
+        avx512() && (self == Self::Avx512 || *AMX.get_or_init(amx))
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
+
+    /// The instructions that [`product`] uses: none if no available ones are faster than f32.
+    fn fastest() -> Option<Self> {
+        static FASTEST: OnceLock<Option<Instructions>> = OnceLock::new();
+        *FASTEST.get_or_init(|| match () {
+            () if Self::Amx.available() => Some(Self::Amx),
+            () if Self::Avx512.available() && !is_intel() => Some(Self::Avx512),
+            () => None,
+        })
     }
 }
 
-/// Computes `C = A B` or `C += A B` and returns true if it is [`supported`], or returns false. It is fastest if
-/// C's rows are contiguous. With [`Precision::F32`] the operands are packed without rounding, once for all
-/// threads.
+/// Returns true if this CPU multiplies faster in bfloat16 than in f32. Otherwise products use f32.
+pub fn supported() -> bool {
+    Instructions::fastest().is_some()
+}
+
+/// Returns the precision that products use: f32 instead of bfloat16 without fast instructions, and of f16.
+pub fn usable(precision: Precision) -> Precision {
+    match precision {
+        Precision::Bf16 if supported() => Precision::Bf16,
+        _ => Precision::F32,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512bf16")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn avx512() -> bool {
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+fn amx() -> bool {
+    amx::permitted()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn amx() -> bool {
+    false
+}
+
+/// Returns true for Intel's CPUs. They execute a `VDPBF16PS` every two cycles and two f32 multiply-adds every cycle: half
+/// the multiplications, measured on Sapphire Rapids.
+#[cfg(target_arch = "x86_64")]
+fn is_intel() -> bool {
+    let vendor = std::arch::x86_64::__cpuid(0);
+    [vendor.ebx, vendor.edx, vendor.ecx]
+        .map(u32::to_le_bytes)
+        .as_flattened()
+        == b"GenuineIntel"
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_intel() -> bool {
+    false
+}
+
+/// Computes `C = A B` or `C += A B` with packed operands and returns true. Returns false if the CPU lacks the
+/// instructions: those of [`supported`] for bfloat16, and AVX-512 for f32. With [`Precision::F32`] the operands are
+/// packed without rounding, once for all threads. It is fastest if C's rows are contiguous.
 ///
 /// # Panics
 /// Panics if the sizes do not fit.
@@ -54,22 +134,56 @@ pub fn product(
     precision: Precision,
     threads: Threads,
 ) -> bool {
+    assert_fit(c, a, b);
+    // Asking for the instructions requests permission for AMX, which enlarges the state of every thread.
+    if precision == Precision::Bf16 {
+        let instructions = Instructions::fastest();
+        if let Some(instructions) = instructions {
+            product_with(instructions, c, a, b, output, threads);
+        }
+        return instructions.is_some();
+    }
+    #[cfg(target_arch = "x86_64")]
+    if avx512() {
+        // SAFETY: the instructions are supported, and the sizes fit.
+        unsafe { blocked::product::<avx512::Avx512<1>>(c, a, b, output, threads) };
+        return true;
+    }
+    false
+}
+
+/// [`product`] in bfloat16 with the given instructions.
+///
+/// # Panics
+/// Panics if the sizes do not fit, or the instructions are not available.
+pub fn product_with(
+    instructions: Instructions,
+    c: &mut MatrixMut<'_>,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    output: Output,
+    threads: Threads,
+) {
+    assert_fit(c, a, b);
+    assert!(
+        instructions.available(),
+        "{instructions:?} is not available"
+    );
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instructions are supported, and the sizes fit.
+    unsafe {
+        match instructions {
+            Instructions::Amx => blocked::product::<amx::Amx>(c, a, b, output, threads),
+            Instructions::Avx512 => blocked::product::<avx512::Avx512<2>>(c, a, b, output, threads),
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (output, threads);
+}
+
+fn assert_fit(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
     assert!(
         a.columns == b.rows && c.rows == a.rows && c.columns == b.columns,
         "the sizes do not fit"
     );
-    #[cfg(target_arch = "x86_64")]
-    if supported() {
-        // SAFETY: the instructions are supported, and the sizes fit.
-        unsafe {
-            match precision {
-                Precision::F32 | Precision::F16 => blocked::product::<1>(c, a, b, output, threads),
-                Precision::Bf16 => blocked::product::<2>(c, a, b, output, threads),
-            }
-        }
-        return true;
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (output, precision, threads);
-    false
 }

@@ -34,6 +34,7 @@ pub fn product(
     precision: Precision,
 ) {
     assert_fit(&c, a, b);
+    let precision = bf16::usable(precision);
     let (mut c, a, b) = rows_first(c, a, b);
     match Method::of(&c, a, b, precision) {
         Method::FewRows => matvec::product(c, a, b, output),
@@ -69,6 +70,7 @@ pub fn affine(
     precision: Precision,
 ) {
     let Around { bias, activation } = around;
+    let precision = bf16::usable(precision);
     assert!(
         bias.is_none_or(|bias| bias.len() == b.columns),
         "the bias is not as long as a row"

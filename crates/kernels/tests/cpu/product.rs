@@ -1,3 +1,4 @@
+mod bfloat16;
 mod packed;
 
 use emberlm_kernels::Precision;
@@ -12,9 +13,9 @@ use crate::numbers::{assert_close, cases, numbers, same_on_any_threads};
 
 /// A matrix in memory, with its elements and the strides of its rows and columns.
 pub struct Stored {
-    data: Vec<f32>,
-    sizes: [usize; 2],
-    strides: [usize; 2],
+    pub data: Vec<f32>,
+    pub sizes: [usize; 2],
+    pub strides: [usize; 2],
 }
 
 impl Stored {

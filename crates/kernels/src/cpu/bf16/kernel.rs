@@ -1,14 +1,56 @@
-//! The innermost product: accumulates a tile of C in registers.
+//! The interface of a kernel: the layout of its panels, and the product of two of them.
 
-use std::arch::x86_64::*;
+use super::pack::{Factor, Place};
 
-/// The number of rows of a tile and of a panel of A. With two vectors per row, the sums use 24 of the 32
-/// registers.
-pub const ROWS: usize = 12;
-/// The number of columns of a tile and of a panel of B: two vectors.
-pub const COLUMNS: usize = 32;
-/// The number of f32 in a vector.
-const LANES: usize = 16;
+/// A kernel. A panel consists of units: `K` adjacent k of one row of A or column of B. Panels of B are
+/// `[units, COLUMNS]`; those of A have the kernel's own layout.
+///
+/// # Safety
+/// All functions require the CPU's support for the kernel's instructions.
+pub trait Kernel {
+    /// The state of a thread that multiplies.
+    type Prepared;
+
+    /// The number of adjacent k in a unit: 2 in bfloat16, and 1 in f32.
+    const K: usize;
+    /// The number of rows of a panel of A.
+    const ROWS: usize;
+    /// The number of columns of a panel of B.
+    const COLUMNS: usize;
+    /// The number of units of a panel is a multiple of this number. Units beyond the last k are zero.
+    const UNITS: usize;
+    /// True if a panel of A stays in the L1 cache while panels of B are read, and false for the opposite.
+    const KEEPS_A: bool;
+    /// The rows and columns of C per task.
+    const TASK: [usize; 2];
+    /// Those of small products, for enough tasks.
+    const SMALL_TASK: [usize; 2];
+
+    /// Prepares the thread for [`Self::multiply`], until the value is dropped.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn prepare() -> Self::Prepared;
+
+    /// Packs rows of A.
+    ///
+    /// # Safety
+    /// See the trait. The operand's elements are readable, and `to` has space for the panels.
+    unsafe fn pack_a(from: Factor, to: Place);
+
+    /// Packs columns of B.
+    ///
+    /// # Safety
+    /// As [`Self::pack_a`].
+    unsafe fn pack_b(from: Factor, to: Place);
+
+    /// `C (+)= A B` for one panel of A and one of B.
+    ///
+    /// # Safety
+    /// See the trait. The thread is prepared, the panels contain `units` units and are aligned to 64 bytes (that of A
+    /// only if its layout is), and the tile's elements are writable (and readable, if it accumulates).
+    unsafe fn multiply(units: usize, a: *const u32, b: *const u32, c: Tile);
+}
 
 /// A tile of C.
 #[derive(Clone, Copy)]
@@ -19,139 +61,10 @@ pub struct Tile {
     pub row_stride: usize,
     /// The stride of the columns.
     pub column_stride: usize,
-    /// The number of rows, at most [`ROWS`].
+    /// The number of rows, at most [`Kernel::ROWS`].
     pub rows: usize,
-    /// The number of columns, at most [`COLUMNS`].
+    /// The number of columns, at most [`Kernel::COLUMNS`].
     pub columns: usize,
     /// True to add the product to the tile instead of overwriting it.
     pub accumulate: bool,
-}
-
-/// `C (+)= A B` for one panel of A, `[units, ROWS]`, and one panel of B, `[units, COLUMNS]`. A unit is a pair of
-/// bfloat16 for two adjacent k if `K` is 2, and one f32 if it is 1.
-///
-/// # Safety
-/// The CPU supports the instructions, the panels contain `units` units, the panel of B is aligned to 64 bytes,
-/// and the tile's elements are writable (and readable, if it accumulates).
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub unsafe fn multiply<const K: usize>(units: usize, a: *const u32, b: *const u32, c: Tile) {
-    if c.column_stride == 1 {
-        // SAFETY: guaranteed by the caller.
-        return unsafe { rows::<K>(units, a, b, c) };
-    }
-    let mut dense = [0.0f32; ROWS * COLUMNS];
-    let tile = Tile {
-        start: dense.as_mut_ptr(),
-        row_stride: COLUMNS,
-        column_stride: 1,
-        accumulate: false,
-        ..c
-    };
-    // SAFETY: guaranteed by the caller; the tile is `dense`.
-    unsafe { rows::<K>(units, a, b, tile) };
-    for i in 0..c.rows {
-        for j in 0..c.columns {
-            // SAFETY: the element is within the tile.
-            unsafe {
-                let c_ij = c.start.add(i * c.row_stride + j * c.column_stride);
-                let old = if c.accumulate { *c_ij } else { 0.0 };
-                *c_ij = old + dense[i * COLUMNS + j];
-            }
-        }
-    }
-}
-
-/// Dispatches [`multiply`] on the number of rows.
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn rows<const K: usize>(units: usize, a: *const u32, b: *const u32, c: Tile) {
-    // SAFETY: guaranteed by the caller of `multiply`.
-    unsafe {
-        match c.rows {
-            1 => vectors::<K, 1>(units, a, b, c),
-            2 => vectors::<K, 2>(units, a, b, c),
-            3 => vectors::<K, 3>(units, a, b, c),
-            4 => vectors::<K, 4>(units, a, b, c),
-            5 => vectors::<K, 5>(units, a, b, c),
-            6 => vectors::<K, 6>(units, a, b, c),
-            7 => vectors::<K, 7>(units, a, b, c),
-            8 => vectors::<K, 8>(units, a, b, c),
-            9 => vectors::<K, 9>(units, a, b, c),
-            10 => vectors::<K, 10>(units, a, b, c),
-            11 => vectors::<K, 11>(units, a, b, c),
-            _ => vectors::<K, 12>(units, a, b, c),
-        }
-    }
-}
-
-/// Dispatches [`rows`] on the number of vectors per row.
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn vectors<const K: usize, const R: usize>(
-    units: usize,
-    a: *const u32,
-    b: *const u32,
-    c: Tile,
-) {
-    // SAFETY: guaranteed by the caller of `multiply`.
-    unsafe {
-        if c.columns <= LANES {
-            registers::<K, R, 1>(units, a, b, c);
-        } else {
-            registers::<K, R, 2>(units, a, b, c);
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn registers<const K: usize, const R: usize, const V: usize>(
-    units: usize,
-    a: *const u32,
-    b: *const u32,
-    c: Tile,
-) {
-    // The columns of the last vector.
-    let mask = u16::MAX >> (V * LANES - c.columns);
-    let mut sums = [[_mm512_setzero_ps(); V]; R];
-    // SAFETY: all accesses are within the panels, and within the tile's rows and columns.
-    unsafe {
-        for i in 0..R {
-            _mm_prefetch::<_MM_HINT_T0>(c.start.add(i * c.row_stride).cast());
-            _mm_prefetch::<_MM_HINT_T0>(c.start.add(i * c.row_stride + c.columns - 1).cast());
-        }
-        for unit in 0..units {
-            let (a, b) = (a.add(unit * ROWS), b.add(unit * COLUMNS));
-            let mut columns = [_mm512_setzero_si512(); V];
-            for (v, column) in columns.iter_mut().enumerate() {
-                *column = _mm512_load_si512(b.add(v * LANES).cast());
-            }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let row = _mm512_set1_epi32(a.add(i).read().cast_signed());
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = if K == 2 {
-                        _mm512_dpbf16_ps(*sum, pairs(row), pairs(column))
-                    } else {
-                        _mm512_fmadd_ps(_mm512_castsi512_ps(row), _mm512_castsi512_ps(column), *sum)
-                    };
-                }
-            }
-        }
-        for (i, sums) in sums.iter().enumerate() {
-            for (v, sum) in sums.iter().enumerate() {
-                let c_iv = c.start.add(i * c.row_stride + v * LANES);
-                let mask = if v + 1 == V { mask } else { u16::MAX };
-                let sum = if c.accumulate {
-                    _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c_iv), *sum)
-                } else {
-                    *sum
-                };
-                _mm512_mask_storeu_ps(c_iv, mask, sum);
-            }
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn pairs(x: __m512i) -> __m512bh {
-    // SAFETY: both types have 512 bits.
-    unsafe { std::mem::transmute(x) }
 }

@@ -1,13 +1,16 @@
 //! Packing: reorders an operand for the kernel.
 //!
-//! A panel holds several rows of A, or columns of B, for all k: `[units, width]`, one unit after the other. A
-//! unit is a pair of bfloat16 for two adjacent k, the first in the lower half, or one f32. Elements outside the
-//! matrix are zero.
+//! A panel holds several rows of A, or columns of B, for all k. A unit is a pair of bfloat16 for two adjacent k, the first
+//! in the lower half, or one f32. Most panels are `[units, width]`: vectors of rows, one unit after the other. Those with
+//! rows first are `[units / 16, width, 16]`: vectors of 16 units, one row after the other. Elements outside the matrix are
+//! zero.
 
 use std::arch::x86_64::*;
 
 /// The number of f32 in a vector.
 const LANES: usize = 16;
+/// The number of k between a load of contiguous rows and its prefetch, since hardware does not prefetch across strides.
+const AHEAD: usize = 16;
 
 /// An operand viewed as `[width, k]`: A unchanged, B transposed.
 #[derive(Clone, Copy)]
@@ -24,43 +27,151 @@ pub struct Factor {
     pub depth_stride: usize,
 }
 
-/// Packs an operand into panels of width `W`, each of `⌈depth / K⌉` units.
+/// The place of packed units in panels.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The address of the first unit in the first panel.
+    pub start: *mut u32,
+    /// The number of elements of a panel.
+    pub panel: usize,
+    /// The number of units per panel: at least `⌈depth / K⌉`. The others become zero.
+    pub units: usize,
+}
+
+/// Packs an operand into panels of width `W`. The vectors of a panel hold 16 units of a row if `ROWS_FIRST` is true, and
+/// 16 rows of a unit otherwise.
 ///
 /// # Safety
-/// The CPU supports the instructions, the operand's elements are readable, and `to` has space for all panels.
+/// The CPU supports the instructions, the operand's elements are readable, `to` has space for all panels, and its units
+/// are a multiple of 16 if `ROWS_FIRST` is true.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub unsafe fn pack<const K: usize, const W: usize>(from: Factor, to: *mut u32) {
-    let panel = from.depth.div_ceil(K) * W;
-    let panels = from.width.div_ceil(W);
-    // SAFETY: guaranteed by the caller: all writes are within the panels and all reads within the operand.
+pub unsafe fn pack<const K: usize, const W: usize, const ROWS_FIRST: bool>(
+    from: Factor,
+    to: Place,
+) {
+    // SAFETY: guaranteed by the caller.
     unsafe {
-        if from.depth_stride == 1 {
-            for p in 0..panels {
-                for lane in (0..W).step_by(LANES) {
-                    along_k::<K, W>(from, p * W + lane, lane, to.add(p * panel));
+        match (from.depth_stride == 1, ROWS_FIRST) {
+            (true, true) => row_by_row::<K, W>(from, to),
+            (false, false) => unit_by_unit::<K, W>(from, to),
+            (true, false) => {
+                for first in (0..from.width).step_by(W) {
+                    for unit in (0..to.units).step_by(LANES) {
+                        transposed_columns::<K, W>(from, first, unit, to);
+                    }
                 }
             }
-            return;
-        }
-        for unit in 0..from.depth.div_ceil(K) {
-            for p in 0..panels {
-                for lane in (0..W).step_by(LANES) {
-                    let first = p * W + lane;
-                    let count = from.width.saturating_sub(first).min(LANES.min(W - lane));
-                    let at = unit * K;
-                    let low = across_k(from, first, count, at);
-                    let units = if K == 2 {
-                        let rest = at + 1 < from.depth;
-                        interleaved(
-                            low,
-                            across_k(from, first, if rest { count } else { 0 }, at + 1),
-                        )
-                    } else {
-                        _mm512_castps_si512(low)
-                    };
-                    let to = to.add(p * panel + unit * W + lane);
-                    _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), units);
+            (false, true) => {
+                for unit in (0..to.units).step_by(LANES) {
+                    for first in (0..from.width).step_by(W) {
+                        transposed_rows::<K, W>(from, first, unit, to);
+                    }
                 }
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The address of `unit` in the panel of width `W` whose first row is `first`.
+    fn at<const W: usize>(self, first: usize, unit: usize) -> *mut u32 {
+        self.start.wrapping_add(first / W * self.panel + unit * W)
+    }
+}
+
+/// The number of rows from `first` on, at most a vector, in a panel of width `W` that begins `lane` rows before.
+#[inline(always)]
+fn count<const W: usize>(from: Factor, first: usize, lane: usize) -> usize {
+    let rest = from.width.saturating_sub(first + lane);
+    rest.min(LANES.min(W - lane))
+}
+
+/// Packs an operand with contiguous k into vectors of units.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn row_by_row<const K: usize, const W: usize>(from: Factor, to: Place) {
+    for row in 0..from.width.next_multiple_of(W) {
+        let first = row / W * W;
+        for unit in (0..to.units).step_by(LANES) {
+            // SAFETY: guaranteed by the caller of `pack`: all writes are within the panels and all reads within the
+            // operand. Here and below, this also holds for the other layouts.
+            unsafe {
+                let units = match row < from.width {
+                    true => along::<K>(from, row, unit),
+                    false => _mm512_setzero_si512(),
+                };
+                let to = to.at::<W>(first, unit).add((row - first) * LANES);
+                _mm512_storeu_si512(to.cast(), units);
+            }
+        }
+    }
+}
+
+/// Packs an operand whose rows, rather than k, are contiguous, into vectors of rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn unit_by_unit<const K: usize, const W: usize>(from: Factor, to: Place) {
+    for unit in 0..to.units {
+        for first in (0..from.width).step_by(W) {
+            for lane in (0..W).step_by(LANES) {
+                let count = count::<W>(from, first, lane);
+                // SAFETY: see `row_by_row`.
+                unsafe {
+                    let rows = across::<K>(from, first + lane, count, unit);
+                    let to = to.at::<W>(first, unit).add(lane);
+                    _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), rows);
+                }
+            }
+        }
+    }
+}
+
+/// Packs 16 units of a panel, from contiguous k to vectors of rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+unsafe fn transposed_columns<const K: usize, const W: usize>(
+    from: Factor,
+    first: usize,
+    unit: usize,
+    to: Place,
+) {
+    for lane in (0..W).step_by(LANES) {
+        let mut square = [_mm512_setzero_si512(); LANES];
+        let rows = square.iter_mut().take(count::<W>(from, first, lane));
+        for (i, row) in rows.enumerate() {
+            // SAFETY: see `row_by_row`.
+            *row = unsafe { along::<K>(from, first + lane + i, unit) };
+        }
+        let columns = transposed(square);
+        for (i, column) in columns.iter().enumerate().take(to.units - unit) {
+            // SAFETY: see `row_by_row`.
+            unsafe {
+                let to = to.at::<W>(first, unit + i).add(lane);
+                _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), *column);
+            }
+        }
+    }
+}
+
+/// Packs 16 units of a panel, from contiguous rows to vectors of units.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+unsafe fn transposed_rows<const K: usize, const W: usize>(
+    from: Factor,
+    first: usize,
+    unit: usize,
+    to: Place,
+) {
+    for lane in (0..W).step_by(LANES) {
+        let count = count::<W>(from, first, lane);
+        let mut square = [_mm512_setzero_si512(); LANES];
+        for (i, column) in square.iter_mut().enumerate() {
+            // SAFETY: see `row_by_row`.
+            *column = unsafe { across::<K>(from, first + lane, count, unit + i) };
+        }
+        for (i, row) in transposed(square).iter().enumerate() {
+            // SAFETY: see `row_by_row`.
+            unsafe {
+                let to = to.at::<W>(first, unit).add((lane + i) * LANES);
+                _mm512_storeu_si512(to.cast(), *row);
             }
         }
     }
@@ -76,17 +187,33 @@ fn lanes(count: usize) -> u16 {
     }
 }
 
-/// Loads up to 16 adjacent rows of A, or columns of B, at one k.
+/// `count` adjacent rows at one unit.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+#[inline]
+unsafe fn across<const K: usize>(from: Factor, first: usize, count: usize, unit: usize) -> __m512i {
+    let k = unit * K;
+    // SAFETY: guaranteed by the caller of `pack`.
+    unsafe {
+        let low = across_k(from, first, count, k);
+        match K {
+            2 => interleaved(low, across_k(from, first, count, k + 1)),
+            _ => _mm512_castps_si512(low),
+        }
+    }
+}
+
+/// Loads `count` adjacent rows at one k; zeros if there is no such k.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn across_k(from: Factor, first: usize, count: usize, k: usize) -> __m512 {
-    if count == 0 {
+    if count == 0 || k >= from.depth {
         return _mm512_setzero_ps();
     }
     // SAFETY: reads `count` elements of the operand.
     unsafe {
         let start = from.start.add(first * from.stride + k * from.depth_stride);
         if from.stride == 1 {
+            _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD * from.depth_stride).cast());
             return _mm512_maskz_loadu_ps(lanes(count), start);
         }
         let mut values = [0.0f32; LANES];
@@ -117,36 +244,22 @@ fn rounded(low: __m512, high: __m512) -> __m512i {
     unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) }
 }
 
-/// Packs 16 lanes of a panel from an operand with contiguous k, by transposing squares of 16 lanes by 16 units.
+/// 16 adjacent units of a row with contiguous k.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn along_k<const K: usize, const W: usize>(
-    from: Factor,
-    first: usize,
-    lane: usize,
-    panel: *mut u32,
-) {
-    let count = from.width.saturating_sub(first).min(LANES.min(W - lane));
-    let units = from.depth.div_ceil(K);
-    for unit in (0..units).step_by(LANES) {
-        let k = unit * K;
-        let mut square = [_mm512_setzero_si512(); LANES];
-        // SAFETY: loads are masked to the operand's elements, stores to the panel's units and lanes.
-        unsafe {
-            for (i, row) in square.iter_mut().enumerate().take(count) {
-                let start = from.start.add((first + i) * from.stride + k);
-                let low = _mm512_maskz_loadu_ps(lanes(from.depth - k), start);
-                *row = if K == 2 {
-                    let rest = lanes(from.depth.saturating_sub(k + LANES));
-                    rounded(low, _mm512_maskz_loadu_ps(rest, start.wrapping_add(LANES)))
-                } else {
-                    _mm512_castps_si512(low)
-                };
+#[inline]
+unsafe fn along<const K: usize>(from: Factor, row: usize, unit: usize) -> __m512i {
+    let k = unit * K;
+    let rest = from.depth.saturating_sub(k);
+    let start = from.start.wrapping_add(row * from.stride + k);
+    // SAFETY: the loads are masked to the operand's elements.
+    unsafe {
+        let low = _mm512_maskz_loadu_ps(lanes(rest), start);
+        match K {
+            2 => {
+                let mask = lanes(rest.saturating_sub(LANES));
+                rounded(low, _mm512_maskz_loadu_ps(mask, start.wrapping_add(LANES)))
             }
-            let square = transposed(square);
-            let to = panel.add(unit * W + lane);
-            for (i, row) in square.iter().enumerate().take(units - unit) {
-                _mm512_mask_storeu_epi32(to.add(i * W).cast(), lanes(W - lane), *row);
-            }
+            _ => _mm512_castps_si512(low),
         }
     }
 }
