@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use emberlm::checkpoint::EncoderDecoderModel;
+use emberlm::checkpoint::Model;
 use emberlm::generate::{BeamOptions, beam_search};
 use emberlm_examples::Backend;
 
@@ -16,16 +16,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = args.next().ok_or("usage: t5 MODEL SOURCE")?;
     let source = args.next().ok_or("usage: t5 MODEL SOURCE")?;
 
-    let model = EncoderDecoderModel::open(path)?;
+    let model = Model::open(path)?;
     let tokenizer = model.require_tokenizer()?;
-    let weights = model.load::<Backend>(&Default::default())?;
+    let weights = model.decoder::<Backend>(&Default::default())?;
     let options = BeamOptions {
         beams: 4,
         length_penalty: 1.0,
         max_new_tokens: 20,
-        stop_tokens: model.model().stop_tokens(model.tokenizer()),
+        stop_tokens: model.stop_tokens(Some(&tokenizer)),
     };
-    let source = model.encode(&source)?;
+    let source = model.prompt(&tokenizer, &source)?;
     for target in beam_search(&weights, &source, &options)? {
         let text = tokenizer.decode(&target.tokens)?;
         println!("{:.4}  {text}", target.score);

@@ -66,7 +66,7 @@ pub fn run(args: TrainArgs) -> Result<(), CliError> {
 fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let config = run_config::layered(presets::run(&args.preset)?, None, &args.set)?;
-    config.decoder()?;
+    let mut model = config.decoder()?.clone();
     let train = TrainConfig {
         micro_batch: args.batch.max(1),
         accumulation: ranks.rank().world_size(),
@@ -79,7 +79,6 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         clip_norm: 0.0,
         ..config.train
     };
-    let mut model = config.model.clone();
     // The characters of Tiny Shakespeare, as in the PyTorch twin.
     model.vocab_size.get_or_insert(65);
     let model = TransformerConfig::try_from(model)?;

@@ -16,7 +16,7 @@ use burn::tensor::Device;
 use emberlm_kernels::Backend;
 use emberlm_model::encoder::Pooling;
 use emberlm_model::{ModelKind, Transformer, TransformerConfig, WeightFormat};
-use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer};
+use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
 use crate::embedder::Embedder;
 use crate::error::ModelError;
@@ -63,7 +63,7 @@ impl EncoderModel {
     /// Those of [`EncoderModel::open`].
     pub fn of(model: Model) -> Result<Self, ModelError> {
         let model = model.of_kind(ModelKind::Encoder)?;
-        let tokenizer = checked_tokenizer(&model)?;
+        let tokenizer = model.tokenizer()?;
         let limit = model.config().seq_len();
         let files = SentenceFiles::read(model.path())?;
         let longest = files.longest.map_or(limit, |longest| longest.min(limit));
@@ -149,23 +149,5 @@ impl EncoderModel {
             pooling: self.pooling,
             normalize: self.normalize,
         })
-    }
-}
-
-/// The tokenizer of a model, if it has one.
-///
-/// # Errors
-/// The tokenizer cannot be read, or has more ids than the model's vocabulary.
-pub(crate) fn checked_tokenizer(model: &Model) -> Result<Option<Tokenizer>, ModelError> {
-    let vocab_size = model.config().vocab_size();
-    let tokenizer = model.tokenizer()?;
-    match tokenizer.as_ref().map(Tokenizer::vocab_size) {
-        Some(ids) if ids > vocab_size => Err(ModelError::SmallVocabulary {
-            dataset: model.path().join(TOKENIZER_FILE),
-            ids,
-            model: model.path().to_owned(),
-            vocab_size,
-        }),
-        _ => Ok(tokenizer),
     }
 }

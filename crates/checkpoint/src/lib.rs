@@ -8,7 +8,6 @@
 //! | [`Model`] | a model of any kind: a run, a checkpoint, an untrained model, a Hugging Face directory or a GGUF file |
 //! | [`ModelKind`] | the kind of model in a directory, which determines its opener |
 //! | [`EncoderModel`], [`Embedder`] | a directory of an encoder, and texts as vectors |
-//! | [`EncoderDecoderModel`] | a directory of an encoder–decoder |
 //! | [`ModelKind`] | which of these types opens a directory |
 //! | [`Checkpoint`] | a checkpoint whose files match its manifest |
 //! | [`Description`] | model configuration, tokenizer and chat template of a checkpoint |
@@ -47,7 +46,6 @@
 pub mod checkpoint;
 mod description;
 mod embedder;
-mod encoder_decoder_model;
 mod encoder_model;
 mod error;
 pub mod formats;
@@ -64,7 +62,6 @@ pub use checkpoint::{Checkpoint, FOLDER, Progress};
 pub use description::{AdapterDescription, BaseModel, Description};
 pub use embedder::{Embedder, unit_vector};
 pub use emberlm_model::ModelKind;
-pub use encoder_decoder_model::EncoderDecoderModel;
 pub use encoder_model::EncoderModel;
 pub use error::{CheckpointError, ModelError};
 pub use keep::{Keep, prune, sweep};

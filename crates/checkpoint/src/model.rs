@@ -18,7 +18,7 @@ use emberlm_gguf::is_gguf;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
 use emberlm_model::hugging_face::{CONFIG_FILE, HeadStyle, HuggingFaceModel, heads_of};
 use emberlm_model::{ModelKind, TransformerConfig};
-use emberlm_tokenizer::{SequenceEncoder, Tokenizer, TokenizerSpec};
+use emberlm_tokenizer::{SequenceEncoder, TOKENIZER_FILE, Tokenizer, TokenizerSpec};
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{Checkpoint, DESCRIPTION, FOLDER};
@@ -211,6 +211,9 @@ impl Model {
         if let Some(directory) = self.hugging_face() {
             return Ok(directory.heads().copied());
         }
+        if self.kind() != ModelKind::Encoder {
+            return Ok(None);
+        }
         let model_type = self.config.family().model_type();
         let fields = self.source_files()?.config_fields(model_type);
         let heads = heads_of(&self.config, fields.unwrap_or_default());
@@ -230,11 +233,26 @@ impl Model {
     }
 
     /// The model's tokenizer, if it has one.
+    ///
+    /// # Errors
+    /// It cannot be read, or has more ids than the model. A decoder may have fewer, and does not generate the others.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
-        Ok(match &self.source {
+        let tokenizer = match &self.source {
             Source::Checkpoint { checkpoint, .. } => checkpoint.tokenizer()?,
             Source::HuggingFace { files, .. } => files.tokenizer()?,
-        })
+        };
+        let vocab_size = self.config.vocab_size();
+        match tokenizer.as_ref().map(Tokenizer::vocab_size) {
+            Some(ids) if ids > vocab_size && self.kind() != ModelKind::Decoder => {
+                Err(ModelError::SmallVocabulary {
+                    dataset: self.path().join(TOKENIZER_FILE),
+                    ids,
+                    model: self.path().to_owned(),
+                    vocab_size,
+                })
+            }
+            _ => Ok(tokenizer),
+        }
     }
 
     /// The model's tokenizer, for operations on text.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind};
+use emberlm_checkpoint::{EncoderModel, Model, ModelKind};
 use emberlm_model::TransformerConfig;
 use emberlm_tokenizer::Tokenizer;
 
@@ -14,7 +14,7 @@ use crate::model;
 pub enum OpenedModel {
     Decoder(Box<Model>),
     Encoder(Box<EncoderModel>),
-    EncoderDecoder(Box<EncoderDecoderModel>),
+    EncoderDecoder(Box<Model>),
 }
 
 impl OpenedModel {
@@ -35,18 +35,15 @@ impl OpenedModel {
         Ok(match model.kind() {
             ModelKind::Decoder => Self::Decoder(Box::new(model)),
             ModelKind::Encoder => Self::Encoder(Box::new(model::encoder(model, path)?)),
-            ModelKind::EncoderDecoder => {
-                Self::EncoderDecoder(Box::new(EncoderDecoderModel::of(model)?))
-            }
+            ModelKind::EncoderDecoder => Self::EncoderDecoder(Box::new(model)),
         })
     }
 
     /// The model with its files.
     pub fn model(&self) -> &Model {
         match self {
-            Self::Decoder(model) => model,
+            Self::Decoder(model) | Self::EncoderDecoder(model) => model,
             Self::Encoder(model) => model.model(),
-            Self::EncoderDecoder(model) => model.model(),
         }
     }
 

@@ -32,7 +32,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Adds the adapter at `path` to a decoder: a directory of PEFT, or a run or checkpoint with an adapter.
+    /// Adds the adapter at `path`: a directory of PEFT, or a run or checkpoint with an adapter.
     #[must_use]
     pub fn adapter(mut self, path: impl Into<PathBuf>) -> Self {
         self.adapter = Some(path.into());

@@ -2,7 +2,7 @@
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts a decoder's engine |
+//! | [`load()`], [`LoadPlan`], [`ServeOptions`] | starts the engine of a decoder or an encoder–decoder |
 //! | [`EncoderPlan`] | the same for encoders |
 //! | [`ServedModel`], [`Worker`] | a served model, and the thread of its engine |
 //! | [`api::Service`], [`api::router`] | serves models over HTTP |

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use emberlm::checkpoint::{Description, EncoderDecoderModel, write_untrained};
+use emberlm::checkpoint::{Description, write_untrained};
 use emberlm::data::{TokenDatasetOptions, write_token_dataset};
 use emberlm::generate::{Generator, generate};
 use emberlm::model::encoder::EncoderSettings;
@@ -224,17 +224,18 @@ fn the_t5_example_prints_the_best_targets() {
     assert_eq!(scores.len(), 4, "{printed}");
     assert!(scores.is_sorted_by(|a, b| a >= b), "{printed}");
 
-    let source = EncoderDecoderModel::open(path).unwrap();
-    let weights = source.load::<Backend>(&Default::default()).unwrap();
+    let source = Model::open(path).unwrap();
+    let tokenizer = source.require_tokenizer().unwrap();
+    let weights = source.decoder::<Backend>(&Default::default()).unwrap();
     let options = GenerateOptions {
         max_new_tokens: 8,
         chooser: SamplerConfig::greedy().into(),
         ..GenerateOptions::default()
     };
-    let ids = source.encode("a source").unwrap();
+    let ids = source.prompt(&tokenizer, "a source").unwrap();
     let target = Generator::new(&weights, &ids, &options).unwrap();
     let target: Vec<u32> = target.map(Result::unwrap).collect();
-    let expected = source.require_tokenizer().unwrap().decode(&target).unwrap();
+    let expected = tokenizer.decode(&target).unwrap();
     // Without `do_sample`, the most probable token is chosen.
     let mut model = emberlm::open::<Backend>(path).unwrap();
     let text = model.generate("a source").max_new_tokens(8).text();

@@ -167,6 +167,14 @@ pub(crate) fn directory(model: &Model, args: DirectoryOptions<'_>) -> Result<(),
     match (source_directory, &tokenizer) {
         (Some(source), _) => {
             keep_files(source.path(), folder.path())?;
+            let has_settings = folder.path().join(TOKENIZER_CONFIG_FILE).exists();
+            if model.kind() != ModelKind::Decoder
+                && !has_settings
+                && let Some(tokenizer) = model.tokenizer()?
+            {
+                let settings = tokenizer.to_tokenizer_config_json(model.config().longest());
+                write(folder.path(), TOKENIZER_CONFIG_FILE, settings)?;
+            }
             // An adapter can have its own template.
             if model.has_adapter()
                 && let Some(tokenizer) = model.tokenizer()?

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use emberlm_checkpoint::{ModelKind, kind_of};
 
+use emberlm_model::TransformerConfig;
 use emberlm_model::count::{
     self, Component, ComponentParameters, Flops, Memory, Parameters, StackRole,
 };
 use emberlm_model::families::{self, Preset};
-use emberlm_model::{ModelConfig, TransformerConfig};
 use emberlm_system::nearest::nearest;
 use emberlm_tokenizer::TokenizerSpec;
 use emberlm_trainer::presets;
 use indicatif::{HumanBytes, HumanCount};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::preset_list;
 use crate::adapter_arg::AdapterArg;
@@ -95,10 +95,8 @@ struct Info {
     /// Absent for a preset.
     #[serde(flatten)]
     texts: Option<ModelTexts>,
-    config: ModelConfig,
-    /// The configuration with its rules.
-    #[serde(skip)]
-    checked: TransformerConfig,
+    #[serde(serialize_with = "written")]
+    config: TransformerConfig,
     /// The longest text that an encoder reads, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     longest_text: Option<usize>,
@@ -151,6 +149,11 @@ fn of_model(opened: &OpenedModel) -> Result<Info, CliError> {
     })
 }
 
+/// The configuration as a file has it.
+fn written<S: Serializer>(config: &TransformerConfig, serializer: S) -> Result<S::Ok, S::Error> {
+    config.raw().serialize(serializer)
+}
+
 /// The preset of a name; that of a family is the name of its first one.
 fn preset(name: &str) -> Option<Preset> {
     families::preset(name).or_else(|| presets::all().find(|preset| preset.name == name))
@@ -173,8 +176,7 @@ impl Info {
             vocab_size_assumed: false,
             tokenizer: None,
             texts: None,
-            config: config.raw(),
-            checked: config.clone(),
+            config: config.clone(),
             longest_text: None,
         }
     }
@@ -186,7 +188,7 @@ impl Info {
             self.name,
             self.about,
             self.parameters(),
-            HumanCount(self.config.seq_len as u64),
+            HumanCount(self.config.seq_len() as u64),
             self.operations(),
             self.memory(),
             self.sizes(),
@@ -199,9 +201,9 @@ impl Info {
 
     fn parameters(&self) -> String {
         let number = |count: usize| HumanCount(count as u64).to_string();
-        let mut table = parameter_table(&self.parameter_table, self.config.head.tied);
+        let mut table = parameter_table(&self.parameter_table, self.config.head().tied);
         table.row(["total", "", &number(self.parameters.total), ""]);
-        if let Some(experts) = &self.config.experts {
+        if let Some(experts) = self.config.experts() {
             let note = format!("{} of {} experts", experts.active, experts.count);
             table.row(["per token", "", &number(self.parameters.active), &note]);
         }
@@ -223,7 +225,7 @@ impl Info {
         table.row(["weights", &bytes(memory.weights), ""]);
         let note = "weights, gradients and AdamW's moments; activations are extra";
         table.row(["training state", &bytes(memory.training_state), note]);
-        if self.checked.kind() == ModelKind::Decoder {
+        if self.config.kind() == ModelKind::Decoder {
             let mut smaller = format!("; f16 {}", bytes(memory.kv_cache_f16));
             if let Some(q8) = memory.kv_cache_q8 {
                 smaller += &format!(", q8 {}", bytes(q8));
@@ -235,16 +237,15 @@ impl Info {
     }
 
     fn sizes(&self) -> String {
-        let config = &self.config;
         let mut table = Table::new([Align::Left, Align::Right, Align::Left]);
         let vocabulary = match (&self.tokenizer, self.vocab_size_assumed) {
             (Some(tokenizer), _) => format!("the {} tokenizer's", tokenizer.kind),
             (None, true) => "assumed: the dataset decides; another with --vocab-size N".to_owned(),
             (None, false) => String::new(),
         };
-        let vocab_size = config.vocab_size.unwrap_or_default().to_string();
+        let vocab_size = self.config.vocab_size().to_string();
         table.row(["vocab_size", &vocab_size, &vocabulary]);
-        for (name, size, note) in sizes::rows(&self.checked, self.longest_text) {
+        for (name, size, note) in sizes::rows(&self.config, self.longest_text) {
             table.row([name, &size, &note]);
         }
         table.render()

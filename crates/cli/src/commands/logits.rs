@@ -132,7 +132,7 @@ impl Job for Logits<'_> {
                 }
             }
             OpenedModel::EncoderDecoder(model) => {
-                let loaded = model.load::<B::InnerBackend>(&device)?;
+                let loaded = model.decoder::<B::InnerBackend>(&device)?;
                 let source = loaded.encode_source(ids, None);
                 let logits = loaded.decode(row(&self.subject.input, &device), &source);
                 Ok(host(logits.squeeze_dim::<2>(0))) // [target, vocab_size]

@@ -26,8 +26,7 @@ mod pack;
 
 use std::sync::OnceLock;
 
-use super::matrix::Output;
-use super::matrix::{Matrix, MatrixMut};
+use super::matrix::{Matrix, MatrixMut, Output, assert_fit};
 use crate::Precision;
 
 /// The threads that compute a product.
@@ -55,7 +54,7 @@ impl Instructions {
     pub fn available(self) -> bool {
         static AMX: OnceLock<bool> = OnceLock::new();
         // Packing for either needs AVX-512.
-        avx512() && (self == Self::Avx512 || *AMX.get_or_init(amx))
+        cpu::avx512() && (self == Self::Avx512 || *AMX.get_or_init(cpu::amx))
     }
 
     /// The instructions that [`product`] uses: none if no available ones are faster than f32.
@@ -63,7 +62,7 @@ impl Instructions {
         static FASTEST: OnceLock<Option<Instructions>> = OnceLock::new();
         *FASTEST.get_or_init(|| match () {
             () if Self::Amx.available() => Some(Self::Amx),
-            () if Self::Avx512.available() && !is_intel() => Some(Self::Avx512),
+            () if Self::Avx512.available() && !cpu::is_intel() => Some(Self::Avx512),
             () => None,
         })
     }
@@ -82,42 +81,42 @@ pub fn usable(precision: Precision) -> Precision {
     }
 }
 
+/// The instruction sets of this CPU.
 #[cfg(target_arch = "x86_64")]
-fn avx512() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512bf16")
+mod cpu {
+    pub(super) use super::amx::permitted as amx;
+
+    pub(super) fn avx512() -> bool {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512bf16")
+    }
+
+    /// Returns true for Intel's CPUs. They execute a `VDPBF16PS` every two cycles and two f32 multiply-adds every cycle:
+    /// half the multiplications, measured on Sapphire Rapids.
+    pub(super) fn is_intel() -> bool {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx]
+            .map(u32::to_le_bytes)
+            .as_flattened()
+            == b"GenuineIntel"
+    }
 }
 
+/// Other architectures have none of the instructions.
 #[cfg(not(target_arch = "x86_64"))]
-fn avx512() -> bool {
-    false
-}
+mod cpu {
+    pub(super) fn avx512() -> bool {
+        false
+    }
 
-#[cfg(target_arch = "x86_64")]
-fn amx() -> bool {
-    amx::permitted()
-}
+    pub(super) fn amx() -> bool {
+        false
+    }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn amx() -> bool {
-    false
-}
-
-/// Returns true for Intel's CPUs. They execute a `VDPBF16PS` every two cycles and two f32 multiply-adds every cycle: half
-/// the multiplications, measured on Sapphire Rapids.
-#[cfg(target_arch = "x86_64")]
-fn is_intel() -> bool {
-    let vendor = std::arch::x86_64::__cpuid(0);
-    [vendor.ebx, vendor.edx, vendor.ecx]
-        .map(u32::to_le_bytes)
-        .as_flattened()
-        == b"GenuineIntel"
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn is_intel() -> bool {
-    false
+    pub(super) fn is_intel() -> bool {
+        false
+    }
 }
 
 /// Computes `C = A B` or `C += A B` with packed operands and returns true. Returns false if the CPU lacks the
@@ -144,7 +143,7 @@ pub fn product(
         return instructions.is_some();
     }
     #[cfg(target_arch = "x86_64")]
-    if avx512() {
+    if cpu::avx512() {
         // SAFETY: the instructions are supported, and the sizes fit.
         unsafe { blocked::product::<avx512::Avx512<1>>(c, a, b, output, threads) };
         return true;
@@ -179,11 +178,4 @@ pub fn product_with(
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (output, threads);
-}
-
-fn assert_fit(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
-    assert!(
-        a.columns == b.rows && c.rows == a.rows && c.columns == b.columns,
-        "the sizes do not fit"
-    );
 }

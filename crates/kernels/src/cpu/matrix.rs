@@ -209,6 +209,17 @@ fn contiguous(len: usize, stride: usize) -> bool {
     stride == 1 || len <= 1
 }
 
+/// Checks that `c` has the sizes of the product of `a` and `b`.
+///
+/// # Panics
+/// Panics if it has others.
+pub(super) fn assert_fit(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
+    assert!(
+        a.columns == b.rows && c.rows == a.rows && c.columns == b.columns,
+        "the sizes do not fit"
+    );
+}
+
 /// The number of elements from the first to the last, inclusive.
 fn extent(rows: usize, columns: usize, row_stride: usize, column_stride: usize) -> usize {
     if rows == 0 || columns == 0 {

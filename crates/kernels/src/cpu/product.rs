@@ -6,7 +6,7 @@
 
 use super::bf16::{self, Threads};
 pub use super::matrix::Output;
-use super::matrix::{Matrix, MatrixMut};
+use super::matrix::{Matrix, MatrixMut, assert_fit};
 use super::parallel::{self, Start};
 use super::{activation, inner_products, matvec, reduce};
 use crate::{Activation, Precision};
@@ -219,13 +219,6 @@ pub fn product_here(
             gemm::Parallelism::None,
         );
     }
-}
-
-fn assert_fit(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
-    assert!(
-        a.columns == b.rows && c.rows == a.rows && c.columns == b.columns,
-        "the sizes do not fit"
-    );
 }
 
 /// Transposes the product, `Cᵀ = Bᵀ Aᵀ`, if C has contiguous columns rather than rows.

@@ -11,9 +11,8 @@ use crate::exchange::encoder::HeadStyle;
 use crate::exchange::fields::Fields;
 use crate::transformer::checked::TransformerConfig;
 use crate::transformer::model::Transformer;
-use crate::weights::map::Source;
 
-/// The form of the heads of an encoder, whose directory would have the additional `fields`; `None` for other models.
+/// The form of the heads of an encoder, whose directory would have the additional `fields`.
 ///
 /// # Errors
 /// The model type cannot express the configuration.
@@ -21,9 +20,6 @@ pub fn heads_of(
     config: &TransformerConfig,
     fields: Map<String, Value>,
 ) -> Result<Option<HeadStyle>, HuggingFaceError> {
-    if config.kind() != ModelKind::Encoder {
-        return Ok(None);
-    }
     let own = model_type_of(config.family())?;
     let config = with_required_parameters(config, &*own)?;
     let options = ExportOptions {
@@ -54,10 +50,6 @@ pub fn with_head_of<B: Backend>(
     wanted.family = held.family();
     let wanted = TransformerConfig::try_from(wanted)?;
     let own = model_type_of(held.family())?;
-    let names = |config, path: &str| -> Option<Vec<String>> {
-        let source: Option<Source> = own.source(config, path);
-        source.map(|source| source.names().map(str::to_owned).collect())
-    };
-    let is_shared = |path: &str| names(held, path) == names(&wanted, path);
+    let is_shared = |path: &str| own.source(held, path) == own.source(&wanted, path);
     Ok(model.with_head_of(&wanted, seed, is_shared)?)
 }

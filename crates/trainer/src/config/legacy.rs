@@ -1,6 +1,10 @@
-//! Reads configurations written by versions up to 0.1, which kept all settings of `[train]` in one flat
-//! table.
+//! Reads configurations written by versions up to 0.1, which kept all settings of `[train]` in one flat table, and encoders and
+//! encoder–decoders in tables of their names, with other words.
 
+use emberlm_model::ModelConfig;
+use emberlm_model::encoder::EncoderSettings;
+use emberlm_model::encoder_decoder::EncoderDecoderSettings;
+use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::field_docs;
@@ -41,7 +45,8 @@ const MOVED: [(&str, &str, &str); 26] = [
 /// In a table that sets its kind, flat keys that the kind does not have are dropped: earlier versions wrote
 /// all keys.
 pub fn upgrade(run: &mut Table) {
-    super::model::upgrade(run);
+    move_model::<EncoderSettings>(run, "encoder");
+    move_model::<EncoderDecoderSettings>(run, "encoder_decoder");
     if let Some(Value::Table(model)) = run.get_mut("model") {
         drop_replaced_window(model);
     }
@@ -78,6 +83,18 @@ pub fn upgrade(run: &mut Table) {
     }
 }
 
+/// Moves a whole table of a model into `[model]`. A table that is not whole stays, and is refused.
+fn move_model<S: DeserializeOwned + Into<ModelConfig>>(run: &mut Table, name: &str) {
+    let settings = run.get(name).cloned().map(Value::try_into::<S>);
+    let Some(Ok(settings)) = settings else {
+        return;
+    };
+    if let Ok(model) = Table::try_from(settings.into()) {
+        run.remove(name);
+        run.insert("model".to_owned(), Value::Table(model));
+    }
+}
+
 /// Removes the keys of earlier versions that describe a window ([`emberlm_model::ModelConfig`] reads them) where the same
 /// configuration has the current ones.
 fn drop_replaced_window(model: &mut Table) {
@@ -110,7 +127,13 @@ fn skip_kind(deviations: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{OptimizerConfig, ScheduleConfig, SkipConfig, TrainConfig};
+    use std::fs;
+
+    use emberlm_model::ModelKind;
+
+    use crate::config::{
+        OptimizerConfig, ScheduleConfig, SkipConfig, TrainConfig, presets, run_config,
+    };
 
     /// `[train]` as written by version 0.1, except `optimizer`, `schedule` and `skip_deviations`.
     const REST: &str = "from = \"\"\nsteps = 7\nseed = 1\nseq_len = 0\ndocuments = \"stream\"\nloader_workers = 1\n\
@@ -202,5 +225,34 @@ mod tests {
             "[train]\nlearning_rate = 1.0\n[train.schedule]\nkind = \"cosine\"\nlearning_rate = 0.5",
         );
         assert_eq!(config.schedule.learning_rate(), 0.5);
+    }
+
+    #[test]
+    fn tables_of_earlier_versions_are_read() {
+        let encoder = EncoderSettings {
+            first_position: 2,
+            ..EncoderSettings::nano(0)
+        };
+        let text = toml::to_string(&encoder).expect("TOML");
+        let (sizes, inner) = text.split_at(text.find('[').expect("tables"));
+        let inner = inner.replace('[', "[encoder.");
+        let old = format!(
+            "[encoder]\n{sizes}{inner}[data]\n[train]\n[train.objective]\nkind = \"mlm\"\n"
+        );
+        let read = run_config::from_toml(&old).expect("a file of an earlier version");
+        assert_eq!((read.model.seq_len, read.model.vocab_size), (126, None));
+        assert_eq!(read.model.kind(), ModelKind::Encoder);
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), old).expect("written");
+        let base = presets::run("char-nano").expect("a preset");
+        let layered = run_config::layered(base, Some(file.path()), &[]).expect("legal");
+        assert_eq!(layered.model, read.model);
+        let base = presets::run("bert-nano").expect("a preset");
+        let settings = ["encoder.d_model=32".to_owned()];
+        let error = run_config::layered(base, None, &settings).expect_err("not whole");
+        assert!(
+            error.to_string().contains("unknown field `encoder`"),
+            "{error}"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use emberlm_data::Packing;
 use emberlm_kernels::HeadLossOptions;
-use emberlm_model::{LoraConfig, ModelConfig};
+use emberlm_model::{LoraConfig, ModelConfig, ModelKind};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -20,7 +20,6 @@ mod groups;
 mod keys;
 mod kinds;
 pub mod legacy;
-pub(crate) mod model;
 mod objective;
 mod optimizer;
 mod preference;
@@ -56,6 +55,28 @@ pub struct RunConfig {
     pub data: DataConfig,
     /// Settings of training.
     pub train: TrainConfig,
+}
+
+impl RunConfig {
+    /// The configuration of a decoder.
+    ///
+    /// # Errors
+    /// The model is another one.
+    pub fn decoder(&self) -> Result<&ModelConfig, TrainError> {
+        match self.model.kind() {
+            ModelKind::Decoder => Ok(&self.model),
+            kind => Err(TrainError::NotADecoder { kind }),
+        }
+    }
+
+    /// [`Self::decoder`], to be changed.
+    ///
+    /// # Errors
+    /// The model is another one.
+    pub fn decoder_mut(&mut self) -> Result<&mut ModelConfig, TrainError> {
+        self.decoder()?;
+        Ok(&mut self.model)
+    }
 }
 
 settings! {

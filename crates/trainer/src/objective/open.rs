@@ -22,9 +22,8 @@ pub fn resolve_model(
     config: &mut RunConfig,
     dataset: &Dataset,
 ) -> Result<TransformerConfig, TrainError> {
-    config.decoder()?;
     let tokens = dataset.tokenizer().vocab_size();
-    resolve(&mut config.model, tokens, "dataset")
+    resolve(config.decoder_mut()?, tokens, "dataset")
 }
 
 /// Resolves a decoder's configuration, with `tokens` ids if no vocabulary size is set. `owner` has the tokenizer.
@@ -62,8 +61,7 @@ impl Tokenization {
         let template = template_for(context, data, has_conversations)?;
         let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
         let encoder = encoder.map_err(TrainError::ChatTemplate)?;
-        config.decoder()?;
-        let model = resolve(&mut config.model, tokenizer.vocab_size(), "tokenizer")?;
+        let model = resolve(config.decoder_mut()?, tokenizer.vocab_size(), "tokenizer")?;
         Ok(Self {
             seq_len: config.train.sequence_tokens(model.seq_len())?,
             padding: tokenizer.end_of_text().unwrap_or(0),

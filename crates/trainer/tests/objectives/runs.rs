@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use burn_flex::Flex;
-use emberlm_checkpoint::{EncoderDecoderModel, EncoderModel, Model, ModelKind, kind_of};
+use emberlm_checkpoint::{EncoderModel, Model, ModelKind, kind_of};
 
 use emberlm_generate::{GenerateOptions, Generator};
 use emberlm_model::encoder::EncoderSettings;
@@ -155,12 +155,13 @@ fn pairs_of_texts_are_learnt_and_resumed_exactly() {
     let losses: Vec<f64> = evaluations(&long).iter().map(loss_of).collect();
     assert!(losses[1] < 0.2, "{losses:?}");
     assert_eq!(kind_of(&long), ModelKind::EncoderDecoder);
-    let model = EncoderDecoderModel::open(&long).unwrap();
-    assert_eq!(model.model().stop_tokens(model.tokenizer()), [256]);
-    let loaded = model.load::<Flex>(&Default::default()).unwrap();
+    let model = Model::open(&long).unwrap();
+    let tokenizer = model.require_tokenizer().unwrap();
+    assert_eq!(model.stop_tokens(Some(&tokenizer)), [256]);
+    let loaded = model.decoder::<Flex>(&Default::default()).unwrap();
     let options = GenerateOptions {
         max_new_tokens: 5,
-        stop_tokens: model.model().stop_tokens(model.tokenizer()),
+        stop_tokens: model.stop_tokens(Some(&tokenizer)),
         chooser: emberlm_generate::SamplerConfig {
             temperature: 0.0,
             ..emberlm_generate::SamplerConfig::default()
@@ -168,7 +169,7 @@ fn pairs_of_texts_are_learnt_and_resumed_exactly() {
         .into(),
         ..GenerateOptions::default()
     };
-    let source = model.encode("bxx").unwrap();
+    let source = model.prompt(&tokenizer, "bxx").unwrap();
     let generator = Generator::new(&loaded, &source, &options).unwrap();
     let tokens: Vec<u32> = generator.map(Result::unwrap).collect();
     assert_eq!(tokens[..2], [98, 98]);
@@ -181,7 +182,7 @@ fn removed_spans_are_learnt_and_resumed_exactly() {
     let objective = ObjectiveConfig::SpanCorruption(SpanCorruptionConfig::default());
     let mut config = config(encoder_decoder(), objective, dataset(folder.path()));
     let run_folder = check_resume(config.clone(), folder.path());
-    let model = EncoderDecoderModel::open(&run_folder).unwrap();
+    let model = Model::open(&run_folder).unwrap();
     // Bytes, the end of text, and sentinels.
     assert_eq!(model.config().vocab_size(), 357);
     assert_eq!(model.config().start_token().unwrap(), 256);

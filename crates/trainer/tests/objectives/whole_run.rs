@@ -52,12 +52,8 @@ pub(super) fn config(
     objective: ObjectiveConfig,
     data: DataConfig,
 ) -> RunConfig {
-    let model = model.into();
     RunConfig {
-        model: ModelConfig {
-            vocab_size: model.vocab_size.filter(|&size| size > 0),
-            ..model
-        },
+        model: model.into(),
         data,
         train: TrainConfig {
             steps: 12,

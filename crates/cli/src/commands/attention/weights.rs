@@ -3,7 +3,7 @@
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use clap::ValueEnum;
-use emberlm_checkpoint::{EncoderDecoderModel, ModelKind, kind_of};
+use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_generate::{GenerateOptions, Generator, SamplerConfig};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::Transformer;
@@ -175,7 +175,7 @@ impl Job for Weights<'_> {
                 self.attended(tokens, tokens, encoder.text_attention_weights(ids))
             }
             OpenedModel::EncoderDecoder(model) => {
-                let loaded = model.load::<B::InnerBackend>(&device)?;
+                let loaded = model.decoder::<B::InnerBackend>(&device)?;
                 let target = self.target(model, &loaded)?;
                 let (queries, keys) = match subject.of {
                     AttentionOf::Encoder => (tokens, tokens),
@@ -201,7 +201,7 @@ impl Weights<'_> {
     /// The decoder's input: the start token, then the target, by default the most probable one.
     fn target<B: Backend>(
         &self,
-        model: &EncoderDecoderModel,
+        model: &Model,
         loaded: &Transformer<B>,
     ) -> Result<Vec<u32>, CliError> {
         let target = match &self.subject.target {
@@ -209,7 +209,7 @@ impl Weights<'_> {
             None => {
                 let options = GenerateOptions {
                     max_new_tokens: TARGET_TOKENS,
-                    stop_tokens: model.model().stop_tokens(model.tokenizer()),
+                    stop_tokens: model.stop_tokens(self.subject.tokenizer.as_ref()),
                     chooser: SamplerConfig::greedy().into(),
                     ..GenerateOptions::default()
                 };

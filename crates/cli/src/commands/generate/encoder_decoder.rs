@@ -1,7 +1,8 @@
 //! `emberlm generate` with an encoder–decoder: the prompt is the source, and the target is shown.
 
-use emberlm_checkpoint::{EncoderDecoderModel, ModelKind};
+use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_model::WeightFormat;
+use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::InferenceWork;
 
 use super::method::{Method, ModelDefaults};
@@ -15,13 +16,15 @@ pub fn run(args: &GenerateArgs) -> Result<(), CliError> {
     let kind = ModelKind::EncoderDecoder;
     cache_arg::check_kind(args.cache.cache, kind, &args.model)?;
     let backend = args.backend.choose()?;
-    let model = EncoderDecoderModel::of(args.adapter.open(&args.model)?)?;
-    let source = source(args, &model)?;
+    let model = args.adapter.open(&args.model)?.of_kind(kind)?;
+    let tokenizer = model.tokenizer()?;
+    let tokenizer = tokenizer.as_ref();
+    let source = source(args, &model, tokenizer)?;
     let defaults = ModelDefaults {
-        tokenizer: model.tokenizer(),
+        tokenizer,
         vocab_size: model.config().vocab_size(),
-        stop_tokens: model.model().stop_tokens(model.tokenizer()),
-        sampling: crate::model::sampling_defaults(model.model()),
+        stop_tokens: model.stop_tokens(tokenizer),
+        sampling: crate::model::sampling_defaults(&model),
         room: usize::MAX,
     };
     let method = Method::new(args, defaults)?;
@@ -31,9 +34,9 @@ pub fn run(args: &GenerateArgs) -> Result<(), CliError> {
     guard.check_inference("generating", &[(model.config(), work)], &[])?;
     backend.run(Generate {
         args,
-        model: model.model(),
+        model: &model,
         draft: None,
-        tokenizer: model.tokenizer(),
+        tokenizer,
         prompt: Prompt::silent(source),
         method,
     })?
@@ -61,7 +64,11 @@ fn refuse_unsupported(args: &GenerateArgs) -> Result<(), CliError> {
 }
 
 /// The token ids of the source.
-fn source(args: &GenerateArgs, model: &EncoderDecoderModel) -> Result<Vec<u32>, CliError> {
+fn source(
+    args: &GenerateArgs,
+    model: &Model,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Vec<u32>, CliError> {
     if let Some(tokens) = &args.tokens {
         return Ok(tokens.clone());
     }
@@ -70,6 +77,6 @@ fn source(args: &GenerateArgs, model: &EncoderDecoderModel) -> Result<Vec<u32>, 
         let message = format!("{path} is an encoder–decoder, which needs a source text");
         return Err(CliError::new(message).hint("give one: --prompt TEXT"));
     };
-    crate::model::needed(model.tokenizer(), &args.model)?;
-    Ok(model.encode(text)?)
+    let tokenizer = crate::model::needed(tokenizer, &args.model)?;
+    Ok(model.prompt(tokenizer, text)?)
 }

@@ -130,9 +130,8 @@ impl OpenedModel {
     /// The weights that training begins with.
     pub fn weights<B: Backend>(self) -> RunWeights<B> {
         match self {
-            Self::Decoder(model) => (*model).into(),
+            Self::Decoder(model) | Self::EncoderDecoder(model) => (*model).into(),
             Self::Encoder(model) => model.into_model().into(),
-            Self::EncoderDecoder(model) => model.into_model().into(),
         }
     }
 }

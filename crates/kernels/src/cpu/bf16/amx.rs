@@ -9,7 +9,7 @@
 //! odd k in order, each with a fused multiply-add. It then adds the two sums, and adds the result to the element. Every
 //! step rounds to nearest, ties to even; subnormal operands and results become zero. With `accumulate`, the element's
 //! first value is that of C. The sums therefore depend only on k: neither on the division into tasks and steps nor on
-//! the number of threads. `tests/cpu/product/amx.rs` has the same arithmetic in portable code.
+//! the number of threads. `tests/cpu/product/bfloat16.rs` has the same arithmetic in portable code.
 //!
 //! AVX512-BF16 rounds differently: see [`super::avx512::Avx512`].
 

@@ -132,26 +132,17 @@ fn check(
 }
 
 proptest! {
-    #![proptest_config(cases(150))]
+    #![proptest_config(cases(300))]
 
     #[test]
-    fn amx_has_the_bits_of_portable_code(
-        [m, k, n] in [1usize..80, 1usize..200, 1usize..80],
+    fn products_have_the_bits_of_portable_code(
+        instructions in prop_oneof![Just(Instructions::Amx), Just(Instructions::Avx512)],
+        sizes in [1usize..80, 1usize..200, 1usize..80],
         layouts in [0u8..3, 0u8..3, 0u8..3],
         least in prop_oneof![Just(0), Just(12), Just(100)],
         output in output(),
     ) {
-        check(Instructions::Amx, [m, k, n], layouts, least, output, Threads::This);
-    }
-
-    #[test]
-    fn avx512_has_the_bits_of_portable_code(
-        [m, k, n] in [1usize..50, 1usize..200, 1usize..80],
-        layouts in [0u8..3, 0u8..3, 0u8..3],
-        least in prop_oneof![Just(0), Just(12), Just(100)],
-        output in output(),
-    ) {
-        check(Instructions::Avx512, [m, k, n], layouts, least, output, Threads::This);
+        check(instructions, sizes, layouts, least, output, Threads::This);
     }
 }
 

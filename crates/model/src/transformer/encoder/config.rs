@@ -18,7 +18,7 @@ use crate::transformer::checked::TransformerConfig;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EncoderSettings {
-    /// Number of token ids.
+    /// Number of token ids; 0 for as many as the data needs.
     pub vocab_size: usize,
     /// Rows of the table of learned positions, or the longest text with rotary ones, in tokens.
     pub positions: usize,
@@ -155,7 +155,7 @@ impl From<EncoderSettings> for ModelConfig {
             full_layers: window.full_layers,
         });
         Self {
-            vocab_size: Some(settings.vocab_size),
+            vocab_size: Some(settings.vocab_size).filter(|&size| size > 0),
             seq_len: settings.positions.saturating_sub(settings.first_position),
             d_model: settings.d_model,
             n_layers: settings.n_layers,

@@ -16,7 +16,7 @@ use crate::transformer::checked::TransformerConfig;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EncoderDecoderSettings {
-    /// Number of token ids.
+    /// Number of token ids; 0 for as many as the data needs.
     pub vocab_size: usize,
     /// Width of the residual stream.
     pub d_model: usize,
@@ -110,7 +110,7 @@ impl TryFrom<EncoderDecoderSettings> for TransformerConfig {
 impl From<EncoderDecoderSettings> for ModelConfig {
     fn from(settings: EncoderDecoderSettings) -> Self {
         Self {
-            vocab_size: Some(settings.vocab_size),
+            vocab_size: Some(settings.vocab_size).filter(|&size| size > 0),
             seq_len: NOMINAL,
             d_model: settings.d_model,
             n_layers: settings.decoder_layers,

@@ -55,7 +55,6 @@ pub(super) fn preset(name: &str) -> Option<RunConfig> {
         model: ModelConfig {
             // The default: the width divided by the heads.
             head_dim: None,
-            vocab_size: None,
             ..model
         },
         data: DataConfig::default(),

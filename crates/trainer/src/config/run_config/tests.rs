@@ -211,3 +211,23 @@ fn printed_toml_is_commented_and_round_trips() {
         }
     }
 }
+
+#[test]
+fn a_model_of_another_kind_replaces_the_model() {
+    for (preset, other) in [
+        ("bert-nano", "char-nano"),
+        ("t5-nano", "bert-nano"),
+        ("char-nano", "t5-nano"),
+    ] {
+        let [base, other] = [preset, other].map(|name| presets::run(name).expect("a preset"));
+        let text = to_toml(&base).expect("TOML");
+        assert_eq!(from_toml(&text).expect("TOML"), base);
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        let settings = ["model.d_model=32".to_owned()];
+        let read = layered(other, Some(file.path()), &settings).expect("legal");
+        let mut expected = base.model;
+        expected.d_model = 32;
+        assert_eq!(read.model, expected);
+    }
+}

@@ -8,7 +8,7 @@ use super::{PromptSource, RewardTask, RewardValidation, Rewards};
 use crate::config::{GrpoConfig, RunConfig};
 use crate::error::TrainError;
 use crate::objective::inputs::{DataContext, RunInputs};
-use crate::objective::open::{check_for_completions, resolve, template_for};
+use crate::objective::open::{check_for_completions, checked_parts, resolve, template_for};
 use crate::objective::validation::Validation;
 use crate::objective::{Objective, TrainSource};
 
@@ -19,7 +19,7 @@ impl Objective for GrpoConfig {
         context: &dyn DataContext,
     ) -> Result<RunInputs, TrainError> {
         check_for_completions(&config.train)?;
-        let (data, train) = (&config.data, &config.train);
+        let (model, data, train) = checked_parts(config)?;
         self.check_step(train.micro_batch.saturating_mul(train.accumulation))?;
         let rewards = Rewards::new(&self.rewards)?;
         let source = PromptSource::read(data, &rewards.fields())?;
@@ -28,9 +28,7 @@ impl Objective for GrpoConfig {
         let template = template_for(context, data, has_conversations)?;
         let encoder = PromptEncoder::new(&tokenizer, template.as_ref());
         let encoder = encoder.map_err(TrainError::ChatTemplate)?;
-        config.decoder()?;
-        let settings = &mut config.model;
-        let model = resolve(settings, tokenizer.vocab_size(), "tokenizer")?;
+        let model = resolve(model, tokenizer.vocab_size(), "tokenizer")?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let most_tokens = seq_len.saturating_sub(self.max_new_tokens);
         if most_tokens == 0 {
