@@ -29,6 +29,9 @@ fn configurations() {
     }
     seeds.sort();
     run(&seeds, 1200, model::config);
+    // A small encoder–decoder with the large vocabulary that the field has by default.
+    let small = r#"{ "model_type": "t5", "d_model": 24, "d_kv": 8, "d_ff": 40, "num_layers": 1, "num_heads": 3 }"#;
+    assert!(model::config(small.as_bytes()));
 }
 
 #[test]

@@ -87,7 +87,9 @@ struct Info {
     about: String,
     parameters: Parameters,
     parameter_table: Vec<ComponentParameters>,
-    flops_per_token: Flops,
+    /// Absent for other kinds than decoders, whose operations are only estimated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flops_per_token: Option<Flops>,
     memory_bytes: Memory,
     /// True if the vocabulary size is assumed, because a dataset would determine it.
     vocab_size_assumed: bool,
@@ -171,7 +173,8 @@ impl Info {
             about,
             parameters: count::parameters(config),
             parameter_table: count::table(config),
-            flops_per_token: count::flops_per_token(config),
+            flops_per_token: (config.kind() == ModelKind::Decoder)
+                .then(|| count::flops_per_token(config)),
             memory_bytes: count::memory(config),
             vocab_size_assumed: false,
             tokenizer: None,
@@ -183,13 +186,11 @@ impl Info {
 
     fn text(&self) -> String {
         format!(
-            "{}: {}\n\nParameters\n{}\nOperations per token, at the full {} tokens of context\n{}\n\
-             Memory in f32\n{}\nSizes\n{}{}",
+            "{}: {}\n\nParameters\n{}\n{}Memory in f32\n{}\nSizes\n{}{}",
             self.name,
             self.about,
             self.parameters(),
-            HumanCount(self.config.seq_len() as u64),
-            self.operations(),
+            self.operations().unwrap_or_default(),
             self.memory(),
             self.sizes(),
             self.texts
@@ -210,12 +211,16 @@ impl Info {
         table.render()
     }
 
-    fn operations(&self) -> String {
-        let flops = &self.flops_per_token;
+    fn operations(&self) -> Option<String> {
+        let flops = self.flops_per_token.as_ref()?;
         let mut table = Table::new([Align::Left, Align::Right]);
         table.row(["forward", &operations(flops.forward as u64)]);
         table.row(["training", &operations(flops.training as u64)]);
-        table.render()
+        let context = HumanCount(self.config.seq_len() as u64);
+        let table = table.render();
+        Some(format!(
+            "Operations per token, at the full {context} tokens of context\n{table}\n"
+        ))
     }
 
     fn memory(&self) -> String {

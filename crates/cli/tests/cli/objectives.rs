@@ -44,6 +44,14 @@ fn an_encoder_is_trained_on_masks_then_on_labels() {
 
     // The files of sentence-transformers are kept.
     sandbox.ok("export bert --out sentences");
+    // The settings of a tokenizer are written if the directory lacks them.
+    let settings: Value = sandbox.value("sentences/tokenizer_config.json");
+    fs::remove_file(sandbox.path("sentences/tokenizer_config.json")).unwrap();
+    sandbox.ok("export sentences --out again");
+    let again: Value = sandbox.value("again/tokenizer_config.json");
+    for field in ["model_max_length", "eos_token"] {
+        assert_eq!(again[field], settings[field], "{again}");
+    }
     let modules = json!([
         {"type": "sentence_transformers.models.Transformer", "path": ""},
         {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
