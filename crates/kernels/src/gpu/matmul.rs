@@ -23,33 +23,21 @@ mod key;
 #[cfg(all(test, feature = "vulkan"))]
 mod tests;
 
-use std::marker::PhantomData;
-
 use burn::tensor::Shape;
-use burn_cubecl::fusion::FusionCubeRuntime;
+use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::matmul::init_matmul_output;
-use burn_cubecl::{CubeBackend, CubeRuntime};
-use burn_fusion::FusionTensor;
-use burn_fusion::stream::{Operation, OperationStreams};
-use burn_ir::{BackendIr, CustomOpIr, HandleContainer, OperationIr, OperationOutput, TensorIr};
+
+use super::queue::{Queued, queue};
 
 /// See [`crate::Backend::matmul`].
-pub fn matmul<R: CubeRuntime>(
-    a: FusionTensor<FusionCubeRuntime<R>>,
-    b: FusionTensor<FusionCubeRuntime<R>>,
-) -> FusionTensor<FusionCubeRuntime<R>> {
-    let client = a.client.clone();
-    let streams = OperationStreams::with_inputs([&a, &b]);
-    let shape = product_shape(&a.shape, &b.shape);
-    let output = TensorIr::uninit(client.create_empty_handle(), shape, a.dtype);
-    let description = CustomOpIr::new("matmul", &[a.into_ir(), b.into_ir()], &[output]);
-    let operation = QueuedMatmul::<R> {
-        description: description.clone(),
-        runtime: PhantomData,
-    };
-    client
-        .register(streams, OperationIr::Custom(description), operation)
-        .output()
+pub fn matmul<R: CubeRuntime>(a: Queued<R>, b: Queued<R>) -> Queued<R> {
+    let (shape, kind) = (product_shape(&a.shape, &b.shape), a.dtype);
+    let [product] = queue("matmul", [a, b], [(shape, kind)], move |[a, b]| {
+        let product = init_matmul_output(&a, &b, kind);
+        choice::multiply(a, b, product.clone());
+        [product]
+    });
+    product
 }
 
 /// The output shape: the rows of `a`, the columns of `b`, and the larger length of each batch dimension.
@@ -62,24 +50,4 @@ fn product_shape(a: &Shape, b: &Shape) -> Shape {
         _ => a.max(b),
     });
     Shape::from(dims.collect::<Vec<usize>>())
-}
-
-/// A product in the queue of operations.
-#[derive(Debug)]
-struct QueuedMatmul<R> {
-    description: CustomOpIr,
-    runtime: PhantomData<R>,
-}
-
-/// A backend of the runtime; all of them have the same tensor type.
-type OnRuntime<R> = CubeBackend<R, f32, i32, u8>;
-
-impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for QueuedMatmul<R> {
-    fn execute(&self, handles: &mut HandleContainer<<OnRuntime<R> as BackendIr>::Handle>) {
-        let ([a, b], [output]) = self.description.as_fixed();
-        let [a, b] = [a, b].map(|of| handles.get_float_tensor::<OnRuntime<R>>(of));
-        let product = init_matmul_output(&a, &b, a.dtype);
-        choice::multiply(a, b, product.clone());
-        handles.register_float_tensor::<OnRuntime<R>>(&output.id, product);
-    }
 }
