@@ -74,6 +74,11 @@ Examples:
   emberlm doctor --backend vulkan
   emberlm doctor --full --backend cuda --out report";
 
+pub const MEASURE: &str = "\
+Examples:
+  emberlm measure step --preset gpt2-small --batch 8 --backend cuda
+  emberlm measure step --preset gpt2-small --set train.seq_len=64 --decode --backend vulkan --json";
+
 pub const GENERATE: &str = "\
 Examples:
   emberlm generate runs/book --prompt 'The '

@@ -68,20 +68,42 @@ macro_rules! on_a_gpu {
     };
 }
 
+/// Implements the trait for a backend, and for the one that counts its work.
+#[cfg(feature = "gpu")]
+macro_rules! on_a_gpu_and_metered {
+    ($backend:ty, $metered:ty, $runtime:ty $(, $address:expr)?) => {
+        on_a_gpu!($backend, $runtime $(, $address)?);
+        on_a_gpu!($metered, crate::meter::Metered<$runtime>);
+    };
+}
+
 // `Wgpu` and `WebGpu` are the same type, and so are `Vulkan` and `Metal`: they only differ in how they store
 // booleans.
 #[cfg(feature = "wgpu")]
-on_a_gpu!(burn::backend::WebGpu, burn::backend::wgpu::WgpuRuntime);
+on_a_gpu_and_metered!(
+    burn::backend::WebGpu,
+    crate::meter::WebGpu,
+    burn::backend::wgpu::WgpuRuntime
+);
 
 #[cfg(all(feature = "vulkan", not(feature = "metal")))]
-on_a_gpu!(burn::backend::Vulkan, burn::backend::wgpu::WgpuRuntime);
+on_a_gpu_and_metered!(
+    burn::backend::Vulkan,
+    crate::meter::Vulkan,
+    burn::backend::wgpu::WgpuRuntime
+);
 
 #[cfg(feature = "metal")]
-on_a_gpu!(burn::backend::Metal, burn::backend::wgpu::WgpuRuntime);
+on_a_gpu_and_metered!(
+    burn::backend::Metal,
+    crate::meter::Metal,
+    burn::backend::wgpu::WgpuRuntime
+);
 
 #[cfg(feature = "cuda")]
-on_a_gpu!(
+on_a_gpu_and_metered!(
     burn::backend::Cuda,
+    crate::meter::Cuda,
     burn::cubecl::cuda::CudaRuntime,
     |tensor| {
         let resource = tensor.client.get_resource(tensor.handle.clone()).ok()?;
@@ -90,4 +112,8 @@ on_a_gpu!(
 );
 
 #[cfg(feature = "rocm")]
-on_a_gpu!(burn::backend::Rocm, burn::cubecl::hip::HipRuntime);
+on_a_gpu_and_metered!(
+    burn::backend::Rocm,
+    crate::meter::Rocm,
+    burn::cubecl::hip::HipRuntime
+);

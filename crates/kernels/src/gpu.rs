@@ -3,6 +3,7 @@
 #[cfg(any(feature = "cuda", all(test, feature = "vulkan")))]
 mod address;
 mod matmul;
+pub mod meter;
 mod queue;
 
 use burn::cubecl::Runtime;

@@ -16,6 +16,7 @@
 //! | [`AttentionOptions`], [`HeadLossOptions`] | the options of attention, and of the head fused with cross-entropy |
 //! | [`Precision`] | the rounding of matrix product operands |
 //! | [`BaseOps`] | the operations that the reference implementations use in addition to Burn's |
+//! | `meter` | with a GPU feature: counters of launches, synchronizations, bytes and products |
 //! | [`AddressedVector`] | a vector whose memory an MPI library accesses by its address |
 //! | [`cpu`] | CPU kernels over slices |
 //!
@@ -102,6 +103,8 @@ pub use backend::Backend;
 pub use base_ops::BaseOps;
 #[cfg(feature = "burn")]
 pub use device::{DeviceMemory, VectorMemory};
+#[cfg(feature = "gpu")]
+pub use gpu::meter;
 pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};

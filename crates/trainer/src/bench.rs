@@ -114,11 +114,12 @@ pub fn measure_peak<B: TrainingBackend>(
         ..train.clone()
     };
     let batch = random_tensors::<B::InnerBackend>(model, &evaluated, sizes, device);
-    let trained = after.training.valid();
-    host_read(B::run(|| match trained.class_logits(&batch) {
-        Some(logits) => logits.sum(),
-        None => trained.loss_sum(batch),
-    }));
+    if let Some(trained) = after.training.as_ref().map(AutodiffModule::valid) {
+        host_read(B::run(|| match trained.class_logits(&batch) {
+            Some(logits) => logits.sum(),
+            None => trained.loss_sum(batch),
+        }));
+    }
     drop(after.engine);
     Ok(Measured {
         peak_bytes: memory::peak(),
@@ -127,74 +128,113 @@ pub fn measure_peak<B: TrainingBackend>(
     })
 }
 
-/// The model and the engine after the last measured step.
-struct AfterSteps<B: TrainingBackend> {
-    training: TrainingModel<B>,
+/// A model in training on random batches.
+struct Steps<'a, B: TrainingBackend> {
+    model: &'a TransformerConfig,
+    train: &'a TrainConfig,
+    device: &'a Device<B>,
+    sizes: SequenceSizes,
+    micro_batches: usize,
+    /// Steps that run together: on an asynchronous device, the training loop reads losses only when it logs.
+    together: usize,
+    /// `None` while a step runs.
+    training: Option<TrainingModel<B>>,
     engine: StepEngine<B>,
 }
 
+impl<'a, B: TrainingBackend> Steps<'a, B> {
+    fn new(
+        model: &'a TransformerConfig,
+        train: &'a TrainConfig,
+        peers: Arc<dyn Peers<B::InnerBackend>>,
+        device: &'a Device<B>,
+    ) -> Result<Self, TrainError> {
+        let micro_batches = train.rank_micro_batches(peers.rank())?;
+        let sizes = SequenceSizes::of(model, train)?;
+        if train.documents.isolates_documents() {
+            model.check_documents()?;
+        }
+        let initial = model.init::<B>(train.seed, device);
+        let training = adapted(initial, train.adapter.as_ref(), train.seed)?;
+        let mut training: TrainingModel<B> = training.into();
+        training = training.with_precision(train.precision.products);
+        let optimizer = Optimizer::new(train, training.parameters()).sharded(peers.rank());
+        let options = EngineOptions::of::<B>(train, device);
+        // With several ranks, parameters are gathered while the next step begins.
+        let is_waiting =
+            options.read_policy == ReadPolicy::EveryStep && peers.rank().world_size() == 1;
+        let together = match is_waiting {
+            true => 1,
+            false => train.log_interval.max(1),
+        };
+        let engine = StepEngine::<B>::new(
+            train.clone(),
+            options.read_policy,
+            peers,
+            optimizer,
+            None,
+            StepPosition {
+                loss_scale: options.loss_scale,
+                ..StepPosition::default()
+            },
+        );
+        Ok(Self {
+            model,
+            train,
+            device,
+            sizes,
+            micro_batches,
+            together,
+            training: Some(training),
+            engine,
+        })
+    }
+
+    fn batches(&self) -> StepBatches<B> {
+        let batch = |_| random_tensors::<B>(self.model, self.train, self.sizes, self.device);
+        StepBatches::new((0..self.micro_batches).map(batch).collect())
+    }
+
+    /// Takes a step, and waits for its result if it `is_last`. Random tokens give no step that has to be recomputed.
+    fn step(&mut self, batches: StepBatches<B>, is_last: bool) -> Result<(), TrainError> {
+        if let Some(training) = self.training.take() {
+            let (training, report) = self.engine.step(training, batches, is_last);
+            self.training = Some(training);
+            report?;
+        }
+        Ok(())
+    }
+
+    /// Takes `count` steps, and returns the seconds of one.
+    fn time(&mut self, count: usize) -> Result<f64, TrainError> {
+        let made: Vec<_> = (0..count).map(|_| self.batches()).collect();
+        let start = Instant::now();
+        for (number, batches) in (1..).zip(made) {
+            self.step(batches, number == count)?;
+        }
+        Ok(start.elapsed().as_secs_f64() / count as f64)
+    }
+}
+
 /// Implements [`measure`]; also returns the model and the engine.
-fn measure_steps<B: TrainingBackend>(
-    model: &TransformerConfig,
-    train: &TrainConfig,
+fn measure_steps<'a, B: TrainingBackend>(
+    model: &'a TransformerConfig,
+    train: &'a TrainConfig,
     peers: Arc<dyn Peers<B::InnerBackend>>,
     warm_up: usize,
     steps: usize,
-    device: &Device<B>,
-) -> Result<(Measured, AfterSteps<B>), TrainError> {
-    let micro_batches = train.rank_micro_batches(peers.rank())?;
-    let sizes = SequenceSizes::of(model, train)?;
-    if train.documents.isolates_documents() {
-        model.check_documents()?;
-    }
-    let initial = model.init::<B>(train.seed, device);
-    let training = adapted(initial, train.adapter.as_ref(), train.seed)?;
-    let mut training: TrainingModel<B> = training.into();
-    training = training.with_precision(train.precision.products);
-    let optimizer = Optimizer::new(train, training.parameters()).sharded(peers.rank());
-    let tokens = train.micro_batch * train.accumulation * sizes.input;
-    let mut seconds = Vec::with_capacity(steps);
-    let options = EngineOptions::of::<B>(train, device);
-    // On an asynchronous device, the training loop reads losses only when it logs. With several ranks, parameters are
-    // gathered while the next step begins.
-    let is_waiting = options.read_policy == ReadPolicy::EveryStep && peers.rank().world_size() == 1;
-    let together = match is_waiting {
-        true => 1,
-        false => train.log_interval.clamp(1, steps.max(1)),
-    };
-    let mut engine = StepEngine::<B>::new(
-        train.clone(),
-        options.read_policy,
-        peers,
-        optimizer,
-        None,
-        StepPosition {
-            loss_scale: options.loss_scale,
-            ..StepPosition::default()
-        },
-    );
-    let mut round = |count: usize, mut training: TrainingModel<B>| -> Result<_, TrainError> {
-        let batch = |_| random_tensors::<B>(model, train, sizes, device);
-        let batches = |_| StepBatches::new((0..micro_batches).map(batch).collect());
-        let made: Vec<_> = (0..count).map(batches).collect();
-        let start = Instant::now();
-        for (number, batches) in (1..).zip(made) {
-            // Random tokens give no step that has to be recomputed.
-            let report;
-            (training, report) = engine.step(training, batches, number == count);
-            report?;
-        }
-        Ok((training, start.elapsed().as_secs_f64() / count as f64))
-    };
+    device: &'a Device<B>,
+) -> Result<(Measured, Steps<'a, B>), TrainError> {
+    let mut taken = Steps::<B>::new(model, train, peers, device)?;
+    let tokens = train.micro_batch * train.accumulation * taken.sizes.input;
     for _ in 0..warm_up {
-        (training, _) = round(1, training)?;
+        taken.time(1)?;
     }
+    let mut seconds = Vec::with_capacity(steps);
     let mut left = steps;
     while left > 0 {
-        let count = left.min(together);
-        let took;
-        (training, took) = round(count, training)?;
-        seconds.push(took);
+        let count = left.min(taken.together);
+        seconds.push(taken.time(count)?);
         left -= count;
     }
     let median = median(seconds);
@@ -206,7 +246,30 @@ fn measure_steps<B: TrainingBackend>(
         device_bytes: B::memory(device).map(|memory| memory.reserved),
         flops: count::flops_per_token(model).training as f64 * tokens as f64 / median,
     };
-    Ok((measured, AfterSteps { training, engine }))
+    Ok((measured, taken))
+}
+
+/// Takes `warm_up` training steps, and another one within `observe`, which calls the function that it is given once. Like
+/// most steps of a run, that one does not wait for its result if the device is asynchronous.
+///
+/// # Errors
+/// See [`measure`].
+pub fn observe_step<B: TrainingBackend, T>(
+    model: &TransformerConfig,
+    train: &TrainConfig,
+    warm_up: usize,
+    device: &Device<B>,
+    observe: impl FnOnce(&mut dyn FnMut() -> Result<(), TrainError>) -> T,
+) -> Result<T, TrainError> {
+    let mut steps = Steps::<B>::new(model, train, Arc::new(SingleProcess), device)?;
+    for _ in 0..warm_up {
+        steps.time(1)?;
+    }
+    let mut batches = Some(steps.batches());
+    Ok(observe(&mut || match batches.take() {
+        Some(batches) => steps.step(batches, false),
+        None => Ok(()),
+    }))
 }
 
 /// Positions per second that the training loop's loader delivers as tensors, measured over `batches`

@@ -10,7 +10,7 @@ use emberlm_trainer::Rank;
 use super::failure;
 #[cfg(feature = "gpu")]
 use super::start::start;
-#[cfg(any(feature = "cuda", feature = "rocm"))]
+#[cfg(feature = "gpu")]
 use super::start::touch;
 use super::{BackendName, Job, devices};
 #[cfg(feature = "gpu")]
@@ -132,6 +132,53 @@ impl Placement {
                 let device = burn::backend::rocm::RocmDevice::new(self.device.unwrap_or(0));
                 run_on!(burn::backend::Rocm, device, touch::<burn::backend::Rocm>)
             }
+            #[allow(unreachable_patterns)]
+            name => Err(name.not_compiled()),
+        }
+    }
+
+    /// Runs `job` on the device with a backend that counts its work ([`emberlm_kernels::meter`]). A process runs either this
+    /// or [`Self::run`].
+    ///
+    /// # Errors
+    /// Returns an error if the device or its driver is missing, or the backend runs on the CPU.
+    pub fn run_metered<J: Job>(self, job: J) -> Result<J::Output, CliError> {
+        #[allow(unused_macros)]
+        macro_rules! run_on {
+            ($backend:ident, $device:expr) => {{
+                use emberlm_kernels::meter::$backend;
+                let device: Device<$backend> = $device;
+                start(self, || touch::<$backend>(&device))?;
+                failure::exit_on_failure(self);
+                ending::mark_gpu_used();
+                Ok(job.run::<burn::backend::Autodiff<$backend>>(device))
+            }};
+        }
+        #[cfg(feature = "adapters")]
+        use burn::backend::wgpu::graphics;
+        match self.backend {
+            BackendName::Flex | BackendName::Ndarray => Err(CliError::usage(format!(
+                "the {self} backend runs on the CPU, which launches no kernels"
+            ))
+            .hint(
+                "choose a GPU backend, such as --backend vulkan, for which a software device suffices",
+            )),
+            #[cfg(feature = "wgpu")]
+            BackendName::Wgpu => run_on!(WebGpu, self.adapter::<graphics::AutoGraphicsApi>()?),
+            #[cfg(feature = "vulkan")]
+            BackendName::Vulkan => run_on!(Vulkan, self.adapter::<graphics::Vulkan>()?),
+            #[cfg(feature = "metal")]
+            BackendName::Metal => run_on!(Metal, self.adapter::<graphics::Metal>()?),
+            #[cfg(feature = "cuda")]
+            BackendName::Cuda => run_on!(
+                Cuda,
+                burn::backend::cuda::CudaDevice::new(self.device.unwrap_or(0))
+            ),
+            #[cfg(feature = "rocm")]
+            BackendName::Rocm => run_on!(
+                Rocm,
+                burn::backend::rocm::RocmDevice::new(self.device.unwrap_or(0))
+            ),
             #[allow(unreachable_patterns)]
             name => Err(name.not_compiled()),
         }

@@ -51,7 +51,6 @@ fn unavailable(name: BackendName, reason: &str) -> CliError {
 }
 
 /// Forces the runtime to open its device.
-#[cfg(any(feature = "cuda", feature = "rocm"))]
 pub fn touch<B: burn::tensor::backend::Backend>(device: &B::Device) {
     if let Err(error) = B::sync(device) {
         std::panic::panic_any(error.to_string());

@@ -17,6 +17,7 @@ pub mod generate;
 mod info;
 pub mod logits;
 pub mod man;
+pub mod measure;
 pub mod merge;
 pub mod models;
 mod new;
@@ -82,6 +83,8 @@ pub enum Command {
     Serve(serve::ServeArgs),
     /// Measure the speed of a model: prompts and decoding
     Bench(bench::BenchArgs),
+    /// Count the work that a training step gives a GPU
+    Measure(measure::MeasureArgs),
     /// Evaluate a model on a dataset, HellaSwag or LAMBADA
     Eval(eval::EvalArgs),
     /// Print the embeddings of texts
@@ -111,9 +114,6 @@ pub enum Command {
     /// Measure the memory of training steps (run by `emberlm fit`)
     #[command(hide = true)]
     FitStep(fit_step::FitStepArgs),
-    /// Measure speed and memory (run by `emberlm doctor --full`)
-    #[command(hide = true)]
-    Measure(doctor::measure::MeasureArgs),
     /// Print a generated page of the documentation
     #[command(hide = true)]
     Reference(reference::ReferenceArgs),
@@ -153,7 +153,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Fit(args) => fit::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(&args),
-        Command::Measure(args) => doctor::measure::run(args),
+        Command::Measure(args) => measure::run(args),
         Command::FitStep(args) => fit_step::run(args),
         Command::Reference(args) => reference::run(args),
     }

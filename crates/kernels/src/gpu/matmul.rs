@@ -27,6 +27,7 @@ use burn::tensor::Shape;
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::matmul::init_matmul_output;
 
+use super::meter;
 use super::queue::{Queued, queue};
 
 /// See [`crate::Backend::matmul`].
@@ -34,6 +35,7 @@ pub fn matmul<R: CubeRuntime>(a: Queued<R>, b: Queued<R>) -> Queued<R> {
     let (shape, kind) = (product_shape(&a.shape, &b.shape), a.dtype);
     let [product] = queue("matmul", [a, b], [(shape, kind)], move |[a, b]| {
         let product = init_matmul_output(&a, &b, kind);
+        meter::record_product(&a, &product);
         choice::multiply(a, b, product.clone());
         [product]
     });

@@ -31,8 +31,8 @@ pub fn queue<R: CubeRuntime, const INPUTS: usize, const OUTPUTS: usize>(
 ) -> [Queued<R>; OUTPUTS] {
     let client = inputs[0].client.clone();
     let streams = OperationStreams::with_inputs(&inputs);
-    let outputs = outputs
-        .map(|(shape, kind)| TensorIr::uninit(client.create_empty_handle(), shape, kind));
+    let outputs =
+        outputs.map(|(shape, kind)| TensorIr::uninit(client.create_empty_handle(), shape, kind));
     let description = CustomOpIr::new(name, &inputs.map(FusionTensor::into_ir), &outputs);
     let operation = Own {
         description: description.clone(),

@@ -1,7 +1,7 @@
-//! `emberlm measure`: measures speed and memory in a child process of `emberlm doctor --full`.
+//! Speed and memory, measured in a child process of `emberlm doctor --full`.
 
 use burn::tensor::Device;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::{TransformerConfig, count};
 use emberlm_system::measure::{Figure, Metric, Unit};
@@ -17,12 +17,9 @@ use crate::error::CliError;
 use crate::output::print_json;
 use crate::values;
 
-/// Arguments of `measure`.
+/// Arguments of `measure training`, `measure generation` and `measure memory`.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// The subject
-    #[arg(value_enum)]
-    subject: Subject,
     /// The size of the model
     #[arg(long, value_enum, default_value_t = Size::Full)]
     size: Size,
@@ -35,7 +32,7 @@ pub struct MeasureArgs {
 }
 
 /// A subject of measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Training steps on random tokens.
     Training,
@@ -91,11 +88,11 @@ impl Workload {
 /// The command's output: the figures of a subject, or `None` if the device does not support the precision.
 pub type Measured = Option<Vec<Figure>>;
 
-/// Runs the command.
+/// Measures the subject and prints the figures as JSON.
 ///
 /// # Errors
 /// Returns an error if the backend is unavailable or a step fails.
-pub fn run(args: MeasureArgs) -> Result<(), CliError> {
+pub fn run(subject: Subject, args: &MeasureArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let workload = Workload::of(args.size);
     let config = presets::run(workload.preset)?;
@@ -103,7 +100,7 @@ pub fn run(args: MeasureArgs) -> Result<(), CliError> {
     // The alphabet size of Tiny Shakespeare, as in the PyTorch program.
     model.vocab_size.get_or_insert(65);
     let measured = backend.run(Measurement {
-        subject: args.subject,
+        subject,
         workload,
         model: TransformerConfig::try_from(model)?,
         train: TrainConfig {
