@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// An elementwise activation `y = f(x)` of the feed-forward network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// `max(x, 0)`.

@@ -1,8 +1,8 @@
 //! The [`Backend`] trait: Burn's backend plus the operations that a backend may implement with its own kernels.
 
-use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
+use burn::tensor::{Device, FloatDType};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
@@ -82,6 +82,16 @@ pub trait Backend: BurnBackend {
     /// `a b` over the last two dimensions. The others are equal, or 1 in one of the operands.
     fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
         Self::float_matmul(a, b)
+    }
+
+    /// [`Backend::matmul`] with a result of type `kind`, to which a backend may round the sums without rounding them to the
+    /// operands' type before.
+    fn matmul_to(
+        a: FloatTensor<Self>,
+        b: FloatTensor<Self>,
+        kind: FloatDType,
+    ) -> FloatTensor<Self> {
+        Self::float_cast(<Self as Backend>::matmul(a, b), kind)
     }
 
     /// `f(x)`, elementwise.
@@ -434,6 +444,10 @@ pub trait Backend: BurnBackend {
 impl<B: Backend> BaseOps for B {
     fn matmul(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
         <B as Backend>::matmul(a, b)
+    }
+
+    fn matmul_to(a: FloatTensor<B>, b: FloatTensor<B>, kind: FloatDType) -> FloatTensor<B> {
+        <B as Backend>::matmul_to(a, b, kind)
     }
 
     fn block_bytes(device: &Device<B>) -> u64 {

@@ -33,7 +33,34 @@ macro_rules! on_a_gpu {
 
             #[inline]
             fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self> {
-                crate::gpu::matmul(a, b)
+                let kind = a.dtype;
+                crate::gpu::matmul_to(a, b, kind)
+            }
+
+            #[inline]
+            fn matmul_to(
+                a: FloatTensor<Self>,
+                b: FloatTensor<Self>,
+                kind: burn::tensor::FloatDType,
+            ) -> FloatTensor<Self> {
+                crate::gpu::matmul_to(a, b, kind.into())
+            }
+
+            #[inline]
+            fn linear(
+                inputs: crate::LinearInputs<Self>,
+                precision: crate::Precision,
+            ) -> FloatTensor<Self> {
+                crate::gpu::linear::<Self, $runtime>(None, inputs, precision)
+            }
+
+            #[inline]
+            fn linear_activation(
+                kind: crate::Activation,
+                inputs: crate::LinearInputs<Self>,
+                precision: crate::Precision,
+            ) -> FloatTensor<Self> {
+                crate::gpu::linear::<Self, $runtime>(Some(kind), inputs, precision)
             }
 
             #[inline]

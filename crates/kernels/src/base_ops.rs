@@ -1,8 +1,8 @@
 //! The operations of a backend that its other operations are composed of.
 
-use burn::tensor::Device;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
+use burn::tensor::{Device, FloatDType};
 
 use crate::{PackedTokens, Precision};
 
@@ -10,6 +10,10 @@ use crate::{PackedTokens, Precision};
 pub trait BaseOps: BurnBackend {
     /// See [`crate::Backend::matmul`].
     fn matmul(a: FloatTensor<Self>, b: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// See [`crate::Backend::matmul_to`].
+    fn matmul_to(a: FloatTensor<Self>, b: FloatTensor<Self>, kind: FloatDType)
+    -> FloatTensor<Self>;
 
     /// See [`crate::Backend::block_bytes`].
     fn block_bytes(device: &Device<Self>) -> u64;

@@ -1,7 +1,9 @@
 //! Code shared by the GPU backends, whose runtime is CubeCL.
 
+mod activation;
 #[cfg(any(feature = "cuda", all(test, feature = "vulkan")))]
 mod address;
+mod linear;
 mod matmul;
 pub mod meter;
 mod queue;
@@ -14,7 +16,8 @@ use crate::{DeviceMemory, Precision, reference};
 
 #[cfg(feature = "cuda")]
 pub use address::vector_memory;
-pub use matmul::matmul;
+pub use linear::linear;
+pub use matmul::matmul_to;
 
 /// See [`crate::Backend::multiplies_in`].
 pub fn multiplies_in<B: Backend>(precision: Precision, device: &Device<B>) -> bool {

@@ -120,6 +120,12 @@ fn the_doctor_compares_the_families_models() {
 mod vulkan {
     use super::*;
 
+    /// Kernel launches of a training step of a GPT-2 of two blocks, of each further block, and of a block for one decoded
+    /// token.
+    const LAUNCHES_OF_A_STEP: u64 = 451;
+    const LAUNCHES_OF_A_BLOCK: u64 = 179;
+    const LAUNCHES_OF_A_DECODED_BLOCK: u64 = 17;
+
     #[test]
     fn the_doctor_passes_on_vulkan() {
         // Each precision that the device supports.
@@ -141,6 +147,48 @@ mod vulkan {
         assert!(stderr.starts_with(expected), "{stderr}");
         let hint = "hint: install the GPU's Vulkan driver";
         assert!(stderr.contains(hint), "{stderr}");
+    }
+
+    /// The work of a GPT-2 of small sizes, which depends on neither them nor the device. The bounds keep it from growing.
+    #[test]
+    fn a_step_stays_within_its_budget_of_launches() {
+        let counted = |layers: usize| {
+            let line = format!(
+                "measure step --preset gpt2-small --batch 2 --set train.seq_len=32 --set model.seq_len=64 \
+                 --set model.d_model=64 --set model.heads=2 --set model.vocab_size=130 --set model.n_layers={layers} \
+                 --decode --backend vulkan --json"
+            );
+            printed(&line)
+        };
+        let [one, two] = [1, 2].map(counted);
+        let number = |of: &Value, key: &str| of[key].as_u64().unwrap();
+        assert_eq!(number(&two, "synchronizations"), 0, "within a step");
+        assert_eq!(number(&two["decode"], "synchronizations"), 1, "the token");
+        let launches = number(&two, "launches");
+        assert!(launches <= LAUNCHES_OF_A_STEP, "{launches}");
+        let block = launches.saturating_sub(number(&one, "launches"));
+        assert!(block <= LAUNCHES_OF_A_BLOCK, "{block}");
+        let of_token = |of: &Value| number(&of["decode"], "launches");
+        let block = of_token(&two).saturating_sub(of_token(&one));
+        assert!(block <= LAUNCHES_OF_A_DECODED_BLOCK, "{block}");
+        // Of [2, 32, 64] × [64, 192], the fused projection of queries, keys and values.
+        let projection =
+            |product: &&Value| (number(product, "m"), number(product, "n")) == (64, 192);
+        let products = two["products"].as_array().unwrap().iter();
+        assert_eq!(products.filter(projection).count(), 1);
+        let kernels = two["kernels"].as_array().unwrap();
+        let sum = |key: &str| {
+            kernels
+                .iter()
+                .map(|kernel| number(kernel, key))
+                .sum::<u64>()
+        };
+        assert_eq!(sum("launches"), launches);
+        for key in ["bytes_read", "bytes_written"] {
+            assert_eq!(sum(key), number(&two, key), "{key}");
+            // At least the weights, which the optimizer reads and writes.
+            assert!(sum(key) > 4 * 2 * 12 * 64 * 64, "{key}");
+        }
     }
 
     /// GPT-2's vocabulary size in learned positions takes 147 MiB, but a buffer of Mesa's software device

@@ -23,22 +23,34 @@ mod key;
 #[cfg(all(test, feature = "vulkan"))]
 mod tests;
 
-use burn::tensor::Shape;
+use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::matmul::init_matmul_output;
+use burn_cubecl::tensor::CubeTensor;
 
 use super::meter;
 use super::queue::{Queued, queue};
 
-/// See [`crate::Backend::matmul`].
-pub fn matmul<R: CubeRuntime>(a: Queued<R>, b: Queued<R>) -> Queued<R> {
-    let (shape, kind) = (product_shape(&a.shape, &b.shape), a.dtype);
+pub(super) use few_rows::{Epilogue, MOST_ROWS, launch_with as launch_few_rows};
+
+/// See [`crate::Backend::matmul_to`].
+pub fn matmul_to<R: CubeRuntime>(a: Queued<R>, b: Queued<R>, kind: DType) -> Queued<R> {
+    let shape = product_shape(&a.shape, &b.shape);
     let [product] = queue("matmul", [a, b], [(shape, kind)], move |[a, b]| {
-        let product = init_matmul_output(&a, &b, kind);
-        meter::record_product(&a, &product);
-        choice::multiply(a, b, product.clone());
-        [product]
+        [product(a, b, kind)]
     });
+    product
+}
+
+/// `a b` in the type `kind`, of operands in memory. Sums of 16-bit operands are in f32.
+pub(super) fn product<R: CubeRuntime>(
+    a: CubeTensor<R>,
+    b: CubeTensor<R>,
+    kind: DType,
+) -> CubeTensor<R> {
+    let product = init_matmul_output(&a, &b, kind);
+    meter::record_product(&a, &product);
+    choice::multiply(a, b, product.clone());
     product
 }
 

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 
-use super::product::product;
+use super::product::{product, product_of_rounded, rounded};
 use super::{last, primitive, rows, typed, with_last};
 use crate::{BaseOps, LinearGradients, LinearInputs, Precision};
 
@@ -37,8 +37,11 @@ pub fn linear_backward<B: BaseOps>(
     let (x, shape) = rows::<B>(x); // [tokens, in]
     let (grad, _) = rows::<B>(grad); // [tokens, out]
     let weight = typed::<B, 2>(weight); // [in, out]
+    let wide = grad.dtype();
+    let factor = rounded(grad.clone(), precision);
     let x_grad = input.then(|| {
-        let input_grad = product(grad.clone(), weight.transpose(), precision); // [tokens, in]
+        let weight = rounded(weight, precision).transpose();
+        let input_grad = product_of_rounded(factor.clone(), weight, wide); // [tokens, in]
         let input_grad = match added {
             Some(added) => rows::<B>(added).0 + input_grad,
             None => input_grad,
@@ -47,7 +50,10 @@ pub fn linear_backward<B: BaseOps>(
     });
     LinearGradients {
         x: x_grad,
-        weight: weights.then(|| primitive(product(x.transpose(), grad.clone(), precision))),
+        weight: weights.then(|| {
+            let x = rounded(x, precision).transpose();
+            primitive(product_of_rounded(x, factor, wide))
+        }),
         bias: bias.then(|| primitive(summed(grad))),
     }
 }

@@ -1,6 +1,6 @@
 //! Matrix products of rounded operands, the only operation in which the reference implementations leave f32.
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, FloatDType, Tensor, TensorPrimitive};
 
 use super::matmul;
 use crate::{BaseOps, Precision};
@@ -14,13 +14,34 @@ pub(super) fn product<B: BaseOps, const D: usize>(
     b: Tensor<B, D>,
     precision: Precision,
 ) -> Tensor<B, D> {
-    let narrow = match precision {
-        Precision::F32 => return matmul(a, b),
-        Precision::Bf16 => DType::BF16,
-        Precision::F16 => DType::F16,
-    };
     let wide = a.dtype();
-    matmul(a.cast(narrow), b.cast(narrow)).cast(wide)
+    product_of_rounded(rounded(a, precision), rounded(b, precision), wide)
+}
+
+/// An operand for [`product_of_rounded`]: one that occurs in several products is rounded once.
+pub(super) fn rounded<B: BaseOps, const D: usize>(
+    x: Tensor<B, D>,
+    precision: Precision,
+) -> Tensor<B, D> {
+    match precision {
+        Precision::F32 => x,
+        Precision::Bf16 => x.cast(DType::BF16),
+        Precision::F16 => x.cast(DType::F16),
+    }
+}
+
+/// The product of operands of one type, in the type `wide`.
+pub(super) fn product_of_rounded<B: BaseOps, const D: usize>(
+    a: Tensor<B, D>,
+    b: Tensor<B, D>,
+    wide: DType,
+) -> Tensor<B, D> {
+    if a.dtype() == wide {
+        return matmul(a, b);
+    }
+    let [a, b] = [a, b].map(|x| x.into_primitive().tensor());
+    let product = B::matmul_to(a, b, FloatDType::from(wide));
+    Tensor::from_primitive(TensorPrimitive::Float(product))
 }
 
 /// [`product`] with an operand `a` whose elements are too small for f16. In f16, `a` is multiplied by `factor`, a

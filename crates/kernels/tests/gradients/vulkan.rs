@@ -1,7 +1,9 @@
 //! Tests a few shapes of each operation on a Vulkan device, possibly a software device. Only a few, because the
 //! device compiles all kernels again.
 
-use emberlm_kernels::{AttentionKernels, AttentionMask, Backend, Precision};
+use burn::tensor::Tensor;
+use burn_flex::Flex;
+use emberlm_kernels::{Activation, AttentionKernels, AttentionMask, Backend, Precision, ops};
 
 use crate::{
     activations, attention_case, attention_dropout, attention_options, blocked_attention, compare,
@@ -14,6 +16,35 @@ type Vulkan = burn::backend::Vulkan;
 #[test]
 fn activations_match_pytorch() {
     activations::check::<Vulkan>(&Default::default());
+}
+
+/// Bias, residual and activation are part of the kernel for a few rows, and operations of their own for more.
+#[test]
+fn linear_layers_of_few_rows_match_flex() {
+    for (rows, kind) in [1, 2, 3, 8, 9].into_iter().zip(Activation::ALL) {
+        let what = format!("{rows} rows, {kind:?}");
+        let actual = linear_layers::<Vulkan>(rows, kind);
+        compare::assert_all_close(&what, &actual, &linear_layers::<Flex>(rows, kind));
+    }
+}
+
+/// A linear layer with an activation and one with a residual, with and without bias; also over a transposed weight.
+fn linear_layers<B: Backend>(rows: usize, kind: Activation) -> Vec<Vec<f32>> {
+    let tensor = |seed: u64, shape: [usize; 2]| -> Tensor<B, 2> {
+        compare::constant(&compare::numbers(seed, shape))
+    };
+    let (x, weight) = (tensor(1, [rows, 70]), tensor(2, [70, 33]));
+    let bias = || compare::constant::<B, 1>(&compare::numbers(3, [33]));
+    let transposed = tensor(4, [33, 70]).transpose();
+    let residual = || Some(tensor(5, [rows, 33]));
+    let wide = Precision::F32;
+    let outputs = [
+        ops::linear_activation(kind, x.clone(), weight.clone(), Some(bias()), wide),
+        ops::linear_activation(kind, x.clone(), transposed.clone(), None, wide),
+        ops::linear(x.clone(), weight, Some(bias()), residual(), wide),
+        ops::linear(x, transposed, None, residual(), wide),
+    ];
+    outputs.map(compare::host).into()
 }
 
 #[test]

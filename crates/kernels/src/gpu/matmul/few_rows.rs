@@ -9,14 +9,27 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use cubek::matmul::definition::MatmulSetupError;
 
+use crate::Activation;
+use crate::gpu::activation::activated;
+
 /// The largest number of rows on the left.
-pub(super) const MOST_ROWS: usize = 8;
+pub const MOST_ROWS: usize = 8;
 
 /// The columns of a cube. In f32 they are the 32 bytes that a GPU reads at once.
 const WIDTH: usize = 8;
 
 /// The most units of a cube. They divide the depth of its columns among themselves.
 const MOST_UNITS: u32 = 1024;
+
+/// The operations on a product before it is written.
+pub struct Epilogue<R: CubeRuntime> {
+    /// Added to each row, `[columns]`, contiguous and of the operands' type.
+    pub bias: Option<CubeTensor<R>>,
+    /// Added to the product, in its shape, contiguous and of the operands' type.
+    pub residual: Option<CubeTensor<R>>,
+    /// Applied to the sum.
+    pub activation: Option<Activation>,
+}
 
 /// Writes `a b` to `output`. The rows of `b` and `output` are contiguous.
 ///
@@ -27,6 +40,24 @@ pub(super) fn launch<R: CubeRuntime>(
     b: CubeTensor<R>,
     output: CubeTensor<R>,
 ) -> Result<(), MatmulSetupError> {
+    let none = Epilogue {
+        bias: None,
+        residual: None,
+        activation: None,
+    };
+    launch_with(a, b, output, none)
+}
+
+/// Writes `f(a b + bias + residual)` to `output`. The rows of `b` and `output` are contiguous.
+///
+/// # Errors
+/// The kernel does not support the shapes or the memory layout.
+pub fn launch_with<R: CubeRuntime>(
+    a: CubeTensor<R>,
+    b: CubeTensor<R>,
+    output: CubeTensor<R>,
+    epilogue: Epilogue<R>,
+) -> Result<(), MatmulSetupError> {
     let Some(task) = Task::of(&a, &b, &output) else {
         let reason = "more than 8 rows, or operands in another layout".to_owned();
         return Err(MatmulSetupError::InvalidConfig(Box::new(reason)));
@@ -35,11 +66,21 @@ pub(super) fn launch<R: CubeRuntime>(
     let units = client.properties().hardware.max_units_per_cube;
     let lanes = 1 << (units.min(MOST_UNITS) / WIDTH as u32).max(1).ilog2();
     let cubes = CubeCount::Static(task.columns.div_ceil(WIDTH) as u32, task.matrices as u32, 1);
-    let kind = output.dtype.into();
+    let (kind, output_kind) = (a.dtype.into(), output.dtype.into());
     let address = [&a, &b, &output].map(CubeTensor::required_address_type);
+    let Epilogue {
+        bias,
+        residual,
+        activation,
+    } = epilogue;
+    let (has_bias, has_residual) = (bias.is_some(), residual.is_some());
+    // An operand that is bound in place of one that is absent is not read.
+    let bias = bias.unwrap_or_else(|| b.clone());
+    let residual = residual.unwrap_or_else(|| b.clone());
     let address = address.into_iter().max().unwrap_or_default();
     // SAFETY: `Task::of` checks that the strides and lengths stay within the tensors. A cube reads and writes no column
-    // beyond `columns`, no row beyond `depth` or `rows`, and no matrix beyond `matrices`, which are their sizes.
+    // beyond `columns`, no row beyond `depth` or `rows`, and no matrix beyond `matrices`, which are their sizes. The bias has
+    // `columns` elements and the residual those of the output.
     unsafe {
         few_rows::launch_unchecked::<R>(
             &client,
@@ -48,6 +89,8 @@ pub(super) fn launch<R: CubeRuntime>(
             address,
             a.into_array_arg(),
             b.into_array_arg(),
+            bias.into_array_arg(),
+            residual.into_array_arg(),
             output.into_array_arg(),
             task.depth,
             task.columns,
@@ -58,7 +101,11 @@ pub(super) fn launch<R: CubeRuntime>(
             task.b[1],
             task.rows,
             lanes as usize,
+            has_bias,
+            has_residual,
+            activation,
             kind,
+            output_kind,
         );
     }
     Ok(())
@@ -105,7 +152,7 @@ impl Task {
         let fits = (1..=MOST_ROWS).contains(&rows)
             && depth > 0
             && matrices <= usize::from(u16::MAX)
-            && [a, b, output].iter().all(|of| of.dtype == output.dtype)
+            && a.dtype == b.dtype
             && (b.meta.strides()[batch + 1] == 1 || columns == 1)
             && output.is_contiguous();
         fits.then(|| Self {
@@ -127,10 +174,12 @@ impl Task {
 /// these sums are added in a tree.
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-fn few_rows<T: Float>(
+fn few_rows<T: Float, O: Float>(
     a: &Array<T>,
     b: &Array<T>,
-    output: &mut Array<T>,
+    bias: &Array<T>,
+    residual: &Array<T>,
+    output: &mut Array<O>,
     depth: usize,
     columns: usize,
     a_matrix: usize,
@@ -140,7 +189,11 @@ fn few_rows<T: Float>(
     b_row: usize,
     #[comptime] rows: usize,
     #[comptime] lanes: usize,
+    #[comptime] has_bias: bool,
+    #[comptime] has_residual: bool,
+    #[comptime] activation: Option<Activation>,
     #[define(T)] _kind: StorageType,
+    #[define(O)] _output_kind: StorageType,
 ) {
     let matrix = CUBE_POS_Y as usize;
     let column = CUBE_POS_X as usize * WIDTH + UNIT_POS_X as usize;
@@ -184,8 +237,15 @@ fn few_rows<T: Float>(
     if lane == 0 && column < columns {
         #[unroll]
         for row in 0..rows {
-            let sum = partial[row * lanes * WIDTH + UNIT_POS_X as usize];
-            output[(matrix * rows + row) * columns + column] = T::cast_from(sum);
+            let to = (matrix * rows + row) * columns + column;
+            let mut sum = partial[row * lanes * WIDTH + UNIT_POS_X as usize];
+            if comptime!(has_bias) {
+                sum += f32::cast_from(bias[column]);
+            }
+            if comptime!(has_residual) {
+                sum = f32::cast_from(residual[to]) + sum;
+            }
+            output[to] = O::cast_from(activated(sum, activation));
         }
     }
 }

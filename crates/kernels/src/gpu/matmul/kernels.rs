@@ -160,15 +160,16 @@ pub(super) fn all() -> Vec<Kernel> {
         kernels.push(kernel(two, KernelClass::Cores, true));
     }
     for multi_rows in [false, true] {
-        let of = |tile_matmul| {
-            Inferred(SimpleArgs {
-                multi_rows,
-                tile_matmul,
-            })
+        let of = |tile_matmul| SimpleArgs {
+            multi_rows,
+            tile_matmul,
         };
         for one in [
-            Strategy::SimpleCyclicCmma(of(TileMatmulKind::Cmma)),
-            Strategy::SimpleCyclicMma(of(TileMatmulKind::Mma)),
+            Strategy::SimpleCyclicCmma(Inferred(of(TileMatmulKind::Cmma))),
+            Strategy::SimpleCyclicMma(Inferred(of(TileMatmulKind::Mma))),
+            // One stage, loaded by the tensor memory accelerator of NVIDIA's Hopper and later; rejected elsewhere.
+            Strategy::SimpleTmaCmma(Inferred(of(TileMatmulKind::Cmma))),
+            Strategy::SimpleTmaMma(Inferred(of(TileMatmulKind::Mma))),
         ] {
             kernels.push(kernel(one, KernelClass::TensorCores, false));
         }
