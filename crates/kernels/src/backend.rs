@@ -6,10 +6,10 @@ use burn::tensor::{Device, FloatDType};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWStep, AddRowsGradients, AttentionKernels, BaseOps, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients,
-    LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
-    PackedWeight, Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
+    Activation, AdamWStep, AddRowsGradients, AttentionKernels, DeviceMemory, GatedGradients,
+    HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients, LinearInputs,
+    LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
+    Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -291,6 +291,12 @@ pub trait Backend: BurnBackend {
         reference::sum_of_squares::<Self>(x)
     }
 
+    /// `Σ x²` over the elements of all tensors, `[1]`; `None` without tensors.
+    fn total_sum_of_squares(tensors: Vec<FloatTensor<Self>>) -> Option<FloatTensor<Self>> {
+        let sums = tensors.into_iter().map(Self::sum_of_squares);
+        sums.reduce(Self::float_add)
+    }
+
     /// `Σ x²` of each chunk of [`crate::SQUARES_CHUNK`] consecutive elements of a vector `[n]`, the last of which may be
     /// shorter: `[chunks]`. Their sum in order and in f64 has the bits of [`Backend::sum_of_squares`] on flex, also if the
     /// vector was cut between two chunks.
@@ -429,7 +435,7 @@ pub trait Backend: BurnBackend {
     }
 
     /// One AdamW update with the gradient times `factor` `[1]`. Returns the updated
-    /// `(parameter, moment1, moment2)`.
+    /// `(parameter, moment1, moment2)`. A negative factor leaves all three as they are.
     fn adamw(
         parameter: FloatTensor<Self>,
         grad: FloatTensor<Self>,
@@ -438,27 +444,5 @@ pub trait Backend: BurnBackend {
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step)
-    }
-}
-
-impl<B: Backend> BaseOps for B {
-    fn matmul(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
-        <B as Backend>::matmul(a, b)
-    }
-
-    fn matmul_to(a: FloatTensor<B>, b: FloatTensor<B>, kind: FloatDType) -> FloatTensor<B> {
-        <B as Backend>::matmul_to(a, b, kind)
-    }
-
-    fn block_bytes(device: &Device<B>) -> u64 {
-        <B as Backend>::block_bytes(device)
-    }
-
-    fn multiplies_in(precision: Precision, device: &Device<B>) -> bool {
-        <B as Backend>::multiplies_in(precision, device)
-    }
-
-    fn unpack_tokens(tokens: PackedTokens<B>) -> FloatTensor<B> {
-        <B as Backend>::unpack_tokens(tokens)
     }
 }

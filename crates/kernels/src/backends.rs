@@ -1,10 +1,10 @@
-//! The trait for the other Burn backends that are compiled in. They use the reference implementations; only
-//! [`crate::flex`] has kernels.
+//! The trait for the other Burn backends that are compiled in. They use the reference implementations where
+//! `crate::gpu` has no kernel.
 //!
-//! GPU backends use blocked attention because their memory limits the batch size.
+//! The attention of GPU backends never stores scores, because their memory limits the batch size.
 
 #[cfg(feature = "gpu")]
-use burn::tensor::ops::FloatTensor;
+use burn::tensor::ops::{FloatTensor, IntTensor};
 
 #[cfg(any(feature = "gpu", feature = "ndarray"))]
 use crate::reference;
@@ -21,7 +21,7 @@ impl crate::Backend for burn_ndarray::NdArray {
 macro_rules! on_a_gpu {
     ($backend:ty, $runtime:ty $(, $address:expr)?) => {
         impl crate::Backend for $backend {
-            type Attention = reference::BlockedAttention;
+            type Attention = crate::gpu::TiledAttention<$runtime>;
 
             #[inline]
             fn multiplies_in(
@@ -61,6 +61,165 @@ macro_rules! on_a_gpu {
                 precision: crate::Precision,
             ) -> FloatTensor<Self> {
                 crate::gpu::linear::<Self, $runtime>(Some(kind), inputs, precision)
+            }
+
+            #[inline]
+            fn normalize(
+                kind: crate::Normalization,
+                x: FloatTensor<Self>,
+                gain: Option<FloatTensor<Self>>,
+                bias: Option<FloatTensor<Self>>,
+            ) -> FloatTensor<Self> {
+                crate::gpu::normalize(kind, x, gain, bias)
+            }
+
+            #[inline]
+            fn normalize_backward(
+                kind: crate::Normalization,
+                x: FloatTensor<Self>,
+                gain: Option<FloatTensor<Self>>,
+                bias: bool,
+                grad: FloatTensor<Self>,
+                added: Option<FloatTensor<Self>>,
+            ) -> crate::NormGradients<Self> {
+                let (x, gain, bias) =
+                    crate::gpu::normalize_backward(kind, x, gain, bias, grad, added);
+                crate::NormGradients { x, gain, bias }
+            }
+
+            #[inline]
+            fn linear_backward(
+                x: FloatTensor<Self>,
+                weight: FloatTensor<Self>,
+                grad: FloatTensor<Self>,
+                added: Option<FloatTensor<Self>>,
+                wanted: [bool; 3],
+                precision: crate::Precision,
+            ) -> crate::LinearGradients<Self> {
+                crate::gpu::linear_backward::<Self, $runtime>(
+                    x, weight, grad, added, wanted, precision,
+                )
+            }
+
+            #[inline]
+            fn embedding_backward(
+                table: FloatTensor<Self>,
+                ids: IntTensor<Self>,
+                grad: FloatTensor<Self>,
+                added: Option<FloatTensor<Self>>,
+            ) -> FloatTensor<Self> {
+                crate::gpu::embedding_backward(table, ids, grad, added)
+            }
+
+            #[inline]
+            fn sum_of_squares(x: FloatTensor<Self>) -> FloatTensor<Self> {
+                crate::gpu::sum_of_squares(x)
+            }
+
+            #[inline]
+            fn total_sum_of_squares(
+                tensors: Vec<FloatTensor<Self>>,
+            ) -> Option<FloatTensor<Self>> {
+                crate::gpu::total_sum_of_squares(tensors)
+            }
+
+            #[inline]
+            fn chunk_sums_of_squares(x: FloatTensor<Self>) -> FloatTensor<Self> {
+                crate::gpu::chunk_sums_of_squares(x)
+            }
+
+            #[inline]
+            fn adamw(
+                parameter: FloatTensor<Self>,
+                grad: FloatTensor<Self>,
+                moments: (FloatTensor<Self>, FloatTensor<Self>),
+                factor: Option<FloatTensor<Self>>,
+                step: crate::AdamWStep,
+            ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+                crate::gpu::adamw(parameter, grad, moments, factor, step)
+            }
+
+            #[inline]
+            fn head_loss(
+                hidden: FloatTensor<Self>,
+                weights: Vec<FloatTensor<Self>>,
+                targets: IntTensor<Self>,
+                options: crate::HeadLossOptions,
+                precision: crate::Precision,
+            ) -> FloatTensor<Self> {
+                let inputs = crate::HeadLossInputs {
+                    hidden,
+                    weights,
+                    targets,
+                    options,
+                    precision,
+                };
+                crate::gpu::loss::<Self, $runtime>(inputs)
+            }
+
+            #[inline]
+            fn head_loss_gradients(
+                hidden: FloatTensor<Self>,
+                weights: Vec<FloatTensor<Self>>,
+                targets: IntTensor<Self>,
+                options: crate::HeadLossOptions,
+                precision: crate::Precision,
+            ) -> crate::HeadLossGradients<Self> {
+                let inputs = crate::HeadLossInputs {
+                    hidden,
+                    weights,
+                    targets,
+                    options,
+                    precision,
+                };
+                crate::gpu::gradients_of_losses::<Self, $runtime>(inputs, None, true)
+            }
+
+            #[inline]
+            fn head_loss_hidden_gradient(
+                hidden: FloatTensor<Self>,
+                weights: Vec<FloatTensor<Self>>,
+                targets: IntTensor<Self>,
+                options: crate::HeadLossOptions,
+                precision: crate::Precision,
+            ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+                let inputs = crate::HeadLossInputs {
+                    hidden,
+                    weights,
+                    targets,
+                    options,
+                    precision,
+                };
+                let made = crate::gpu::gradients_of_losses::<Self, $runtime>(inputs, None, false);
+                (made.loss, made.hidden)
+            }
+
+            #[inline]
+            fn head_losses(
+                hidden: FloatTensor<Self>,
+                weights: Vec<FloatTensor<Self>>,
+                targets: IntTensor<Self>,
+                options: crate::HeadLossOptions,
+                precision: crate::Precision,
+            ) -> FloatTensor<Self> {
+                let inputs = crate::HeadLossInputs {
+                    hidden,
+                    weights,
+                    targets,
+                    options,
+                    precision,
+                };
+                crate::gpu::losses::<Self, $runtime>(inputs)
+            }
+
+            #[inline]
+            fn head_losses_backward(
+                inputs: crate::HeadLossInputs<Self>,
+                grads: FloatTensor<Self>,
+                trains_weights: bool,
+            ) -> crate::HeadLossGradients<Self> {
+                let grads = Some(grads);
+                crate::gpu::gradients_of_losses::<Self, $runtime>(inputs, grads, trains_weights)
             }
 
             #[inline]

@@ -1,12 +1,20 @@
 //! Code shared by the GPU backends, whose runtime is CubeCL.
 
 mod activation;
+mod adamw;
 #[cfg(any(feature = "cuda", all(test, feature = "vulkan")))]
 mod address;
+mod attention;
+mod columns;
+mod embedding;
+mod head_loss;
+mod launch;
 mod linear;
 mod matmul;
 pub mod meter;
+mod norm;
 mod queue;
+mod squares;
 
 use burn::cubecl::Runtime;
 use burn::tensor::backend::Backend;
@@ -14,10 +22,16 @@ use burn::tensor::{DType, Device};
 
 use crate::{DeviceMemory, Precision, reference};
 
+pub use adamw::adamw;
 #[cfg(feature = "cuda")]
 pub use address::vector_memory;
-pub use linear::linear;
+pub use attention::TiledAttention;
+pub use embedding::embedding_backward;
+pub use head_loss::{gradients_of_losses, loss, losses};
+pub use linear::{linear, linear_backward};
 pub use matmul::matmul_to;
+pub use norm::{normalize, normalize_backward};
+pub use squares::{chunk_sums_of_squares, sum_of_squares, total_sum_of_squares};
 
 /// See [`crate::Backend::multiplies_in`].
 pub fn multiplies_in<B: Backend>(precision: Precision, device: &Device<B>) -> bool {

@@ -54,6 +54,8 @@ mod backend;
 #[cfg(feature = "burn")]
 mod backends;
 #[cfg(feature = "burn")]
+mod base_of_backend;
+#[cfg(feature = "burn")]
 mod base_ops;
 pub mod cpu;
 #[cfg(feature = "burn")]

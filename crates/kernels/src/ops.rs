@@ -175,6 +175,11 @@ pub fn sum_of_squares<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, 
     tensor(B::sum_of_squares(float(x)))
 }
 
+/// [`Backend::total_sum_of_squares`] of primitives, `[1]`.
+pub fn total_sum_of_squares<B: Backend>(tensors: Vec<FloatTensor<B>>) -> Option<Tensor<B, 1>> {
+    B::total_sum_of_squares(tensors).map(tensor)
+}
+
 /// [`Backend::chunk_sums_of_squares`]: `x` `[n]`.
 pub fn chunk_sums_of_squares<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
     tensor(B::chunk_sums_of_squares(float(x)))

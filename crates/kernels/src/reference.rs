@@ -4,8 +4,8 @@
 mod activation;
 mod adamw;
 mod attention;
-mod attention_blocks;
-mod attention_dropout;
+pub(crate) mod attention_blocks;
+pub(crate) mod attention_dropout;
 mod attention_kernels;
 mod attention_scores;
 mod blocked_attention;
@@ -22,7 +22,7 @@ mod product;
 mod rotary;
 mod rows;
 mod scale;
-mod self_attention;
+pub(crate) mod self_attention;
 pub(crate) mod table_parts;
 
 pub use activation::{activation, activation_backward};

@@ -16,6 +16,9 @@ pub(super) fn adamw(
     let [mut parameter, grad, mut moment1, mut moment2] =
         [parameter, grad, moment1, moment2].map(dense);
     let factor = factor.map_or(1.0, |factor| elements(&dense(factor))[0]);
+    if factor < 0.0 {
+        return (parameter, moment1, moment2);
+    }
     adamw::adamw(
         elements_mut(&mut parameter),
         elements(&grad),

@@ -7,10 +7,11 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::ops::reshape;
 use burn_cubecl::tensor::CubeTensor;
 
+use super::columns::column_sums;
 use super::matmul::{Epilogue, MOST_ROWS, launch_few_rows};
 use super::queue::{Queued, queue};
 use crate::base_ops::usable;
-use crate::{Activation, Backend, LinearInputs, Precision, reference};
+use crate::{Activation, Backend, LinearGradients, LinearInputs, Precision, reference};
 
 /// See [`crate::Backend::linear`] and [`crate::Backend::linear_activation`].
 pub fn linear<B, R: CubeRuntime>(
@@ -30,6 +31,37 @@ where
         Some(kind) => B::activation(kind, output),
         None => output,
     }
+}
+
+/// See [`crate::Backend::linear_backward`]. The kernel that sums the gradient of the bias also rounds the gradient for the
+/// products.
+pub fn linear_backward<B, R: CubeRuntime>(
+    x: Queued<R>,
+    weight: Queued<R>,
+    grad: Queued<R>,
+    added: Option<Queued<R>>,
+    [input, weights, bias]: [bool; 3],
+    precision: Precision,
+) -> LinearGradients<B>
+where
+    B: Backend<FloatTensorPrimitive = Queued<R>>,
+{
+    let precision = usable::<B>(precision, &x);
+    let narrow = match precision {
+        Precision::F32 => None,
+        Precision::Bf16 => Some(DType::BF16),
+        Precision::F16 => Some(DType::F16),
+    };
+    let (bias, grad) = match bias {
+        true => {
+            let (sums, grad) = column_sums(grad, narrow);
+            (Some(sums), grad)
+        }
+        false => (None, grad),
+    };
+    let wanted = [input, weights, false];
+    let products = reference::linear_backward::<B>(x, weight, grad, added, wanted, precision);
+    LinearGradients { bias, ..products }
 }
 
 /// `f(residual + x W + b)` with `x` `[…, in]` and `W` `[in, out]`, if `x` has few rows and products are in f32; else `None`.

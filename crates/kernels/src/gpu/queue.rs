@@ -29,11 +29,25 @@ pub fn queue<R: CubeRuntime, const INPUTS: usize, const OUTPUTS: usize>(
     outputs: [(Shape, DType); OUTPUTS],
     run: impl Fn([CubeTensor<R>; INPUTS]) -> [CubeTensor<R>; OUTPUTS] + Send + Sync + 'static,
 ) -> [Queued<R>; OUTPUTS] {
+    queue_many(name, inputs.into(), outputs, move |inputs| {
+        // The queue keeps the number of inputs.
+        <[CubeTensor<R>; INPUTS]>::try_from(inputs).ok().map(&run)
+    })
+}
+
+/// As [`queue`], of any number of inputs, of which there is at least one.
+pub fn queue_many<R: CubeRuntime, const OUTPUTS: usize>(
+    name: &'static str,
+    inputs: Vec<Queued<R>>,
+    outputs: [(Shape, DType); OUTPUTS],
+    run: impl Fn(Vec<CubeTensor<R>>) -> Option<[CubeTensor<R>; OUTPUTS]> + Send + Sync + 'static,
+) -> [Queued<R>; OUTPUTS] {
     let client = inputs[0].client.clone();
     let streams = OperationStreams::with_inputs(&inputs);
     let outputs =
         outputs.map(|(shape, kind)| TensorIr::uninit(client.create_empty_handle(), shape, kind));
-    let description = CustomOpIr::new(name, &inputs.map(FusionTensor::into_ir), &outputs);
+    let inputs: Vec<TensorIr> = inputs.into_iter().map(FusionTensor::into_ir).collect();
+    let description = CustomOpIr::new(name, &inputs, &outputs);
     let operation = Own {
         description: description.clone(),
         run: Arc::new(run),
@@ -44,33 +58,28 @@ pub fn queue<R: CubeRuntime, const INPUTS: usize, const OUTPUTS: usize>(
 }
 
 /// The computation of an operation.
-type Run<R, const INPUTS: usize, const OUTPUTS: usize> =
-    dyn Fn([CubeTensor<R>; INPUTS]) -> [CubeTensor<R>; OUTPUTS] + Send + Sync;
+type Run<R, const OUTPUTS: usize> =
+    dyn Fn(Vec<CubeTensor<R>>) -> Option<[CubeTensor<R>; OUTPUTS]> + Send + Sync;
 
 /// An operation in the queue.
-struct Own<R: CubeRuntime, const INPUTS: usize, const OUTPUTS: usize> {
+struct Own<R: CubeRuntime, const OUTPUTS: usize> {
     description: CustomOpIr,
-    run: Arc<Run<R, INPUTS, OUTPUTS>>,
+    run: Arc<Run<R, OUTPUTS>>,
 }
 
-impl<R: CubeRuntime, const INPUTS: usize, const OUTPUTS: usize> fmt::Debug
-    for Own<R, INPUTS, OUTPUTS>
-{
+impl<R: CubeRuntime, const OUTPUTS: usize> fmt::Debug for Own<R, OUTPUTS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.description.fmt(f)
     }
 }
 
-impl<R: CubeRuntime, const INPUTS: usize, const OUTPUTS: usize> Operation<FusionCubeRuntime<R>>
-    for Own<R, INPUTS, OUTPUTS>
-{
+impl<R: CubeRuntime, const OUTPUTS: usize> Operation<FusionCubeRuntime<R>> for Own<R, OUTPUTS> {
     fn execute(&self, handles: &mut HandleContainer<<OnRuntime<R> as BackendIr>::Handle>) {
-        let (inputs, outputs) = self.description.as_fixed::<INPUTS, OUTPUTS>();
         // The handle of a tensor of another element type is the same.
-        let inputs = inputs
-            .each_ref()
-            .map(|input| handles.get_float_tensor::<OnRuntime<R>>(input));
-        for (output, tensor) in outputs.iter().zip((self.run)(inputs)) {
+        let inputs = self.description.inputs.iter();
+        let inputs = inputs.map(|input| handles.get_float_tensor::<OnRuntime<R>>(input));
+        let outputs = (self.run)(inputs.collect()).into_iter().flatten();
+        for (output, tensor) in self.description.outputs.iter().zip(outputs) {
             handles.register_float_tensor::<OnRuntime<R>>(&output.id, tensor);
         }
     }

@@ -3,7 +3,7 @@
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
-use super::{flat, scaled, unflat};
+use super::{flat, scaled, typed, unflat};
 use crate::AdamWStep;
 
 /// See [`crate::Backend::adamw`]. In PyTorch's order: weight decay first, then `p -= rate · m̂ / (√v̂ + ε)` with
@@ -34,7 +34,7 @@ pub fn adamw<B: Backend>(
     )
 }
 
-/// See [`crate::Backend::adamw`]: [`adamw`] with the gradient times `factor`.
+/// See [`crate::Backend::adamw`]: [`adamw`] with the gradient times `factor`, unless that is negative.
 pub fn clipped_adamw<B: Backend>(
     parameter: FloatTensor<B>,
     grad: FloatTensor<B>,
@@ -42,9 +42,22 @@ pub fn clipped_adamw<B: Backend>(
     factor: Option<FloatTensor<B>>,
     step: AdamWStep,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
-    let grad = match factor {
-        Some(factor) => scaled::<B>(grad, factor),
-        None => grad,
+    let Some(factor) = factor else {
+        return adamw::<B>(parameter, grad, moments.0, moments.1, step);
     };
-    adamw::<B>(parameter, grad, moments.0, moments.1, step)
+    let skips = typed::<B, 1>(factor.clone()).lower_elem(0.0);
+    let kept = |before: FloatTensor<B>, after| {
+        let ((before, shape), (after, _)) = (flat::<B>(before), flat::<B>(after));
+        let skips = skips.clone().expand(after.shape());
+        unflat(after.mask_where(skips, before), shape)
+    };
+    let grad = scaled::<B>(grad, factor);
+    let (p, m, v) = adamw::<B>(
+        parameter.clone(),
+        grad,
+        moments.0.clone(),
+        moments.1.clone(),
+        step,
+    );
+    (kept(parameter, p), kept(moments.0, m), kept(moments.1, v))
 }

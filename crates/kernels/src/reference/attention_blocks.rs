@@ -55,7 +55,7 @@ impl AttentionBlocks {
 /// in total. With full reach these are all keys. Otherwise the range ends at the last query's own key, or at the
 /// last key within the distance of a local reach. A local reach, and a window without global tokens, also bound
 /// the start, which is rounded down to a multiple of 64.
-pub(super) fn visible_keys(
+pub(crate) fn visible_keys(
     queries: &Range<usize>,
     [q_len, k_len]: [usize; 2],
     reach: Reach,

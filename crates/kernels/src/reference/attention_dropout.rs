@@ -8,7 +8,7 @@ use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
 
 /// The largest prime `p` equal to 2 modulo 3 for which `p · p + p` is below 2^31, since integers have 32 bits on
 /// GPUs.
-const PRIME: i32 = 46_337;
+pub(crate) const PRIME: i32 = 46_337;
 
 /// The random numbers of a dropout mask. They are drawn on the device, and their number is linear in the sequence
 /// length.
@@ -39,7 +39,7 @@ pub struct DropoutDraws<B: Backend> {
 
 impl<B: Backend> DropoutDraws<B> {
     /// Draws the numbers for attention of `[batch, heads, q_len]` queries over `k_len` keys.
-    pub(super) fn new(of: [usize; 3], k_len: usize, device: &Device<B>) -> Self {
+    pub(crate) fn new(of: [usize; 3], k_len: usize, device: &Device<B>) -> Self {
         let [batch, heads, q_len] = of;
         Self {
             queries: uniform_below_prime::<B>([batch, heads, q_len, 3], device).into_primitive(),
@@ -77,12 +77,12 @@ fn remainder<B: Backend>(x: Tensor<B, 4, Int>) -> Tensor<B, 4, Int> {
 
 /// The factor of the weights that are not dropped: `p` divided by the number of values of `v` that keep a weight.
 /// It preserves the expectation and equals `1/(1 - dropout)` to five digits.
-pub(super) fn kept_factor(dropout: f64) -> f64 {
+pub(crate) fn kept_factor(dropout: f64) -> f64 {
     f64::from(PRIME) / f64::from(bound(dropout))
 }
 
 /// The smallest `v` that drops a weight. It is at least 1, so [`kept_factor`] never divides by 0.
-fn bound(dropout: f64) -> i32 {
+pub(crate) fn bound(dropout: f64) -> i32 {
     (((1.0 - dropout) * f64::from(PRIME)).round() as i32).max(1)
 }
 

@@ -37,7 +37,8 @@ pub fn linear_backward<B: BaseOps>(
     let (x, shape) = rows::<B>(x); // [tokens, in]
     let (grad, _) = rows::<B>(grad); // [tokens, out]
     let weight = typed::<B, 2>(weight); // [in, out]
-    let wide = grad.dtype();
+    // The gradient may be rounded already.
+    let wide = x.dtype();
     let factor = rounded(grad.clone(), precision);
     let x_grad = input.then(|| {
         let weight = rounded(weight, precision).transpose();

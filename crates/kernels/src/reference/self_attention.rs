@@ -125,7 +125,7 @@ fn by_heads<B: BaseOps>(x: FloatTensor<B>, config: SelfAttention) -> FloatTensor
 }
 
 /// Splits `qkv` into queries and keys, both rotated, and values.
-fn separated<B: BaseOps>(
+pub(crate) fn separated<B: BaseOps>(
     qkv: FloatTensor<B>,
     angles: Option<RotaryAngles<B>>,
     config: SelfAttention,

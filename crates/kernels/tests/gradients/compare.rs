@@ -123,6 +123,20 @@ pub fn assert_same<B: Backend, const N: usize, const D: usize, const E: usize>(
     assert_all_close(what, &actual, &expected);
 }
 
+/// Tests that the output and the gradients of an operation have the same bits in two runs.
+pub fn assert_repeatable<B: Backend, const N: usize, const D: usize, const E: usize>(
+    what: &str,
+    inputs: &[TensorData; N],
+    operation: impl Fn([Tensor<Autodiff<B>, D>; N]) -> Tensor<Autodiff<B>, E>,
+) {
+    let bits = || {
+        let of = inputs.each_ref().map(tracked::<Autodiff<B>, D>);
+        let numbers = with_used_gradients(operation(of.clone()), &of.each_ref()).concat();
+        numbers.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    assert_eq!(bits(), bits(), "{what} differs between runs");
+}
+
 /// Compares the output and each gradient.
 pub fn assert_all_close(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>]) {
     assert_all_within(TOLERANCE, what, actual, expected);

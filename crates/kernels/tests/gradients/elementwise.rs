@@ -2,7 +2,8 @@
 
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::{
-    Activation, AdamWStep, Backend, Normalization, Precision, RotaryLayout, ops, reference,
+    Activation, AdamWStep, Backend, Normalization, Precision, RotaryLayout, SQUARES_CHUNK, ops,
+    reference,
 };
 use proptest::sample::select;
 
@@ -29,32 +30,39 @@ fn gated<B: Backend>(kind: Activation, shape: [usize; 3], seed: u64) {
     );
 }
 
-/// With and without gain and bias. `x` also has a residual branch.
-fn normalization<B: Backend>(kind: Normalization, shape: [usize; 2], affine: [bool; 2], seed: u64) {
+/// With and without gain, bias and a residual branch of `x`.
+pub fn normalization<B: Backend>(
+    kind: Normalization,
+    shape: [usize; 2],
+    [gained, biased, residual]: [bool; 3],
+    seed: u64,
+) {
     let row = [1, shape[1]];
+    let branch = f64::from(u8::from(residual));
     assert_same::<B, _, 2, _>(
-        &format!("{kind:?} {affine:?}"),
+        &format!("{kind:?} {shape:?}, gain: {gained}, bias: {biased}, residual: {residual}"),
         &[
             numbers(seed, shape),
             numbers(seed + 1, row),
             numbers(seed + 2, row),
         ],
         |[x, gain, bias]| {
-            let gain = affine[0].then(|| gain.squeeze_dim(0));
-            let bias = affine[1].then(|| bias.squeeze_dim(0));
-            ops::normalize(kind, x.clone(), gain, bias) + x
+            let gain = gained.then(|| gain.squeeze_dim(0));
+            let bias = biased.then(|| bias.squeeze_dim(0));
+            let y = ops::normalize(kind, x.clone(), gain, bias);
+            if residual { y + x } else { y }
         },
         |[x, gain, bias]| {
-            let gain = affine[0].then(|| primitive(gain.squeeze_dim::<1>(0)));
-            let bias = affine[1].then(|| primitive(bias.squeeze_dim::<1>(0)));
+            let gain = gained.then(|| primitive(gain.squeeze_dim::<1>(0)));
+            let bias = biased.then(|| primitive(bias.squeeze_dim::<1>(0)));
             let y = reference::normalize::<Reference>(kind, primitive(x.clone()), gain, bias);
-            typed::<Reference, 2>(y) + x
+            typed::<Reference, 2>(y) + x * branch
         },
     );
 }
 
 /// With and without bias and residual. `x` is multiplied by two weights and so receives two gradients.
-fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: u64) {
+pub fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: u64) {
     let shapes = [[tokens, width], [width, out], [1, out], [tokens, out]];
     assert_same::<B, _, 2, _>(
         &format!("linear {parts:?}"),
@@ -78,8 +86,35 @@ fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: 
     );
 }
 
+/// With and without a gradient of the table from other operations.
+pub fn embedding_gradient<B: Backend>([tokens, vocab_size, width]: [usize; 3], seed: u64) {
+    let ids = numbers(seed, [1, tokens]);
+    let ids: Vec<i64> = ids
+        .iter::<f64>()
+        .map(|x| ((x + 2.0) / 4.0 * vocab_size as f64) as i64)
+        .collect();
+    let ids = TensorData::new(ids, [1, tokens]);
+    let table = numbers(seed + 1, [vocab_size, width]);
+    let grad = numbers(seed + 2, [1, tokens, width]);
+    fn of<T: Backend>([table, grad, ids]: [&TensorData; 3], added: bool) -> Vec<f32> {
+        let table = primitive(constant::<T, 2>(table));
+        let ids = Tensor::<T, 2, Int>::from_data(ids.clone(), &Default::default());
+        let grad = primitive(constant::<T, 3>(grad));
+        let added = added.then(|| table.clone());
+        let sums = <T as Backend>::embedding_backward(table, ids.into_primitive(), grad, added);
+        host(typed::<T, 2>(sums))
+    }
+    for added in [false, true] {
+        let data = [&table, &grad, &ids];
+        let expected = of::<burn_flex::Flex>(data, added);
+        let actual = of::<B>(data, added);
+        assert_close("embedding", &actual, &expected);
+        assert_eq!(actual, of::<B>(data, added), "differs between runs");
+    }
+}
+
 /// The table is looked up twice and is also a factor of a product, like a tied embedding.
-fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
+pub fn embedding<B: Backend>([batch, seq, vocab, width]: [usize; 4], seed: u64) {
     let ids = [1, 2].map(|n| {
         let ids = numbers(seed + n, [batch, seq])
             .iter::<f64>()
@@ -164,7 +199,7 @@ fn add_low_rank<B: Backend>([rows, fan_in, out]: [usize; 3], seed: u64) {
 }
 
 /// Compares three updates with those of the reference implementation.
-fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
+pub fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
     let data: Vec<_> = (0..3).map(|n| numbers(seed + n, shape)).collect();
     let actual = updated::<B>(&data, |p, g, m, v, step| {
         let factor = clipped.then(|| Tensor::from_data([0.3_f32], &Default::default()));
@@ -183,6 +218,14 @@ fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
         [p, m, v].map(typed)
     });
     assert_all_close("adamw", &actual, &expected);
+    // A step that is not applied, even of a gradient that is not finite.
+    let skipped = updated::<B>(&data, |p, g, m, v, step| {
+        let factor = Some(Tensor::from_data([-1.0_f32], &Default::default()));
+        let (p, (m, v)) = ops::adamw(p, g * f32::NAN, (m, v), factor, step);
+        [p, m, v]
+    });
+    let before = updated::<B>(&data, |p, _, m, v, _| [p, m, v]);
+    assert_eq!(skipped, before, "a negative factor");
 }
 
 fn updated<B: Backend>(
@@ -207,16 +250,26 @@ fn updated<B: Backend>(
             step: n,
         };
         let grad = constant::<B, 2>(&data[n as usize % 3]);
+        // Tensors that are still used stay as they are.
+        let used = (n == 2).then(|| [&p, &m, &v].map(Tensor::clone));
+        let values = used.clone().map(|used| used.map(host));
         [p, m, v] = step(p, grad, m, v, numbers);
+        assert_eq!(used.map(|used| used.map(host)), values);
     }
     [p, m, v].map(host).to_vec()
 }
 
-fn sum_of_squares<B: Backend>(shape: [usize; 2], seed: u64) {
+pub fn sum_of_squares<B: Backend>(shape: [usize; 2], seed: u64) {
     let data = numbers(seed, shape);
     let expected: f64 = data.iter::<f64>().map(|x| x * x).sum();
     let actual = host(ops::sum_of_squares(constant::<B, 2>(&data)));
     assert_close("sum of squares", &actual, &[expected as f32]);
+    let squares: Vec<f64> = data.iter::<f64>().map(|x| x * x).collect();
+    let chunks = squares.chunks(SQUARES_CHUNK);
+    let expected: Vec<f32> = chunks.map(|of| of.iter().sum::<f64>() as f32).collect();
+    let x = constant::<B, 2>(&data).reshape([squares.len()]);
+    let actual = host(ops::chunk_sums_of_squares(x));
+    assert_close("sums of squares of chunks", &actual, &expected);
 }
 
 /// `rest` elements of each head are not rotated.
@@ -239,7 +292,7 @@ fn rotary<B: Backend>(layout: RotaryLayout, shape: [usize; 4], rest: usize, seed
     );
 }
 
-const NORMS: [Normalization; 3] = [
+pub const NORMS: [Normalization; 3] = [
     Normalization::Layer { epsilon: 1e-5 },
     Normalization::Rms { epsilon: 1e-2 },
     Normalization::UnitRms { epsilon: 1e-2 },
@@ -257,7 +310,7 @@ crate::on_backends! {
     normalization(
         kind in select(&NORMS[..]),
         shape in [1_usize..8, 3..24],
-        affine in [any::<bool>(), any::<bool>()],
+        parts in [any::<bool>(), any::<bool>(), any::<bool>()],
         seed in 0..u64::MAX - 2,
     );
     gated(
@@ -266,6 +319,7 @@ crate::on_backends! {
         seed in 0..u64::MAX - 1,
     );
     linear(shape in [1_usize..9, 1..20, 1..20], parts in [any::<bool>(), any::<bool>()], seed in 0..u64::MAX - 4);
+    embedding_gradient(shape in [1_usize..70, 1..9, 1..40], seed in 0..u64::MAX - 2);
     embedding(shape in [1_usize..3, 1..9, 1..9, 1..9], seed in 0..u64::MAX - 2);
     add_rows(shape in [1_usize..9, 1..40], pattern in any::<u64>(), seed in 0..u64::MAX - 2);
     add_low_rank(shape in [1_usize..9, 1..20, 1..20], seed in 0..u64::MAX - 4);

@@ -69,7 +69,7 @@ pub fn options() -> impl Strategy<Value = HeadLossOptions> {
     })
 }
 
-fn head_loss<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
+pub fn head_loss<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
     let case = Case::new(shape, options, seed);
     let actual = outcome::<B>(&case);
     assert_all_close(&format!("{options:?}"), &actual, &case.expected());
@@ -117,7 +117,7 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
 }
 
 /// The losses of the tokens, each with its own gradient, whose logits the backward pass computes again in blocks.
-fn head_losses<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
+pub fn head_losses<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
     let case = Case::new(shape, options, seed);
     assert_same::<B, _, 2, _>(
         &format!("{options:?}"),
@@ -144,17 +144,75 @@ fn head_losses<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u6
 
 /// If all targets are ignored, the loss and all gradients are 0 rather than NaN. Blocks in which all rows are
 /// ignored occur in the properties.
-fn all_ignored<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
+pub fn all_ignored<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
     let mut case = Case::new(shape, options, seed);
     case.targets = TensorData::new(vec![-1_i64; shape[0]], [shape[0]]);
     let actual = outcome::<B>(&case);
     assert!(actual.iter().flatten().all(|&x| x == 0.0), "{actual:?}");
 }
 
+/// A weight that is not trained: the loss and the gradient of the hidden states, of the sum and of each token's loss.
+pub fn untrained_weight<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
+    let case = Case::new(shape, options, seed);
+    let expected = &case.expected()[..2];
+    let weight = || vec![constant::<Autodiff<B>, 2>(&case.weight)];
+    let hidden = tracked::<Autodiff<B>, 2>(&case.hidden);
+    let targets = case.targets();
+    let loss = ops::head_loss(hidden.clone(), weight(), targets, options, Precision::F32);
+    assert_all_close("the sum", &with_gradients(loss, &[&hidden]), expected);
+    let targets = case.targets();
+    let losses = ops::head_losses(hidden.clone(), weight(), targets, options, Precision::F32);
+    let actual = with_gradients(losses.sum(), &[&hidden]);
+    assert_all_close("the tokens", &actual, expected);
+}
+
+/// Two calls give the same bits, and inputs that are stored by columns the same numbers.
+pub fn same_again<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed: u64) {
+    let case = Case::new(shape, options, seed);
+    let first = outcome::<B>(&case);
+    assert_eq!(first, outcome::<B>(&case), "{options:?}");
+    let by_columns = |data: &TensorData| {
+        let columns = constant::<B, 2>(data).transpose().into_data();
+        let stored = primitive(constant::<B, 2>(&columns));
+        typed::<B, 2>(stored).transpose()
+    };
+    let made = B::head_loss_gradients(
+        primitive(by_columns(&case.hidden)),
+        vec![primitive(by_columns(&case.weight))],
+        case.targets::<B>().into_primitive(),
+        options,
+        Precision::F32,
+    );
+    let loss = host(typed::<B, 1>(made.loss));
+    assert_close("by columns: loss", &loss, &case.expected()[0]);
+}
+
+/// A NaN in a hidden state makes the token's loss NaN, and no other.
+pub fn nan_stays_in_its_row<B: Backend>() {
+    let mut case = Case::new([4, 3, 67], HeadLossOptions::default(), 1);
+    case.targets = TensorData::new(vec![5_i64, 66, 0, 7], [4]);
+    let mut hidden = case.hidden.to_vec::<f32>().unwrap();
+    hidden[4] = f32::NAN;
+    let losses = ops::head_losses(
+        Tensor::<B, 2>::from_data(TensorData::new(hidden, [4, 3]), &Default::default()),
+        vec![constant::<B, 2>(&case.weight)],
+        case.targets(),
+        case.options,
+        Precision::F32,
+    );
+    let is_nan: Vec<bool> = host(losses).into_iter().map(f32::is_nan).collect();
+    assert_eq!(is_nan, [false, true, false, false]);
+}
+
 crate::on_backends! {
     // With a vocabulary of one, the loss and the gradients are 0.
     head_loss(shape in [1_usize..12, 1..10, 2..30], options in options(), seed in 0..u64::MAX - 1);
     head_losses(shape in [1_usize..12, 1..10, 2..30], options in options(), seed in 0..u64::MAX - 1);
+    untrained_weight(
+        shape in [1_usize..12, 1..10, 2..30],
+        options in options(),
+        seed in 0..u64::MAX - 1,
+    );
     all_ignored(shape in [1_usize..6, 1..6, 2..9], options in options(), seed in 0..u64::MAX - 1);
     blocks(
         shape in [1_usize..12, 1..10, 2..30],

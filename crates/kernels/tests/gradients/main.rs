@@ -18,6 +18,8 @@ mod attention;
 mod attention_case;
 mod attention_dropout;
 mod attention_options;
+#[cfg(feature = "vulkan")]
+mod attention_tiles;
 mod blocked_attention;
 mod cache;
 mod compare;
@@ -113,7 +115,8 @@ fn parts_are_rounded_like_the_whole_table() {
 #[test]
 fn small_probabilities_keep_their_gradients() {
     for (precision, unit) in precision::NARROW {
-        precision::small_probabilities_keep_their_gradients::<Flex>(precision, unit);
+        let head = precision::reference_head::<Flex>;
+        precision::small_probabilities_keep_their_gradients::<Flex>(head, precision, unit);
     }
 }
 

@@ -11,7 +11,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::reference::{self, AttentionBlocks};
 use emberlm_kernels::{
-    AttentionMask, AttentionOptions, Backend, HeadLossOptions, LinearInputs, Precision, ops,
+    AttentionMask, AttentionOptions, Backend, HeadLossGradients, HeadLossInputs, HeadLossOptions,
+    LinearInputs, Precision, ops,
 };
 
 use crate::compare::{causal, constant, host, numbers, primitive, tracked, typed, with_gradients};
@@ -34,7 +35,7 @@ fn error(actual: &[f32], expected: &[f32]) -> f64 {
 }
 
 /// Asserts that each part has a rounding error, and that it is at most `max` units.
-fn assert_rounded(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>], unit: f64, max: f64) {
+pub fn assert_rounded(what: &str, actual: &[Vec<f32>], expected: &[Vec<f32>], unit: f64, max: f64) {
     assert_eq!(actual.len(), expected.len());
     for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
         let off = error(actual, expected) / unit;
@@ -91,8 +92,25 @@ fn attention<B: Backend>(precision: Precision, blocks: Option<AttentionBlocks>) 
     made.into_iter().map(|x| host(typed::<B, 4>(x))).collect()
 }
 
+/// An implementation of the head's loss and gradients, in blocks of the given number of tokens.
+type Head<B> = fn(HeadLossInputs<B>, usize) -> HeadLossGradients<B>;
+
+/// The reference implementation.
+pub fn reference_head<B: Backend>(inputs: HeadLossInputs<B>, rows: usize) -> HeadLossGradients<B> {
+    let (hidden, weights, targets) = (inputs.hidden, inputs.weights, inputs.targets);
+    let (options, precision) = (inputs.options, inputs.precision);
+    reference::head_loss_gradients::<B>(hidden, weights, targets, options, rows, precision)
+}
+
+/// The backend's implementation, which chooses its blocks.
+#[cfg(feature = "vulkan")]
+pub fn own_head<B: Backend>(inputs: HeadLossInputs<B>, _rows: usize) -> HeadLossGradients<B> {
+    let (hidden, weights, targets) = (inputs.hidden, inputs.weights, inputs.targets);
+    B::head_loss_gradients(hidden, weights, targets, inputs.options, inputs.precision)
+}
+
 /// The head's loss and gradients for 12 tokens over a vocabulary of 300, in blocks of 5 tokens.
-fn head<B: Backend>(precision: Precision, options: HeadLossOptions) -> Outcome {
+fn head<B: Backend>(through: Head<B>, precision: Precision, options: HeadLossOptions) -> Outcome {
     let hidden = || primitive(constant::<B, 2>(&numbers(1, [12, 24])));
     let weight = || vec![primitive(constant::<B, 2>(&numbers(2, [300, 24])))];
     let targets = (0..12).map(|i| (i * 77 % 301) - 1).collect::<Vec<i64>>();
@@ -101,8 +119,14 @@ fn head<B: Backend>(precision: Precision, options: HeadLossOptions) -> Outcome {
         Tensor::<B, 1, Int>::from_data(data, &Default::default()).into_primitive()
     };
     let alone = reference::head_loss::<B>(hidden(), weight(), targets(), options, 5, precision);
-    let made =
-        reference::head_loss_gradients::<B>(hidden(), weight(), targets(), options, 5, precision);
+    let inputs = HeadLossInputs {
+        hidden: hidden(),
+        weights: weight(),
+        targets: targets(),
+        options,
+        precision,
+    };
+    let made = through(inputs, 5);
     let mut outcome = vec![host(typed::<B, 1>(alone)), host(typed::<B, 1>(made.loss))];
     outcome.extend([made.hidden, made.weights[0].clone()].map(|x| host(typed::<B, 2>(x))));
     outcome
@@ -126,6 +150,14 @@ pub fn rounded_within_bounds<B: Backend>(precision: Precision, unit: f64) {
         let actual = attention::<B>(precision, blocks);
         assert_rounded("attention", &actual, &expected, unit, 8.0);
     }
+    head_is_rounded_within_bounds::<B>(reference_head::<B>, precision, unit);
+}
+
+pub fn head_is_rounded_within_bounds<B: Backend>(
+    through: Head<B>,
+    precision: Precision,
+    unit: f64,
+) {
     for options in [
         HeadLossOptions::default(),
         HeadLossOptions {
@@ -134,7 +166,8 @@ pub fn rounded_within_bounds<B: Backend>(precision: Precision, unit: f64) {
             soft_cap: 20.0,
         },
     ] {
-        let (actual, expected) = (head::<B>(precision, options), head::<Flex>(all, options));
+        let actual = head::<B>(through, precision, options);
+        let expected = head::<Flex>(reference_head::<Flex>, Precision::F32, options);
         // The losses are sums whose rounding errors cancel.
         for index in [0, 1] {
             let off = error(&actual[index], &expected[index]);
@@ -148,7 +181,11 @@ pub fn rounded_within_bounds<B: Backend>(precision: Precision, unit: f64) {
 /// A token that the model predicts with near certainty. The probabilities of the other tokens are about 1e-7,
 /// where f16 has one digit or none, and the gradient of the target's logit is 2e-4, the difference of almost
 /// equal numbers. The gradient of each token is compared separately.
-pub fn small_probabilities_keep_their_gradients<B: Backend>(precision: Precision, unit: f64) {
+pub fn small_probabilities_keep_their_gradients<B: Backend>(
+    through: Head<B>,
+    precision: Precision,
+    unit: f64,
+) {
     let (vocab, width) = (512, 8);
     // Exactly representable in both types, so only the gradients are rounded.
     let hidden: Vec<f32> = (0..width).map(|i| [2.0, 1.0][i % 2]).collect();
@@ -156,8 +193,8 @@ pub fn small_probabilities_keep_their_gradients<B: Backend>(precision: Precision
         .map(|at| ((at * 37 % 17) as f32 - 8.0) / 16.0)
         .collect();
     weight[3 * width..4 * width].fill(1.25);
-    let actual = head_of_one::<B>(precision, &hidden, &weight);
-    let expected = head_of_one::<Flex>(Precision::F32, &hidden, &weight);
+    let actual = head_of_one::<B>(through, precision, &hidden, &weight);
+    let expected = head_of_one::<Flex>(reference_head::<Flex>, Precision::F32, &hidden, &weight);
     let words = actual[1].chunks(width).zip(expected[1].chunks(width));
     for (word, (actual, expected)) in words.enumerate() {
         let off = error(actual, expected) / unit;
@@ -183,19 +220,24 @@ pub fn small_probabilities_keep_their_gradients<B: Backend>(precision: Precision
 }
 
 /// The gradients of the hidden state and the weight for a single token.
-fn head_of_one<B: Backend>(precision: Precision, hidden: &[f32], weight: &[f32]) -> [Vec<f32>; 2] {
+fn head_of_one<B: Backend>(
+    through: Head<B>,
+    precision: Precision,
+    hidden: &[f32],
+    weight: &[f32],
+) -> [Vec<f32>; 2] {
     let width = hidden.len();
     let hidden = TensorData::new(hidden.to_vec(), [1, width]);
     let weight = TensorData::new(weight.to_vec(), [weight.len() / width, width]);
     let target = Tensor::<B, 1, Int>::from_data([3], &Default::default());
-    let made = reference::head_loss_gradients::<B>(
-        primitive(constant::<B, 2>(&hidden)),
-        vec![primitive(constant::<B, 2>(&weight))],
-        target.into_primitive(),
-        HeadLossOptions::default(),
-        1,
+    let inputs = HeadLossInputs {
+        hidden: primitive(constant::<B, 2>(&hidden)),
+        weights: vec![primitive(constant::<B, 2>(&weight))],
+        targets: target.into_primitive(),
+        options: HeadLossOptions::default(),
         precision,
-    );
+    };
+    let made = through(inputs, 1);
     [made.hidden, made.weights[0].clone()].map(|x| host(typed::<B, 2>(x)))
 }
 

@@ -45,7 +45,7 @@ fn with_parts<B: Backend, const D: usize>(
     actual
 }
 
-fn head_loss_in_parts<B: Backend>(
+pub fn head_loss_in_parts<B: Backend>(
     tokens: usize,
     width: usize,
     rows: Vec<usize>,

@@ -1,13 +1,18 @@
 //! Tests a few shapes of each operation on a Vulkan device, possibly a software device. Only a few, because the
 //! device compiles all kernels again.
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use burn_flex::Flex;
-use emberlm_kernels::{Activation, AttentionKernels, AttentionMask, Backend, Precision, ops};
+use emberlm_kernels::{
+    Activation, AttentionKernels, AttentionMask, Backend, HeadLossOptions, Precision, ops,
+    reference,
+};
 
 use crate::{
-    activations, attention_case, attention_dropout, attention_options, blocked_attention, compare,
-    precision, pytorch,
+    activations, attention_case, attention_dropout, attention_options, attention_tiles,
+    blocked_attention,
+    compare::{self, Reference},
+    elementwise, head_loss, precision, pytorch, table_parts,
 };
 
 /// The Vulkan backend with its default types, which differ from those of WebGPU.
@@ -18,7 +23,7 @@ fn activations_match_pytorch() {
     activations::check::<Vulkan>(&Default::default());
 }
 
-/// Bias, residual and activation are part of the kernel for a few rows, and operations of their own for more.
+/// Bias, residual and activation are part of the kernel for a few rows, and separate operations for more.
 #[test]
 fn linear_layers_of_few_rows_match_flex() {
     for (rows, kind) in [1, 2, 3, 8, 9].into_iter().zip(Activation::ALL) {
@@ -50,6 +55,139 @@ fn linear_layers<B: Backend>(rows: usize, kind: Activation) -> Vec<Vec<f32>> {
 #[test]
 fn head_loss_matches_pytorch() {
     pytorch::check::<Vulkan>(&Default::default());
+}
+
+/// One row and many, narrow rows and rows wider than a cube.
+#[test]
+fn normalization_matches_reference() {
+    for (n, (shape, parts)) in [
+        ([1, 7], [true, true, true]),
+        ([300, 1], [true, false, false]),
+        ([1, 1000], [false, false, true]),
+        ([300, 130], [true, true, false]),
+        ([700, 33], [true, false, true]),
+        ([5, 1000], [false, true, true]),
+        ([2, 16_384], [true, true, true]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let wide = shape[1] > 1000;
+        for kind in elementwise::NORMS
+            .into_iter()
+            .take(if wide { 1 } else { 3 })
+        {
+            elementwise::normalization::<Vulkan>(kind, shape, parts, n as u64);
+        }
+    }
+}
+
+#[test]
+fn normalization_of_a_view_matches_reference_in_every_run() {
+    let kind = elementwise::NORMS[0];
+    let inputs = [
+        compare::numbers(1, [130, 300]),
+        compare::numbers(2, [1, 130]),
+    ];
+    compare::assert_same::<Vulkan, _, 2, _>(
+        "transposed rows",
+        &inputs,
+        |[x, gain]| ops::normalize(kind, x.transpose(), Some(gain.squeeze_dim(0)), None),
+        |[x, gain]| {
+            let [x, gain] = [x.transpose(), gain].map(compare::primitive);
+            let gain = compare::primitive(compare::typed::<Reference, 2>(gain).squeeze_dim::<1>(0));
+            compare::typed(reference::normalize::<Reference>(kind, x, Some(gain), None))
+        },
+    );
+    compare::assert_repeatable::<Vulkan, _, 2, _>("normalization", &inputs, |[x, gain]| {
+        let gain = gain.squeeze_dim::<1>(0);
+        ops::normalize(kind, x.transpose(), Some(gain.clone()), Some(gain))
+    });
+}
+
+/// Inputs and outputs in f16, whose sums are in f32.
+#[test]
+fn normalization_in_f16_matches_reference() {
+    fn of<B: Backend>(kind: DType) -> Vec<Vec<f32>> {
+        let rounded = |seed, rows| {
+            let data = compare::numbers(seed, [rows, 130]);
+            compare::constant::<B, 2>(&data).cast(DType::F16).cast(kind)
+        };
+        let row = |seed| compare::primitive(rounded(seed, 1).squeeze_dim::<1>(0));
+        let rows = |seed| compare::primitive(rounded(seed, 40));
+        let (x, gain, norm) = (rows(1), row(2), elementwise::NORMS[0]);
+        let y = B::normalize(norm, x.clone(), Some(gain.clone()), Some(row(3)));
+        let made = B::normalize_backward(norm, x, Some(gain), true, rows(4), Some(rows(5)));
+        let sums = [made.gain, made.bias].map(|sums| compare::typed::<B, 1>(sums.unwrap()));
+        [y, made.x]
+            .map(|of| compare::host(compare::typed::<B, 2>(of)))
+            .into_iter()
+            .chain(sums.map(compare::host))
+            .collect()
+    }
+    compare::assert_all_within(
+        1e-3,
+        "normalization in f16",
+        &of::<Vulkan>(DType::F16),
+        &of::<Flex>(DType::F32),
+    );
+}
+
+/// The gradient of the bias is a sum over rows, of one range and of several.
+#[test]
+fn linear_matches_reference() {
+    elementwise::linear::<Vulkan>([1, 7, 33], [true, true], 1);
+    elementwise::linear::<Vulkan>([700, 7, 130], [true, false], 2);
+    let inputs = [compare::numbers(1, [300, 33]), compare::numbers(2, [33, 7])];
+    compare::assert_repeatable::<Vulkan, _, 2, _>("linear", &inputs, |[x, weight]| {
+        let bias = weight.clone().narrow(0, 0, 1).squeeze_dim(0);
+        ops::linear(x, weight, Some(bias), None, Precision::F32)
+    });
+}
+
+/// Repeated ids, and rows of the table without any.
+#[test]
+fn embedding_gradient_matches_flex() {
+    elementwise::embedding_gradient::<Vulkan>([1, 1, 1], 1);
+    elementwise::embedding_gradient::<Vulkan>([700, 5, 130], 2);
+    elementwise::embedding_gradient::<Vulkan>([300, 1000, 7], 3);
+    elementwise::embedding::<Vulkan>([2, 70, 9, 300], 4);
+}
+
+#[test]
+fn adamw_matches_reference() {
+    elementwise::adamw::<Vulkan>([1, 1], false, 1);
+    elementwise::adamw::<Vulkan>([300, 7], true, 2);
+}
+
+#[test]
+fn sums_of_squares_match_plain_sums() {
+    elementwise::sum_of_squares::<Vulkan>([1, 7], 1);
+    elementwise::sum_of_squares::<Vulkan>([3, 5000], 2);
+}
+
+/// Vocabularies that are not multiples of 64, more rows than a block has, and weights that are not trained or in parts.
+#[test]
+fn head_loss_matches_the_reference() {
+    let options = |label_smoothing, z_loss, soft_cap| HeadLossOptions {
+        label_smoothing,
+        z_loss,
+        soft_cap,
+    };
+    let (plain, all) = (options(0.0, 0.0, 0.0), options(0.1, 0.05, 3.0));
+    head_loss::head_loss::<Vulkan>([7, 5, 5], plain, 1);
+    head_loss::head_loss::<Vulkan>([12, 9, 67], options(0.1, 0.0, 0.0), 2);
+    head_loss::head_loss::<Vulkan>([1, 32, 64], options(0.0, 0.05, 0.0), 3);
+    head_loss::head_loss::<Vulkan>([33, 24, 130], options(0.0, 0.0, 3.0), 4);
+    head_loss::head_loss::<Vulkan>([70, 33, 3000], all, 5);
+    head_loss::head_loss::<Vulkan>([65_600, 3, 5], all, 6);
+    head_loss::head_losses::<Vulkan>([9, 5, 67], plain, 7);
+    head_loss::head_losses::<Vulkan>([33, 8, 1000], all, 8);
+    head_loss::untrained_weight::<Vulkan>([9, 5, 67], all, 9);
+    head_loss::all_ignored::<Vulkan>([3, 4, 5], all, 10);
+    head_loss::same_again::<Vulkan>([33, 24, 130], all, 11);
+    head_loss::nan_stays_in_its_row::<Vulkan>();
+    table_parts::head_loss_in_parts::<Vulkan>(5, 6, vec![4, 7, 3], all, 12);
 }
 
 #[test]
@@ -90,20 +228,25 @@ fn attention_with_soft_cap_bias_and_padding() {
 #[test]
 fn state_is_linear_in_the_sequence() {
     let _drawing = compare::random_state();
-    type InBlocks = <Vulkan as Backend>::Attention;
+    type InTiles = <Vulkan as Backend>::Attention;
     let kept = blocked_attention::state_len::<Vulkan>;
     let separate = |q_len| {
         let case = blocked_attention::dropout_case(q_len);
         let [q, k, v] = blocked_attention::inputs::<Vulkan>(&case);
         let mask = case.mask::<Vulkan>();
-        kept(InBlocks::attention_training(q, k, v, mask, case.options).1)
+        kept(
+            InTiles::attention_training(q, k, v, mask, case.options)
+                .1
+                .into_reference(),
+        )
     };
     assert_eq!(separate(96), 2 * separate(48));
     let config = compare::fused(4, 2, 8);
     let fused = |seq| {
         let qkv = compare::numbers(1, [2, seq, 64]);
         let qkv = compare::primitive(compare::constant::<Vulkan, 3>(&qkv));
-        kept(InBlocks::self_attention_training(qkv, None, AttentionMask::default(), config).1)
+        let state = InTiles::self_attention_training(qkv, None, AttentionMask::default(), config).1;
+        kept(state.into_reference())
     };
     assert_eq!(fused(96), 2 * fused(48));
 }
@@ -111,6 +254,60 @@ fn state_is_linear_in_the_sequence() {
 #[test]
 fn vulkan_dropout_matches_flex() {
     blocked_attention::dropout_matches_flex::<Vulkan>();
+}
+
+#[test]
+fn tiled_attention_matches_reference() {
+    use attention_tiles::{case, matches_reference};
+
+    for case in [
+        case(
+            [2, 2, 2, 130, 130, 64],
+            [1, 0],
+            [false, true, false, false],
+            0.3,
+        ),
+        // Windows with hidden tiles of keys before them, and after the global tokens.
+        case(
+            [1, 1, 2, 290, 330, 80],
+            [50, 3],
+            [true, false, true, true],
+            0.0,
+        ),
+        // Tiles of 32 rows.
+        case(
+            [1, 1, 1, 150, 230, 200],
+            [50, 0],
+            [false, false, true, false],
+            0.2,
+        ),
+        // A window in both directions.
+        case([1, 2, 1, 33, 250, 24], [2, 70], [false; 4], 0.0),
+        case([2, 1, 2, 1, 1, 24], [1, 0], [false; 4], 0.0),
+    ] {
+        matches_reference::<Vulkan>(case, |state| state.into_reference());
+    }
+}
+
+#[test]
+fn tiled_attention_over_a_fused_projection() {
+    use emberlm_kernels::RotaryLayout::{HalfSplit, Interleaved};
+
+    attention_tiles::fused::<Vulkan>([2, 1, 2, 67, 24], 12, HalfSplit);
+    attention_tiles::fused::<Vulkan>([2, 2, 2, 9, 24], 5, Interleaved);
+    attention_tiles::fused::<Vulkan>([1, 2, 1, 67, 24], 0, HalfSplit);
+}
+
+#[test]
+fn few_queries_share_the_keys() {
+    attention_tiles::decoding::<Vulkan>(1, false, [1, 0]);
+    attention_tiles::decoding::<Vulkan>(3, true, [1, 0]);
+    attention_tiles::decoding::<Vulkan>(3, false, [700, 2]);
+}
+
+#[test]
+fn tiled_attention_in_f16() {
+    attention_tiles::f16_tensors::<Vulkan>();
 }
 
 #[test]
@@ -125,7 +322,13 @@ fn products_are_rounded_to_their_precision() {
         match Vulkan::multiplies_in(precision, &Default::default()) {
             true => {
                 precision::rounded_within_bounds::<Vulkan>(precision, unit);
-                precision::small_probabilities_keep_their_gradients::<Vulkan>(precision, unit);
+                attention_tiles::products_are_rounded::<Vulkan>(precision, unit);
+                let own = precision::own_head::<Vulkan>;
+                precision::head_is_rounded_within_bounds::<Vulkan>(own, precision, unit);
+                for head in [own, precision::reference_head::<Vulkan>] {
+                    let small = precision::small_probabilities_keep_their_gradients::<Vulkan>;
+                    small(head, precision, unit);
+                }
             }
             false => precision::unsupported_precision_uses_f32::<Vulkan>(precision),
         }

@@ -243,7 +243,7 @@ fn few_rows<T: Float, O: Float>(
                 sum += f32::cast_from(bias[column]);
             }
             if comptime!(has_residual) {
-                sum = f32::cast_from(residual[to]) + sum;
+                sum += f32::cast_from(residual[to]);
             }
             output[to] = O::cast_from(activated(sum, activation));
         }

@@ -59,7 +59,7 @@ pub struct ProductCosts {
     pub operands: &'static str,
     /// The element type of the result.
     pub result: &'static str,
-    /// How often they occurred.
+    /// The number of occurrences.
     pub count: u64,
 }
 
@@ -70,7 +70,7 @@ impl ProductCosts {
     }
 }
 
-/// What is known of a compiled kernel: for each buffer, whether it may be written.
+/// The buffers of a compiled kernel: true for one that it may write.
 type Writes = Vec<bool>;
 
 #[derive(Default)]

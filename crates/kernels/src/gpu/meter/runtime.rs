@@ -20,7 +20,7 @@ pub struct Metered<R>(PhantomData<R>);
 
 /// A runtime that can be metered.
 pub trait Meterable: Runtime {
-    /// A compiler of the same target. Compilers are made anew for each kernel, so that their state does not matter.
+    /// A compiler of the same target. Each kernel has its own, so the state of `like` does not matter.
     fn compiler(like: &Self::Compiler) -> Self::Compiler {
         like.clone()
     }
