@@ -30,6 +30,7 @@ impl RuleSettings for AdamWConfig {
 
 impl UpdateRule for Step {
     const IS_ELEMENTWISE: bool = true;
+    const READS_GUARD: bool = true;
     const STATE: &'static [StateKind] = &[StateKind::First, StateKind::Second];
     /// The update is in place.
     const TEMPORARIES: f64 = 0.0;

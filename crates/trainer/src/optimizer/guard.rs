@@ -24,6 +24,13 @@ impl<B: Backend> Guard<B> {
         Self { finite }
     }
 
+    /// The clipping factor of the step, or -1 if it is not applied; see [`Backend::adamw`].
+    pub(crate) fn factor(&self, clip: Option<Tensor<B, 1>>) -> Tensor<B, 1> {
+        let device = self.finite.device();
+        let factor = clip.unwrap_or_else(|| Tensor::ones([1], &device));
+        factor.mask_fill(self.finite.clone().bool_not(), -1.0)
+    }
+
     /// Selects `after` if the step is applied and `before` if it is not. Multiplying by the flag would not
     /// work, since `0 · NaN` is NaN.
     pub(crate) fn choose<const D: usize>(

@@ -177,6 +177,7 @@ impl<B: Backend> Optimizer<B> {
         let mut update = Update {
             optimizer: self,
             grads,
+            guarded_factor: guard.map(|guard| guard.factor(factor.clone())),
             factor,
             rate,
             guard,
@@ -243,6 +244,8 @@ struct Update<'a, B: Backend> {
     optimizer: &'a mut Optimizer<B>,
     grads: GradAdaptor,
     factor: Option<Tensor<B, 1>>,
+    /// The factor that also has the guard's decision.
+    guarded_factor: Option<Tensor<B, 1>>,
     rate: f64,
     guard: Option<&'a Guard<B>>,
 }
@@ -275,6 +278,7 @@ where
         };
         let step = UpdateStep {
             factor: self.factor.clone(),
+            guarded_factor: self.guarded_factor.clone(),
             rate: self.rate,
             guard: self.guard,
         };
@@ -287,6 +291,8 @@ where
 /// The arguments of a step that all its parameters share.
 struct UpdateStep<'a, B: Backend> {
     factor: Option<Tensor<B, 1>>,
+    /// The factor that also has the guard's decision.
+    guarded_factor: Option<Tensor<B, 1>>,
     rate: f64,
     guard: Option<&'a Guard<B>>,
 }
@@ -309,13 +315,19 @@ impl<B: Backend> Optimizer<B> {
     ) -> Tensor<B, D> {
         let UpdateStep {
             factor,
+            guarded_factor,
             rate,
             guard,
         } = step;
         let rate = rate * self.layer_factor(path) * self.settings.group(role).rate;
         let moments = self.moments.remove(path);
-        // A second handle would prevent the update in place, so it exists only under a guard.
-        let before = guard.map(|guard| (guard, value.clone(), moments.clone()));
+        let rule = self.settings.rule(role);
+        // A second handle would prevent the update in place, so it exists only under a guard that the rule does not read.
+        let (factor, before) = match guard {
+            Some(_) if rule.reads_guard() => (guarded_factor, None),
+            Some(guard) => (factor, Some((guard, value.clone(), moments.clone()))),
+            None => (factor, None),
+        };
         let inputs = UpdateInputs {
             parameter: value,
             grad,
@@ -325,7 +337,7 @@ impl<B: Backend> Optimizer<B> {
             number: self.updates,
             widths: role.widths(),
         };
-        let (updated, moments) = self.settings.rule(role).update(inputs);
+        let (updated, moments) = rule.update(inputs);
         let (updated, moments) = match before {
             Some((guard, value, before)) => (
                 guard.choose(value, updated),

@@ -13,6 +13,8 @@ use crate::config::{Group, Groups, OptimizerConfig, TrainConfig};
 pub(super) trait UpdateRule {
     /// True if elements are updated independently of each other, so that a parameter can be divided among ranks.
     const IS_ELEMENTWISE: bool;
+    /// True if a negative clipping factor leaves the parameter and its state as they are.
+    const READS_GUARD: bool = false;
     /// The tensors of a parameter's state.
     const STATE: &'static [StateKind];
     /// The most memory that an update takes in addition to its inputs, in copies of the parameter.
@@ -118,6 +120,11 @@ macro_rules! rules {
             /// Returns true if elements are updated independently of each other.
             fn is_elementwise(&self) -> bool {
                 match self { $( Self::$optimizer(_) => <$module::Step>::IS_ELEMENTWISE, )+ }
+            }
+
+            /// Returns true if a negative clipping factor leaves everything as it is.
+            fn reads_guard(&self) -> bool {
+                match self { $( Self::$optimizer(_) => <$module::Step>::READS_GUARD, )+ }
             }
 
             /// The tensors of a parameter's state.

@@ -94,6 +94,7 @@ impl<B: Backend> Optimizer<B> {
                     (parameter.path.as_str(), (elements.clone(), grad))
                 })
                 .collect(),
+            guarded_factor: guard.map(|guard| guard.factor(factor.clone())),
             factor,
             rate,
             guard,
@@ -210,6 +211,7 @@ struct UpdatePieces<'a, B: Backend> {
     pieces: HashMap<&'a str, (Range<usize>, FloatTensor<B>)>,
     factor: Option<Tensor<B, 1>>,
     rate: f64,
+    guarded_factor: Option<Tensor<B, 1>>,
     guard: Option<&'a Guard<B>>,
     updated: HashMap<String, FloatTensor<B>>,
 }
@@ -228,6 +230,7 @@ where
         let role = self.optimizer.role(path, D);
         let step = UpdateStep {
             factor: self.factor.clone(),
+            guarded_factor: self.guarded_factor.clone(),
             rate: self.rate,
             guard: self.guard,
         };

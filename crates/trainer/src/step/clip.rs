@@ -3,6 +3,7 @@
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
+use burn::tensor::ops::FloatTensor;
 use emberlm_kernels::{TrainingBackend, ops};
 use emberlm_model::weights::{ParamVisitor, visit_params};
 
@@ -11,26 +12,25 @@ pub fn global_norm<B: TrainingBackend, M: Module<B>>(
     module: &M,
     grads: &GradientsParams,
 ) -> Option<Tensor<B::InnerBackend, 1>> {
-    let mut sum = SumOfSquares::<'_, B> { grads, sum: None };
-    visit_params(module, &mut sum);
-    sum.sum.map(Tensor::sqrt)
+    let mut of = Gradients::<'_, B> {
+        grads,
+        tensors: Vec::new(),
+    };
+    visit_params(module, &mut of);
+    ops::total_sum_of_squares::<B::InnerBackend>(of.tensors).map(Tensor::sqrt)
 }
 
-struct SumOfSquares<'a, B: TrainingBackend> {
+/// The gradients in the order of the parameters.
+struct Gradients<'a, B: TrainingBackend> {
     grads: &'a GradientsParams,
-    sum: Option<Tensor<B::InnerBackend, 1>>,
+    tensors: Vec<FloatTensor<B::InnerBackend>>,
 }
 
-impl<B: TrainingBackend> ParamVisitor<B> for SumOfSquares<'_, B> {
+impl<B: TrainingBackend> ParamVisitor<B> for Gradients<'_, B> {
     fn visit<const D: usize>(&mut self, _path: &str, id: ParamId, _value: Tensor<B, D>) {
-        let Some(grad) = self.grads.get::<B::InnerBackend, D>(id) else {
-            return;
-        };
-        let squares = ops::sum_of_squares(grad);
-        self.sum = Some(match self.sum.take() {
-            Some(sum) => sum + squares,
-            None => squares,
-        });
+        if let Some(grad) = self.grads.get::<B::InnerBackend, D>(id) {
+            self.tensors.push(grad.into_primitive().tensor());
+        }
     }
 }
 
