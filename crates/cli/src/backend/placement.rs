@@ -142,6 +142,7 @@ impl Placement {
     ///
     /// # Errors
     /// Returns an error if the device or its driver is missing, or the backend runs on the CPU.
+    #[cfg(feature = "gpu")]
     pub fn run_metered<J: Job>(self, job: J) -> Result<J::Output, CliError> {
         #[allow(unused_macros)]
         macro_rules! run_on {
@@ -157,12 +158,7 @@ impl Placement {
         #[cfg(feature = "adapters")]
         use burn::backend::wgpu::graphics;
         match self.backend {
-            BackendName::Flex | BackendName::Ndarray => Err(CliError::usage(format!(
-                "the {self} backend runs on the CPU, which launches no kernels"
-            ))
-            .hint(
-                "choose a GPU backend, such as --backend vulkan, for which a software device suffices",
-            )),
+            BackendName::Flex | BackendName::Ndarray => Err(self.without_kernels()),
             #[cfg(feature = "wgpu")]
             BackendName::Wgpu => run_on!(WebGpu, self.adapter::<graphics::AutoGraphicsApi>()?),
             #[cfg(feature = "vulkan")]
@@ -182,6 +178,16 @@ impl Placement {
             #[allow(unreachable_patterns)]
             name => Err(name.not_compiled()),
         }
+    }
+
+    /// The error of a measurement of kernel launches on the CPU.
+    pub fn without_kernels(self) -> CliError {
+        CliError::usage(format!(
+            "the {self} backend runs on the CPU, which launches no kernels"
+        ))
+        .hint(
+            "choose a GPU backend, such as --backend vulkan, for which a software device suffices",
+        )
     }
 
     /// Burn's handle of the selected device.

@@ -12,7 +12,7 @@ use crate::examples;
 #[derive(Debug, Args)]
 #[command(after_help = examples::MEASURE)]
 pub struct MeasureArgs {
-    /// What to measure.
+    /// The measurement.
     #[command(subcommand)]
     pub measured: Measured,
 }

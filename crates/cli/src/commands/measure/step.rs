@@ -1,7 +1,6 @@
 //! `emberlm measure step`: counts the work of a training step, and of a decoded token, on a GPU.
 
 use clap::Args;
-use serde::Serialize;
 
 use crate::backend::BackendArg;
 #[cfg(feature = "gpu")]
@@ -34,23 +33,16 @@ pub struct StepArgs {
     pub backend: BackendArg,
 }
 
-#[cfg(not(feature = "gpu"))]
-pub fn run(args: StepArgs) -> Result<(), CliError> {
-    let backend = args.backend.choose()?;
-    Err(CliError::usage(format!(
-        "the {backend} backend runs on the CPU, which launches no kernels"
-    ))
-    .hint("build with a GPU feature: cargo run --release --features vulkan -- …"))
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// Returns an error if the configuration is invalid, the backend is unavailable or runs on the CPU, or a step fails.
-#[cfg(feature = "gpu")]
 pub fn run(args: StepArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
-    counted::run(args, backend)
+    #[cfg(feature = "gpu")]
+    return counted::run(args, backend);
+    #[cfg(not(feature = "gpu"))]
+    Err(backend.without_kernels())
 }
 
 #[cfg(feature = "gpu")]
@@ -62,6 +54,7 @@ mod counted {
     use emberlm_model::TransformerConfig;
     use emberlm_trainer::bench::{observe_step, pseudo_random};
     use emberlm_trainer::{TrainConfig, presets, run_config};
+    use serde::Serialize;
 
     use super::*;
     use crate::output::{Align, Table, print, print_json};
