@@ -83,8 +83,6 @@ pub enum Command {
     Serve(serve::ServeArgs),
     /// Measure the speed of a model: prompts and decoding
     Bench(bench::BenchArgs),
-    /// Count the work that a training step gives a GPU
-    Measure(measure::MeasureArgs),
     /// Evaluate a model on a dataset, HellaSwag or LAMBADA
     Eval(eval::EvalArgs),
     /// Print the embeddings of texts
@@ -114,6 +112,9 @@ pub enum Command {
     /// Measure the memory of training steps (run by `emberlm fit`)
     #[command(hide = true)]
     FitStep(fit_step::FitStepArgs),
+    /// Count the work that a training step gives a GPU, for the developers of kernels
+    #[command(hide = true)]
+    Measure(measure::MeasureArgs),
     /// Print a generated page of the documentation
     #[command(hide = true)]
     Reference(reference::ReferenceArgs),
