@@ -38,10 +38,9 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 
 pub use hook::GradientHook;
 
-use crate::base_ops::usable;
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, Backend, DeviceMemory, HeadLossOptions, LinearInputs, Normalization, PackedFormat,
+    Activation, Backend, DeviceMemory, HeadLossInputs, LinearInputs, Normalization, PackedFormat,
     PackedWeight, Precision, RotaryLayout, reference,
 };
 
@@ -178,39 +177,20 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         rotary::rotary::<B, C>(layout, x, cos, sin)
     }
 
-    fn head_loss(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> FloatTensor<Self> {
-        match <[_; 1]>::try_from(weights) {
-            Ok([weight]) => {
-                head_loss::single_part::<B, C>(hidden, weight, targets, options, precision)
-            }
-            Err(parts) => {
-                head_loss_parts::several_parts::<B, C>(hidden, parts, targets, options, precision)
-            }
+    fn head_loss(inputs: HeadLossInputs<Self>) -> FloatTensor<Self> {
+        match inputs.weights.as_slice() {
+            [weight] => head_loss::single_part::<B, C>(weight.clone(), inputs),
+            _ => head_loss_parts::several_parts::<B, C>(inputs),
         }
     }
 
-    fn head_losses(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> FloatTensor<Self> {
-        match <[_; 1]>::try_from(weights) {
-            Ok([weight]) => {
-                head_losses::single_part::<B, C>(hidden, weight, targets, options, precision)
-            }
+    fn head_losses(inputs: HeadLossInputs<Self>) -> FloatTensor<Self> {
+        match inputs.weights.as_slice() {
+            [weight] => head_losses::single_part::<B, C>(weight.clone(), inputs),
             // Differentiated operation by operation, with all logits in memory.
-            Err(parts) => {
-                let rows = reference::rows_on_device::<Self>(&hidden, &parts);
-                let precision = usable::<B>(precision, &hidden.primitive);
-                reference::head_losses::<Self>(hidden, parts, targets, options, rows, precision)
+            _ => {
+                let (inputs, rows) = reference::in_blocks::<Self>(inputs);
+                reference::head_losses::<Self>(inputs, rows)
             }
         }
     }

@@ -6,8 +6,8 @@ use burn::tensor::{Device, FloatDType};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWStep, AddRowsGradients, AttentionKernels, DeviceMemory, GatedGradients,
-    HeadLossGradients, HeadLossInputs, HeadLossOptions, LinearGradients, LinearInputs,
+    Activation, AdamWStep, AddRowsGradients, AttentionKernels, BaseOps, DeviceMemory,
+    GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients, LinearInputs,
     LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
     Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
 };
@@ -367,70 +367,40 @@ pub trait Backend: BurnBackend {
         reference::write_packed_tokens::<Self>(held, new, start)
     }
 
-    /// The summed cross-entropy of `logits = hidden · weightᵀ`, without materializing all logits at once.
-    /// `hidden` is `[tokens, d_model]`. The weight `[vocab_size, d_model]` is split into at least one part of
-    /// consecutive rows. Negative `targets` `[tokens]` are ignored. The options may add terms. Returns the loss,
-    /// `[1]`.
-    fn head_loss(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> FloatTensor<Self> {
-        let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_on_device::<Self>(&hidden, &weights);
-        reference::head_loss::<Self>(hidden, weights, targets, options, rows, precision)
+    /// The summed cross-entropy of `logits = hidden · weightᵀ`, without materializing all logits at once, `[1]`.
+    fn head_loss(inputs: HeadLossInputs<Self>) -> FloatTensor<Self> {
+        let (inputs, rows) = reference::in_blocks::<Self>(inputs);
+        reference::head_loss::<Self>(inputs, rows)
     }
 
     /// [`Backend::head_loss`] and its gradients, computed in the same pass.
-    fn head_loss_gradients(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> HeadLossGradients<Self> {
-        let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_on_device::<Self>(&hidden, &weights);
-        reference::head_loss_gradients::<Self>(hidden, weights, targets, options, rows, precision)
+    fn head_loss_gradients(inputs: HeadLossInputs<Self>) -> HeadLossGradients<Self> {
+        let (inputs, rows) = reference::in_blocks::<Self>(inputs);
+        reference::head_loss_gradients::<Self>(inputs, rows)
     }
 
     /// [`Backend::head_loss`] and its gradient of the hidden states, for weights that are not trained.
     fn head_loss_hidden_gradient(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
+        inputs: HeadLossInputs<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let made =
-            <Self as Backend>::head_loss_gradients(hidden, weights, targets, options, precision);
+        let made = <Self as Backend>::head_loss_gradients(inputs);
         (made.loss, made.hidden)
     }
 
     /// The terms of [`Backend::head_loss`], one for each token, `[tokens]`; 0 for an ignored target.
-    fn head_losses(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> FloatTensor<Self> {
-        let precision = usable::<Self>(precision, &hidden);
-        let rows = reference::rows_on_device::<Self>(&hidden, &weights);
-        reference::head_losses::<Self>(hidden, weights, targets, options, rows, precision)
+    fn head_losses(inputs: HeadLossInputs<Self>) -> FloatTensor<Self> {
+        let (inputs, rows) = reference::in_blocks::<Self>(inputs);
+        reference::head_losses::<Self>(inputs, rows)
     }
 
     /// The gradients of [`Backend::head_losses`], from those of its result, `grads` `[tokens]`. The logits are computed
     /// again, block by block. Without `trains_weights`, those of the weights are left out.
     fn head_losses_backward(
-        mut inputs: HeadLossInputs<Self>,
+        inputs: HeadLossInputs<Self>,
         grads: FloatTensor<Self>,
         trains_weights: bool,
     ) -> HeadLossGradients<Self> {
-        inputs.precision = usable::<Self>(inputs.precision, &inputs.hidden);
-        let rows = reference::rows_on_device::<Self>(&inputs.hidden, &inputs.weights);
+        let (inputs, rows) = reference::in_blocks::<Self>(inputs);
         reference::head_losses_backward::<Self>(inputs, grads, trains_weights, rows)
     }
 
@@ -444,5 +414,27 @@ pub trait Backend: BurnBackend {
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step)
+    }
+}
+
+impl<B: Backend> BaseOps for B {
+    fn matmul(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
+        <B as Backend>::matmul(a, b)
+    }
+
+    fn matmul_to(a: FloatTensor<B>, b: FloatTensor<B>, kind: FloatDType) -> FloatTensor<B> {
+        <B as Backend>::matmul_to(a, b, kind)
+    }
+
+    fn block_bytes(device: &Device<B>) -> u64 {
+        <B as Backend>::block_bytes(device)
+    }
+
+    fn multiplies_in(precision: Precision, device: &Device<B>) -> bool {
+        <B as Backend>::multiplies_in(precision, device)
+    }
+
+    fn unpack_tokens(tokens: PackedTokens<B>) -> FloatTensor<B> {
+        <B as Backend>::unpack_tokens(tokens)
     }
 }

@@ -140,76 +140,28 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
-            fn head_loss(
-                hidden: FloatTensor<Self>,
-                weights: Vec<FloatTensor<Self>>,
-                targets: IntTensor<Self>,
-                options: crate::HeadLossOptions,
-                precision: crate::Precision,
-            ) -> FloatTensor<Self> {
-                let inputs = crate::HeadLossInputs {
-                    hidden,
-                    weights,
-                    targets,
-                    options,
-                    precision,
-                };
-                crate::gpu::loss::<Self, $runtime>(inputs)
+            fn head_loss(inputs: crate::HeadLossInputs<Self>) -> FloatTensor<Self> {
+                crate::gpu::head_loss::<Self, $runtime>(inputs)
             }
 
             #[inline]
             fn head_loss_gradients(
-                hidden: FloatTensor<Self>,
-                weights: Vec<FloatTensor<Self>>,
-                targets: IntTensor<Self>,
-                options: crate::HeadLossOptions,
-                precision: crate::Precision,
+                inputs: crate::HeadLossInputs<Self>,
             ) -> crate::HeadLossGradients<Self> {
-                let inputs = crate::HeadLossInputs {
-                    hidden,
-                    weights,
-                    targets,
-                    options,
-                    precision,
-                };
-                crate::gpu::gradients_of_losses::<Self, $runtime>(inputs, None, true)
+                crate::gpu::head_loss_gradients::<Self, $runtime>(inputs, None, true)
             }
 
             #[inline]
             fn head_loss_hidden_gradient(
-                hidden: FloatTensor<Self>,
-                weights: Vec<FloatTensor<Self>>,
-                targets: IntTensor<Self>,
-                options: crate::HeadLossOptions,
-                precision: crate::Precision,
+                inputs: crate::HeadLossInputs<Self>,
             ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-                let inputs = crate::HeadLossInputs {
-                    hidden,
-                    weights,
-                    targets,
-                    options,
-                    precision,
-                };
-                let made = crate::gpu::gradients_of_losses::<Self, $runtime>(inputs, None, false);
+                let made = crate::gpu::head_loss_gradients::<Self, $runtime>(inputs, None, false);
                 (made.loss, made.hidden)
             }
 
             #[inline]
-            fn head_losses(
-                hidden: FloatTensor<Self>,
-                weights: Vec<FloatTensor<Self>>,
-                targets: IntTensor<Self>,
-                options: crate::HeadLossOptions,
-                precision: crate::Precision,
-            ) -> FloatTensor<Self> {
-                let inputs = crate::HeadLossInputs {
-                    hidden,
-                    weights,
-                    targets,
-                    options,
-                    precision,
-                };
-                crate::gpu::losses::<Self, $runtime>(inputs)
+            fn head_losses(inputs: crate::HeadLossInputs<Self>) -> FloatTensor<Self> {
+                crate::gpu::head_losses::<Self, $runtime>(inputs)
             }
 
             #[inline]
@@ -219,7 +171,7 @@ macro_rules! on_a_gpu {
                 trains_weights: bool,
             ) -> crate::HeadLossGradients<Self> {
                 let grads = Some(grads);
-                crate::gpu::gradients_of_losses::<Self, $runtime>(inputs, grads, trains_weights)
+                crate::gpu::head_loss_gradients::<Self, $runtime>(inputs, grads, trains_weights)
             }
 
             #[inline]

@@ -2,7 +2,7 @@
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Device, FloatDType};
+use burn::tensor::{DType, Device, FloatDType};
 
 use crate::{PackedTokens, Precision};
 
@@ -23,6 +23,17 @@ pub trait BaseOps: BurnBackend {
 
     /// See [`crate::Backend::unpack_tokens`].
     fn unpack_tokens(tokens: PackedTokens<Self>) -> FloatTensor<Self>;
+}
+
+impl Precision {
+    /// The element type of operands.
+    pub(crate) fn kind(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Bf16 => DType::BF16,
+            Self::F16 => DType::F16,
+        }
+    }
 }
 
 /// Returns `precision` if the device of `x` supports products in it, and f32 otherwise.

@@ -1,4 +1,13 @@
-//! Code shared by the GPU backends, whose runtime is CubeCL.
+//! The operations of the GPU backends, whose runtime is CubeCL.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `queue`, `launch` | own kernels in Burn's queue, and what their launches share |
+//! | `attention`, `norm`, `head_loss`, `linear`, `columns`, `embedding` | operations of the model and their gradients |
+//! | `adamw`, `squares` | the optimizer's update, and the norm of all gradients |
+//! | `matmul`, `activation` | the choice of matrix products, and the kernel for a few rows |
+//! | `meter` | counters of the work of a device |
+//! | `address` | the addresses of vectors in device memory |
 
 mod activation;
 mod adamw;
@@ -27,7 +36,7 @@ pub use adamw::adamw;
 pub use address::vector_memory;
 pub use attention::TiledAttention;
 pub use embedding::embedding_backward;
-pub use head_loss::{gradients_of_losses, loss, losses};
+pub use head_loss::{head_loss, head_loss_gradients, head_losses};
 pub use linear::{linear, linear_backward};
 pub use matmul::matmul_to;
 pub use norm::{normalize, normalize_backward};

@@ -54,8 +54,6 @@ mod backend;
 #[cfg(feature = "burn")]
 mod backends;
 #[cfg(feature = "burn")]
-mod base_of_backend;
-#[cfg(feature = "burn")]
 mod base_ops;
 pub mod cpu;
 #[cfg(feature = "burn")]

@@ -9,9 +9,9 @@ use crate::cpu::packed::PackedMatrix;
 use crate::reference::table_parts::part_rows;
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
-    HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs, LowRankUpdate,
-    Normalization, PackedFormat, PackedTokens, PackedWeight, Precision, RotaryAngles, RotaryLayout,
-    SelfAttention, TrainingBackend, reference,
+    HeadLossInputs, HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs,
+    LowRankUpdate, Normalization, PackedFormat, PackedTokens, PackedWeight, Precision,
+    RotaryAngles, RotaryLayout, SelfAttention, TrainingBackend, reference,
 };
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B> {
@@ -339,13 +339,13 @@ pub fn head_loss<B: Backend>(
     options: HeadLossOptions,
     precision: Precision,
 ) -> Tensor<B, 1> {
-    tensor(B::head_loss(
-        float(hidden),
-        weights.into_iter().map(float).collect(),
-        targets.into_primitive(),
+    tensor(B::head_loss(HeadLossInputs {
+        hidden: float(hidden),
+        weights: weights.into_iter().map(float).collect(),
+        targets: targets.into_primitive(),
         options,
         precision,
-    ))
+    }))
 }
 
 /// [`Backend::head_losses`]: the losses of the tokens, `[tokens]`; 0 for a negative target.
@@ -356,13 +356,13 @@ pub fn head_losses<B: Backend>(
     options: HeadLossOptions,
     precision: Precision,
 ) -> Tensor<B, 1> {
-    tensor(B::head_losses(
-        float(hidden),
-        weights.into_iter().map(float).collect(),
-        targets.into_primitive(),
+    tensor(B::head_losses(HeadLossInputs {
+        hidden: float(hidden),
+        weights: weights.into_iter().map(float).collect(),
+        targets: targets.into_primitive(),
         options,
         precision,
-    ))
+    }))
 }
 
 /// [`Backend::depending_on`]: `tensor`, whose uses come before `x` in a backward pass.

@@ -39,7 +39,7 @@ pub use blocked_attention::{
 pub use cache::{empty_tokens, pack_tokens, unpack_tokens, write_packed_tokens, write_tokens};
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
-pub(crate) use head_loss::rows_on_device;
+pub(crate) use head_loss::in_blocks;
 pub use head_loss::{
     head_loss, head_loss_gradients, head_losses, head_losses_backward, rows_per_block,
 };

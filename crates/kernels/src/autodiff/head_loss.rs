@@ -7,9 +7,9 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::ops::FloatTensor;
 
-use crate::{Backend, HeadLossOptions, Precision};
+use crate::{Backend, HeadLossInputs};
 
 #[derive(Debug)]
 struct HeadLossBackward;
@@ -36,38 +36,40 @@ impl<B: Backend> Backward<B, 2> for HeadLossBackward {
     }
 }
 
+/// The inputs without their nodes.
+pub(super) fn inner<B: Backend, C: CheckpointStrategy>(
+    inputs: HeadLossInputs<Autodiff<B, C>>,
+) -> HeadLossInputs<B> {
+    HeadLossInputs {
+        hidden: inputs.hidden.primitive,
+        weights: inputs.weights.into_iter().map(|x| x.primitive).collect(),
+        targets: inputs.targets,
+        options: inputs.options,
+        precision: inputs.precision,
+    }
+}
+
+/// The loss as a function of the hidden states and of a weight in a single part.
 pub(super) fn single_part<B: Backend, C: CheckpointStrategy>(
-    hidden: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
-    targets: IntTensor<B>,
-    options: HeadLossOptions,
-    precision: Precision,
+    inputs: HeadLossInputs<Autodiff<B, C>>,
 ) -> FloatTensor<Autodiff<B, C>> {
     let trains_weight = weight.is_tracked();
+    let parents = [inputs.hidden.node.clone(), weight.node];
+    let inputs = inner(inputs);
     match HeadLossBackward
-        .prepare::<C>([hidden.node, weight.node])
+        .prepare::<C>(parents)
         .compute_bound()
         .stateful()
     {
-        OpsKind::Tracked(prep) => {
-            let (hidden, weight) = (hidden.primitive, vec![weight.primitive]);
-            if !trains_weight {
-                let (loss, hidden) =
-                    B::head_loss_hidden_gradient(hidden, weight, targets, options, precision);
-                return prep.finish((hidden, Vec::new()), loss);
-            }
-            let gradients = B::head_loss_gradients(hidden, weight, targets, options, precision);
+        OpsKind::Tracked(prep) if trains_weight => {
+            let gradients = B::head_loss_gradients(inputs);
             prep.finish((gradients.hidden, gradients.weights), gradients.loss)
         }
-        OpsKind::UnTracked(prep) => {
-            let weight = vec![weight.primitive];
-            prep.finish(B::head_loss(
-                hidden.primitive,
-                weight,
-                targets,
-                options,
-                precision,
-            ))
+        OpsKind::Tracked(prep) => {
+            let (loss, hidden) = B::head_loss_hidden_gradient(inputs);
+            prep.finish((hidden, Vec::new()), loss)
         }
+        OpsKind::UnTracked(prep) => prep.finish(B::head_loss(inputs)),
     }
 }

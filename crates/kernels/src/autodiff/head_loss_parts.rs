@@ -11,10 +11,11 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::tensor::backend::AutodiffBackend;
-use burn::tensor::ops::{FloatTensor, FloatTensorOps, IntTensor};
+use burn::tensor::ops::{FloatTensor, FloatTensorOps};
 use burn::tensor::{FloatDType, Shape};
 
-use crate::{Backend, HeadLossOptions, Precision};
+use super::head_loss::inner;
+use crate::{Backend, HeadLossInputs};
 
 /// The backward pass of one parent: multiplies the saved gradient by the gradient of the loss.
 #[derive(Debug)]
@@ -55,20 +56,15 @@ fn attached<B: Backend, C: CheckpointStrategy>(
 }
 
 pub(super) fn several_parts<B: Backend, C: CheckpointStrategy>(
-    hidden: FloatTensor<Autodiff<B, C>>,
-    weights: Vec<FloatTensor<Autodiff<B, C>>>,
-    targets: IntTensor<B>,
-    options: HeadLossOptions,
-    precision: Precision,
+    inputs: HeadLossInputs<Autodiff<B, C>>,
 ) -> FloatTensor<Autodiff<B, C>> {
+    let (hidden, weights) = (inputs.hidden.clone(), inputs.weights.clone());
     let tracked = hidden.is_tracked() || weights.iter().any(|part| part.is_tracked());
-    let parts = weights.iter().map(|part| part.primitive.clone()).collect();
-    let states = hidden.primitive.clone();
     if !tracked {
-        let loss = B::head_loss(states, parts, targets, options, precision);
+        let loss = B::head_loss(inner(inputs));
         return <Autodiff<B, C> as AutodiffBackend>::from_inner(loss);
     }
-    let gradients = B::head_loss_gradients(states, parts, targets, options, precision);
+    let gradients = B::head_loss_gradients(inner(inputs));
     let device = B::float_device(&gradients.loss);
     let mut loss = attached::<B, C>(hidden, gradients.loss, gradients.hidden);
     for (part, gradient) in weights.into_iter().zip(gradients.weights) {

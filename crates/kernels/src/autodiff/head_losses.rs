@@ -6,9 +6,10 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::ops::FloatTensor;
 
-use crate::{Backend, HeadLossInputs, HeadLossOptions, Precision};
+use super::head_loss::inner;
+use crate::{Backend, HeadLossInputs};
 
 #[derive(Debug)]
 struct HeadLossesBackward;
@@ -35,27 +36,16 @@ impl<B: Backend> Backward<B, 2> for HeadLossesBackward {
     }
 }
 
+/// The losses as functions of the hidden states and of a weight in a single part.
 pub(super) fn single_part<B: Backend, C: CheckpointStrategy>(
-    hidden: FloatTensor<Autodiff<B, C>>,
     weight: FloatTensor<Autodiff<B, C>>,
-    targets: IntTensor<B>,
-    options: HeadLossOptions,
-    precision: Precision,
+    inputs: HeadLossInputs<Autodiff<B, C>>,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let inputs = HeadLossInputs {
-        hidden: hidden.primitive,
-        weights: vec![weight.primitive],
-        targets,
-        options,
-        precision,
-    };
-    let losses = {
-        let inputs = inputs.clone();
-        let (hidden, weights, targets) = (inputs.hidden, inputs.weights, inputs.targets);
-        B::head_losses(hidden, weights, targets, options, precision)
-    };
+    let parents = [inputs.hidden.node.clone(), weight.node];
+    let inputs = inner(inputs);
+    let losses = B::head_losses(inputs.clone());
     match HeadLossesBackward
-        .prepare::<C>([hidden.node, weight.node])
+        .prepare::<C>(parents)
         .compute_bound()
         .stateful()
     {

@@ -23,7 +23,7 @@ use crate::cpu::packed::PackedMatrix;
 use crate::cpu::team;
 use crate::{
     Activation, AdamWStep, AddRowsGradients, Backend, GatedGradients, HeadLossGradients,
-    HeadLossOptions, LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization,
+    HeadLossInputs, LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization,
     PackedFormat, PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory, reference,
 };
 use buffer::is_f32;
@@ -331,57 +331,33 @@ impl Backend for Flex {
         cache::write_packed_tokens(held, new, start)
     }
 
-    fn head_loss(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> FloatTensor<Self> {
-        match head_loss::single_part(&hidden, weights) {
-            Ok(weight) => head_loss::head_loss(hidden, weight, targets, options, precision),
-            Err(weights) => {
-                let (rows, precision) = head_loss::reference_settings(&hidden, &weights, precision);
-                reference::head_loss::<Self>(hidden, weights, targets, options, rows, precision)
+    fn head_loss(inputs: HeadLossInputs<Self>) -> FloatTensor<Self> {
+        match head_loss::single_part(&inputs) {
+            Some(weight) => head_loss::head_loss(weight, inputs),
+            None => {
+                let (inputs, rows) = head_loss::in_blocks(inputs);
+                reference::head_loss::<Self>(inputs, rows)
             }
         }
     }
 
-    fn head_loss_gradients(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
-    ) -> HeadLossGradients<Self> {
-        match head_loss::single_part(&hidden, weights) {
-            Ok(weight) => {
-                head_loss::head_loss_gradients(hidden, weight, targets, options, precision)
-            }
-            Err(weights) => {
-                let (rows, precision) = head_loss::reference_settings(&hidden, &weights, precision);
-                reference::head_loss_gradients::<Self>(
-                    hidden, weights, targets, options, rows, precision,
-                )
+    fn head_loss_gradients(inputs: HeadLossInputs<Self>) -> HeadLossGradients<Self> {
+        match head_loss::single_part(&inputs) {
+            Some(weight) => head_loss::head_loss_gradients(weight, inputs),
+            None => {
+                let (inputs, rows) = head_loss::in_blocks(inputs);
+                reference::head_loss_gradients::<Self>(inputs, rows)
             }
         }
     }
 
     fn head_loss_hidden_gradient(
-        hidden: FloatTensor<Self>,
-        weights: Vec<FloatTensor<Self>>,
-        targets: IntTensor<Self>,
-        options: HeadLossOptions,
-        precision: Precision,
+        inputs: HeadLossInputs<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        match head_loss::single_part(&hidden, weights) {
-            Ok(weight) => {
-                head_loss::head_loss_hidden_gradient(hidden, weight, targets, options, precision)
-            }
-            Err(weights) => {
-                let made = <Self as Backend>::head_loss_gradients(
-                    hidden, weights, targets, options, precision,
-                );
+        match head_loss::single_part(&inputs) {
+            Some(weight) => head_loss::head_loss_hidden_gradient(weight, inputs),
+            None => {
+                let made = <Self as Backend>::head_loss_gradients(inputs);
                 (made.loss, made.hidden)
             }
         }

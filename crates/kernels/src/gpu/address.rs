@@ -10,29 +10,25 @@ use std::marker::PhantomData;
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{DType, TensorMetadata};
+use burn_cubecl::CubeRuntime;
 use burn_cubecl::fusion::FusionCubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{CubeBackend, CubeRuntime};
-use burn_fusion::FusionTensor;
 use burn_fusion::client::GlobalFusionClient;
 use burn_fusion::stream::{Operation, OperationStreams};
 use burn_ir::{BackendIr, HandleContainer, InitOperationIr, OperationIr, OperationOutput};
 
+use super::queue::{Queued, Unfused};
 use crate::Backend;
 use crate::device::VectorMemory;
 
-/// A backend of the runtime; all of them have the same tensor type.
-type OnRuntime<R> = CubeBackend<R, f32, i32, u8>;
-type Tensor<R> = FusionTensor<FusionCubeRuntime<R>>;
-
 /// See [`crate::Backend::vector_memory`]. `address` returns the address of a tensor's memory on the device.
 pub fn vector_memory<B, R>(
-    vector: Tensor<R>,
+    vector: Queued<R>,
     address: impl FnOnce(&CubeTensor<R>) -> Option<u64>,
 ) -> Option<Box<dyn VectorMemory<B>>>
 where
-    B: Backend<FloatTensorPrimitive = Tensor<R>>,
+    B: Backend<FloatTensorPrimitive = Queued<R>>,
     R: CubeRuntime,
 {
     if vector.dtype() != DType::F32 {
@@ -40,13 +36,13 @@ where
     }
     let client = vector.client.clone();
     // Executes the queued operations.
-    let tensor = into_contiguous(client.resolve_tensor_float::<OnRuntime<R>>(vector));
+    let tensor = into_contiguous(client.resolve_tensor_float::<Unfused<R>>(vector));
     let tensor = match tensor.can_mut() {
         true => tensor,
         false => tensor.copy(),
     };
     // The library does not wait for the device's stream.
-    OnRuntime::<R>::sync(&tensor.device).ok()?;
+    Unfused::<R>::sync(&tensor.device).ok()?;
     let address = usize::try_from(address(&tensor)?).ok()?;
     Some(Box::new(DeviceVector {
         tensor,
@@ -68,7 +64,7 @@ struct DeviceVector<R: CubeRuntime> {
 // device was synchronized after the operations that read or wrote the memory.
 unsafe impl<B, R> VectorMemory<B> for DeviceVector<R>
 where
-    B: Backend<FloatTensorPrimitive = Tensor<R>>,
+    B: Backend<FloatTensorPrimitive = Queued<R>>,
     R: CubeRuntime,
 {
     fn pointer(&self) -> *const c_void {
@@ -87,10 +83,10 @@ where
         None
     }
 
-    fn into_tensor(self: Box<Self>) -> Tensor<R> {
+    fn into_tensor(self: Box<Self>) -> Queued<R> {
         let Self { tensor, client, .. } = *self;
         let (shape, dtype) = (tensor.shape(), tensor.dtype);
-        let handle = OnRuntime::<R>::float_tensor_handle(tensor);
+        let handle = Unfused::<R>::float_tensor_handle(tensor);
         let created =
             InitOperationIr::create(shape, dtype, || client.register_tensor_handle(handle));
         let operation = Registered::<R>(PhantomData);
@@ -109,7 +105,7 @@ where
 struct Registered<R>(PhantomData<R>);
 
 impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for Registered<R> {
-    fn execute(&self, _handles: &mut HandleContainer<<OnRuntime<R> as BackendIr>::Handle>) {}
+    fn execute(&self, _handles: &mut HandleContainer<<Unfused<R> as BackendIr>::Handle>) {}
 }
 
 #[cfg(all(test, feature = "vulkan"))]

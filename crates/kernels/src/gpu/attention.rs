@@ -35,18 +35,18 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Shape, TensorMetadata};
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::slice;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
 use self::backward::backward;
 use self::forward::forward;
-use self::operands::{Operands, VectorStrides, with_contiguous_vectors};
+use self::operands::{Operands, VectorStrides};
 use self::rotate::rotate;
 pub use self::state::TiledState;
 use self::state::{Saved, Tiled};
 use self::task::Task;
 use self::words::words;
-use super::queue::{Queued, queue};
+use super::launch::{empty, with_contiguous_rows};
+use super::queue::{OnRuntime, Queued, queue};
 use crate::reference::{BlockedAttention, DropoutDraws};
 use crate::{
     AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, BaseOps, RotaryAngles,
@@ -56,25 +56,6 @@ use crate::{
 /// Attention by the kernels of this module, on the runtime `R`.
 #[derive(Clone, Copy, Debug)]
 pub struct TiledAttention<R>(PhantomData<R>);
-
-/// A backend whose tensors are queued on the runtime `R`.
-pub trait OnRuntime<R: CubeRuntime>:
-    BaseOps<
-        FloatTensorPrimitive = Queued<R>,
-        IntTensorPrimitive = Queued<R>,
-        BoolTensorPrimitive = Queued<R>,
-    >
-{
-}
-
-impl<R: CubeRuntime, B> OnRuntime<R> for B where
-    B: BaseOps<
-            FloatTensorPrimitive = Queued<R>,
-            IntTensorPrimitive = Queued<R>,
-            BoolTensorPrimitive = Queued<R>,
-        >
-{
-}
 
 impl<R: CubeRuntime, B: OnRuntime<R>> AttentionKernels<B> for TiledAttention<R> {
     type State = TiledState<B>;
@@ -309,7 +290,7 @@ fn queue_backward<R: CubeRuntime, B: OnRuntime<R>, const OUTPUTS: usize>(
     queue("attention_backward", inputs, outputs, move |inputs| {
         let [q, k, v, bias, words, output, grad, log_sums] = inputs;
         let operands = Operands::new(task, [q, k, v], [bias, words]);
-        let [output, grad] = [output, grad].map(with_contiguous_vectors);
+        let [output, grad] = [output, grad].map(with_contiguous_rows);
         run(&operands, [output, grad, log_sums])
     })
 }
@@ -328,10 +309,14 @@ fn gradients<R: CubeRuntime, B: OnRuntime<R>>(state: Tiled<B>, grad: Queued<R>) 
         ..
     } = task;
     queue_backward(state, grad, shapes, move |operands, results| {
-        let of_queries = empty_like(&operands.q, Shape::new([batch, heads, q_len, head_dim]));
+        let of_queries = empty(
+            &operands.q,
+            Shape::new([batch, heads, q_len, head_dim]),
+            operands.q.dtype,
+        );
         // Keys and values are in one tensor, since kernels may have few.
         let both = Shape::new([2 * batch, kv_heads, k_len, head_dim]);
-        let of_keys = empty_like(&operands.q, both);
+        let of_keys = empty(&operands.q, both, operands.q.dtype);
         let keys = VectorStrides::by_heads(kv_heads, k_len, head_dim);
         let values = VectorStrides {
             first: batch * keys.sequence,
@@ -359,17 +344,11 @@ fn fused_gradient<R: CubeRuntime, B: OnRuntime<R>>(state: Tiled<B>, grad: Queued
     let shape = state.inputs[0].shape.clone();
     let task = state.task;
     let [gradient] = queue_backward(state, grad, [shape.clone()], move |operands, results| {
-        let gradient = empty_like(&operands.q, shape.clone());
+        let gradient = empty(&operands.q, shape.clone(), operands.q.dtype);
         let firsts = [0, task.heads, task.heads + task.kv_heads];
         let strides = firsts.map(|first| VectorStrides::of(&gradient, first, task.head_dim));
         backward(operands, results, [&gradient, &gradient], strides);
         [gradient]
     });
     gradient
-}
-
-/// A contiguous tensor of this shape without values.
-fn empty_like<R: CubeRuntime>(tensor: &CubeTensor<R>, shape: Shape) -> CubeTensor<R> {
-    let (client, device) = (tensor.client.clone(), tensor.device.clone());
-    empty_device_contiguous_dtype(client, device, shape, tensor.dtype)
 }

@@ -8,7 +8,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::launch::{address_type, empty, operand};
+use super::launch::{address_type, empty, operand, rows_of};
 use super::queue::{Queued, queue};
 
 /// The units of a cube.
@@ -29,8 +29,7 @@ const ROWS_OF_RANGE: usize = 128;
 /// `Σ x` over the rows of a matrix `[…, width]`: `[width]`; and `x`, in the type `narrow` if there is one. See
 /// [`crate::LinearGradients::bias`].
 pub fn column_sums<R: CubeRuntime>(x: Queued<R>, narrow: Option<DType>) -> (Queued<R>, Queued<R>) {
-    let width = x.shape.iter().next_back().copied().unwrap_or(1);
-    let rows = x.shape.num_elements() / width.max(1);
+    let [rows, width] = rows_of(&x.shape);
     let (shape, kind) = (x.shape.clone(), x.dtype);
     let of_sums = (Shape::new([width]), kind);
     match narrow.filter(|&narrow| narrow != kind) {

@@ -9,25 +9,25 @@
 
 mod padded;
 mod rows;
-mod sum;
 
-use burn::tensor::ops::{FloatTensor, FloatTensorOps};
+use burn::tensor::ops::FloatTensorOps;
 use burn::tensor::{DType, Shape, TensorMetadata};
+use burn_cubecl::CubeRuntime;
 use burn_cubecl::cubecl::client::ComputeClient;
 use burn_cubecl::kernel::{cast, into_contiguous, slice};
-use burn_cubecl::ops::numeric::{add, empty_device_contiguous_dtype, mul_scalar, zeros};
+use burn_cubecl::ops::numeric::{add, mul_scalar, zeros};
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{CubeBackend, CubeRuntime};
 use cubecl::prelude::InputScalar;
 
 use self::padded::padded;
 use self::rows::LogitGradients;
-use self::sum::sum;
+use super::launch::empty;
 use super::matmul::product;
-use super::queue::{Queued, queue};
+use super::queue::{OnRuntime, Queued, Unfused, queue};
+use super::squares::sum;
 use super::{block_bytes, largest_buffer};
 use crate::base_ops::usable;
-use crate::{Backend, HeadLossGradients, HeadLossInputs, HeadLossOptions, Precision, reference};
+use crate::{HeadLossGradients, HeadLossInputs, HeadLossOptions, reference};
 
 /// The multiple that the vocabulary is padded to.
 const SIDE: usize = 64;
@@ -44,56 +44,35 @@ const MOST_UNITS: u32 = 512;
 const F16_SCALE: f64 = 2048.0;
 
 /// See [`crate::Backend::head_loss`].
-pub fn loss<B, R>(inputs: HeadLossInputs<B>) -> FloatTensor<B>
-where
-    B: Backend<
-            Device = R::Device,
-            FloatTensorPrimitive = Queued<R>,
-            IntTensorPrimitive = Queued<R>,
-        >,
-    R: CubeRuntime,
-{
+pub fn head_loss<B: OnRuntime<R>, R: CubeRuntime>(inputs: HeadLossInputs<B>) -> Queued<R> {
     match Task::of(inputs) {
         Ok((task, inputs)) => {
-            let shape = Shape::new([1]);
-            let [loss] = queue("head_loss", inputs, [(shape, DType::F32)], move |inputs| {
+            let outputs = [(Shape::new([1]), DType::F32)];
+            let [loss] = queue("head_loss", inputs, outputs, move |inputs| {
                 [sum(task.run(inputs, None).losses)]
             });
             loss
         }
         Err(inputs) => {
-            let (rows, precision) = of_reference(&inputs);
-            let (hidden, weights, targets) = (inputs.hidden, inputs.weights, inputs.targets);
-            reference::head_loss::<B>(hidden, weights, targets, inputs.options, rows, precision)
+            let (inputs, rows) = reference::in_blocks::<B>(inputs);
+            reference::head_loss::<B>(inputs, rows)
         }
     }
 }
 
 /// See [`crate::Backend::head_losses`].
-pub fn losses<B, R>(inputs: HeadLossInputs<B>) -> FloatTensor<B>
-where
-    B: Backend<
-            Device = R::Device,
-            FloatTensorPrimitive = Queued<R>,
-            IntTensorPrimitive = Queued<R>,
-        >,
-    R: CubeRuntime,
-{
+pub fn head_losses<B: OnRuntime<R>, R: CubeRuntime>(inputs: HeadLossInputs<B>) -> Queued<R> {
     match Task::of(inputs) {
         Ok((task, inputs)) => {
-            let shape = Shape::new([task.tokens]);
-            let [losses] = queue(
-                "head_losses",
-                inputs,
-                [(shape, DType::F32)],
-                move |inputs| [task.run(inputs, None).losses],
-            );
+            let outputs = [(Shape::new([task.tokens]), DType::F32)];
+            let [losses] = queue("head_losses", inputs, outputs, move |inputs| {
+                [task.run(inputs, None).losses]
+            });
             losses
         }
         Err(inputs) => {
-            let (rows, precision) = of_reference(&inputs);
-            let (hidden, weights, targets) = (inputs.hidden, inputs.weights, inputs.targets);
-            reference::head_losses::<B>(hidden, weights, targets, inputs.options, rows, precision)
+            let (inputs, rows) = reference::in_blocks::<B>(inputs);
+            reference::head_losses::<B>(inputs, rows)
         }
     }
 }
@@ -101,38 +80,23 @@ where
 /// The loss with its gradients, those of the weights only if `trains_weights`. With `row_grads` `[tokens]`, the gradients
 /// are those of the sum of the tokens' losses, each times its element. See [`crate::Backend::head_loss_gradients`] and
 /// [`crate::Backend::head_losses_backward`].
-pub fn gradients_of_losses<B, R>(
+pub fn head_loss_gradients<B: OnRuntime<R>, R: CubeRuntime>(
     inputs: HeadLossInputs<B>,
-    row_grads: Option<FloatTensor<B>>,
+    row_grads: Option<Queued<R>>,
     trains_weights: bool,
-) -> HeadLossGradients<B>
-where
-    B: Backend<
-            Device = R::Device,
-            FloatTensorPrimitive = Queued<R>,
-            IntTensorPrimitive = Queued<R>,
-        >,
-    R: CubeRuntime,
-{
+) -> HeadLossGradients<B> {
     match Task::of(inputs) {
         Ok((task, inputs)) => task.gradients::<B, R>(inputs, row_grads, trains_weights),
-        Err(mut inputs) => {
-            let (rows, precision) = of_reference(&inputs);
-            inputs.precision = precision;
-            if let Some(grads) = row_grads {
-                return reference::head_losses_backward::<B>(inputs, grads, trains_weights, rows);
+        Err(inputs) => {
+            let (inputs, rows) = reference::in_blocks::<B>(inputs);
+            match row_grads {
+                Some(grads) => {
+                    reference::head_losses_backward::<B>(inputs, grads, trains_weights, rows)
+                }
+                None => reference::head_loss_gradients::<B>(inputs, rows),
             }
-            let (hidden, weights, targets) = (inputs.hidden, inputs.weights, inputs.targets);
-            let options = inputs.options;
-            reference::head_loss_gradients::<B>(hidden, weights, targets, options, rows, precision)
         }
     }
-}
-
-/// The rows of a block and the precision in the reference implementation.
-fn of_reference<B: Backend>(inputs: &HeadLossInputs<B>) -> (usize, Precision) {
-    let rows = reference::rows_on_device::<B>(&inputs.hidden, &inputs.weights);
-    (rows, usable::<B>(inputs.precision, &inputs.hidden))
 }
 
 /// The settings and sizes of a call.
@@ -174,15 +138,9 @@ impl Task {
     /// Returns the inputs if the reference implementation has to compute them: weights in several parts, which together
     /// may exceed the largest buffer, and other types than f32.
     #[allow(clippy::type_complexity)]
-    fn of<B, R>(inputs: HeadLossInputs<B>) -> Result<(Self, [Queued<R>; 3]), HeadLossInputs<B>>
-    where
-        B: Backend<
-                Device = R::Device,
-                FloatTensorPrimitive = Queued<R>,
-                IntTensorPrimitive = Queued<R>,
-            >,
-        R: CubeRuntime,
-    {
+    fn of<B: OnRuntime<R>, R: CubeRuntime>(
+        inputs: HeadLossInputs<B>,
+    ) -> Result<(Self, [Queued<R>; 3]), HeadLossInputs<B>> {
         let (hidden, [weight]) = (&inputs.hidden, inputs.weights.as_slice()) else {
             return Err(inputs);
         };
@@ -198,11 +156,7 @@ impl Task {
         let rows = reference::rows_per_block(columns, block_bytes::<R>(&device));
         let task = Self {
             options: inputs.options,
-            kind: match usable::<B>(inputs.precision, hidden) {
-                Precision::F32 => DType::F32,
-                Precision::Bf16 => DType::BF16,
-                Precision::F16 => DType::F16,
-            },
+            kind: usable::<B>(inputs.precision, hidden).kind(),
             tokens,
             width,
             vocab_size,
@@ -213,17 +167,13 @@ impl Task {
         Ok((task, [inputs.hidden, weight, inputs.targets]))
     }
 
-    /// See [`gradients_of_losses`].
-    fn gradients<B, R>(
+    /// See [`head_loss_gradients`].
+    fn gradients<B: OnRuntime<R>, R: CubeRuntime>(
         self,
         [hidden, weight, targets]: [Queued<R>; 3],
-        row_grads: Option<FloatTensor<B>>,
+        row_grads: Option<Queued<R>>,
         trains_weights: bool,
-    ) -> HeadLossGradients<B>
-    where
-        B: Backend<FloatTensorPrimitive = Queued<R>>,
-        R: CubeRuntime,
-    {
+    ) -> HeadLossGradients<B> {
         // In 16 bits, gradients of any magnitude are outside of what is rounded to `g`.
         let shape = Shape::new([self.tokens, 1]);
         let row_grads = row_grads.map(|grads| B::float_reshape(grads, shape));
@@ -283,11 +233,8 @@ impl Task {
         [hidden, weight, targets]: [CubeTensor<R>; 3],
         wanted: Option<Wanted<R>>,
     ) -> Made<R> {
-        let (client, device) = (hidden.client.clone(), hidden.device.clone());
-        let shape = Shape::new([self.tokens]);
-        let losses = empty_device_contiguous_dtype(client, device, shape, DType::F32);
         let mut made = Made {
-            losses,
+            losses: empty(&hidden, Shape::new([self.tokens]), DType::F32),
             hidden: Vec::new(),
             weight: None,
         };
@@ -354,9 +301,7 @@ impl Task {
     fn hidden_grad<R: CubeRuntime>(self, blocks: Vec<CubeTensor<R>>) -> CubeTensor<R> {
         self.unscaled(match <[_; 1]>::try_from(blocks) {
             Ok([block]) => block,
-            Err(blocks) => {
-                <CubeBackend<R, f32, i32, u8> as FloatTensorOps<_>>::float_cat(blocks, 0)
-            }
+            Err(blocks) => <Unfused<R> as FloatTensorOps<_>>::float_cat(blocks, 0),
         })
     }
 

@@ -47,6 +47,20 @@ pub(super) fn overwritable<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<
     }
 }
 
+/// The tensor, copied if the elements of its last dimension are not consecutive.
+pub(super) fn with_contiguous_rows<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
+    match tensor.meta.strides().last() {
+        Some(1) => tensor,
+        _ => into_contiguous(tensor),
+    }
+}
+
+/// The rows and the width of a tensor of any shape.
+pub(super) fn rows_of(shape: &Shape) -> [usize; 2] {
+    let width = shape.iter().next_back().copied().unwrap_or(1);
+    [shape.num_elements() / width.max(1), width]
+}
+
 /// The type of the indices into the largest of the tensors.
 pub(super) fn address_type<R: CubeRuntime>(tensors: &[&CubeTensor<R>]) -> AddressType {
     let types = tensors.iter().map(|tensor| tensor.required_address_type());

@@ -3,24 +3,25 @@
 use burn::tensor::DType;
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::ops::reshape;
-use burn_cubecl::tensor::CubeTensor;
 
 use super::columns::column_sums;
+use super::launch::{empty, input_or, rows_of, with_contiguous_rows};
 use super::matmul::{Epilogue, MOST_ROWS, launch_few_rows};
-use super::queue::{Queued, queue};
+use super::meter;
+use super::queue::{OnRuntime, Queued, queue};
 use crate::base_ops::usable;
 use crate::{Activation, Backend, LinearGradients, LinearInputs, Precision, reference};
 
 /// See [`crate::Backend::linear`] and [`crate::Backend::linear_activation`].
-pub fn linear<B, R: CubeRuntime>(
+pub fn linear<B, R>(
     activation: Option<Activation>,
     inputs: LinearInputs<B>,
     precision: Precision,
 ) -> Queued<R>
 where
-    B: Backend<FloatTensorPrimitive = Queued<R>>,
+    B: Backend + OnRuntime<R>,
+    R: CubeRuntime,
 {
     if let Some(output) = of_few_rows(activation, &inputs, precision) {
         return output;
@@ -28,32 +29,25 @@ where
     let precision = usable::<B>(precision, &inputs.x);
     let output = reference::linear::<B>(inputs, precision);
     match activation {
-        Some(kind) => B::activation(kind, output),
+        Some(kind) => <B as Backend>::activation(kind, output),
         None => output,
     }
 }
 
 /// See [`crate::Backend::linear_backward`]. The kernel that sums the gradient of the bias also rounds the gradient for the
 /// products.
-pub fn linear_backward<B, R: CubeRuntime>(
+pub fn linear_backward<B: OnRuntime<R>, R: CubeRuntime>(
     x: Queued<R>,
     weight: Queued<R>,
     grad: Queued<R>,
     added: Option<Queued<R>>,
     [input, weights, bias]: [bool; 3],
     precision: Precision,
-) -> LinearGradients<B>
-where
-    B: Backend<FloatTensorPrimitive = Queued<R>>,
-{
+) -> LinearGradients<B> {
     let precision = usable::<B>(precision, &x);
-    let narrow = match precision {
-        Precision::F32 => None,
-        Precision::Bf16 => Some(DType::BF16),
-        Precision::F16 => Some(DType::F16),
-    };
     let (bias, grad) = match bias {
         true => {
+            let narrow = (precision != Precision::F32).then(|| precision.kind());
             let (sums, grad) = column_sums(grad, narrow);
             (Some(sums), grad)
         }
@@ -65,86 +59,53 @@ where
 }
 
 /// `f(residual + x W + b)` with `x` `[…, in]` and `W` `[in, out]`, if `x` has few rows and products are in f32; else `None`.
-fn of_few_rows<B, R: CubeRuntime>(
+fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
     activation: Option<Activation>,
     inputs: &LinearInputs<B>,
     precision: Precision,
-) -> Option<Queued<R>>
-where
-    B: Backend<FloatTensorPrimitive = Queued<R>>,
-{
+) -> Option<Queued<R>> {
     let LinearInputs {
         x,
         weight,
         bias,
         residual,
     } = inputs;
-    let (bias, residual) = (bias.as_ref(), residual.as_ref());
-    let (inputs, outputs) = (
-        *x.shape.iter().next_back()?,
-        *weight.shape.iter().next_back()?,
-    );
-    let rows = x.shape.num_elements() / inputs.max(1);
-    let wide = [x, weight].into_iter().chain(bias).chain(residual);
-    let is_f32 = precision == Precision::F32 && wide.into_iter().all(|of| of.dtype == DType::F32);
-    if !(1..=MOST_ROWS).contains(&rows) || inputs == 0 || outputs == 0 || !is_f32 {
+    let [rows, width] = rows_of(&x.shape);
+    let [_, outputs] = rows_of(&weight.shape);
+    let mut all = [x, weight].into_iter().chain(bias).chain(residual);
+    let is_f32 = precision == Precision::F32 && all.all(|of| of.dtype == DType::F32);
+    if !(1..=MOST_ROWS).contains(&rows) || width == 0 || outputs == 0 || !is_f32 {
         return None;
     }
     let mut shape = x.shape.clone();
-    let last = shape.num_dims() - 1;
-    shape[last] = outputs;
+    *shape.last_mut()? = outputs;
     let of_output = [(shape.clone(), DType::F32)];
-    let run = move |x: CubeTensor<R>, weight, bias: Option<_>, residual: Option<_>| {
-        let x = reshape(into_contiguous(x), [rows, inputs].into());
-        let output = empty_device_contiguous_dtype(
-            x.client.clone(),
-            x.device.clone(),
-            [rows, outputs].into(),
-            DType::F32,
-        );
-        super::meter::record_product(&x, &output);
-        let epilogue = Epilogue {
-            bias: bias.map(into_contiguous),
-            residual: residual.map(into_contiguous),
-            activation,
-        };
-        let weight = rows_of(weight);
-        let launched = launch_few_rows(x, weight, output.clone(), epilogue);
-        debug_assert!(launched.is_ok(), "the sizes and layouts are supported");
-        reshape(output, shape.clone())
-    };
-    let [x, weight] = [x, weight].map(Clone::clone);
-    let [output] = match (bias.cloned(), residual.cloned()) {
-        (Some(bias), Some(residual)) => queue(
-            "linear",
-            [x, weight, bias, residual],
-            of_output,
-            move |[x, weight, bias, residual]| [run(x, weight, Some(bias), Some(residual))],
-        ),
-        (Some(bias), None) => queue(
-            "linear",
-            [x, weight, bias],
-            of_output,
-            move |[x, weight, bias]| [run(x, weight, Some(bias), None)],
-        ),
-        (None, Some(residual)) => queue(
-            "linear",
-            [x, weight, residual],
-            of_output,
-            move |[x, weight, residual]| [run(x, weight, None, Some(residual))],
-        ),
-        (None, None) => queue("linear", [x, weight], of_output, move |[x, weight]| {
-            [run(x, weight, None, None)]
-        }),
-    };
+    let has = [bias.is_some(), residual.is_some()];
+    let inputs = [
+        x.clone(),
+        weight.clone(),
+        input_or(bias.clone(), x),
+        input_or(residual.clone(), x),
+    ];
+    let [output] = queue(
+        "linear",
+        inputs,
+        of_output,
+        move |[x, weight, bias, residual]| {
+            let x = reshape(into_contiguous(x), [rows, width].into());
+            let output = empty(&x, [rows, outputs].into(), DType::F32);
+            meter::record_product(&x, &output);
+            let epilogue = Epilogue {
+                bias: has[0].then(|| into_contiguous(bias)),
+                residual: has[1].then(|| into_contiguous(residual)),
+                activation,
+            };
+            // The kernel reads the rows of a weight one number after the other.
+            let weight = with_contiguous_rows(weight);
+            let launched = launch_few_rows(x, weight, output.clone(), epilogue);
+            debug_assert!(launched.is_ok(), "the sizes and layouts are supported");
+            [reshape(output, shape.clone())]
+        },
+    );
     Some(output)
-}
-
-/// The weight, whose rows the kernel reads one number after the other.
-fn rows_of<R: CubeRuntime>(weight: CubeTensor<R>) -> CubeTensor<R> {
-    let [_, column] = [0, 1].map(|dim| weight.meta.strides()[dim]);
-    match column {
-        1 => weight,
-        _ => into_contiguous(weight),
-    }
 }

@@ -1,8 +1,8 @@
 //! A meter of the work that a GPU is given: kernel launches, synchronizations, bytes, and matrix products.
 //!
-//! [`Metered`] is a CubeCL runtime that counts everything which passes through it and leaves the work to another runtime.
-//! What it counts depends on the program, the model and the sizes, not on the device, so that the cost of a training step can
-//! be compared, and bounded by tests, on a software device.
+//! [`Metered`] is a CubeCL runtime that counts what passes through it and leaves the work to another runtime. The counts
+//! depend on the program, the model and the sizes, hardly on the device. The cost of a training step can therefore be
+//! compared, and bounded by tests, on a software device.
 //!
 //! | module | contents |
 //! |---|---|

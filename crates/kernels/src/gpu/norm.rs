@@ -10,7 +10,8 @@ use cubecl::prelude::*;
 
 use super::columns::{sum_ranges, sum_ranges_of_pair};
 use super::launch::{
-    address_type, cubes, empty, input_or, memory_of_sums, operand, sum_over_cube, units_for,
+    address_type, cubes, empty, input_or, memory_of_sums, operand, rows_of, sum_over_cube,
+    units_for,
 };
 use super::queue::{Queued, queue};
 use crate::Normalization;
@@ -41,12 +42,6 @@ impl From<Normalization> for Variant {
             epsilon: epsilon as f32,
         }
     }
-}
-
-/// The rows and the width of a tensor of any shape.
-fn rows_of(shape: &Shape) -> [usize; 2] {
-    let width = shape.iter().next_back().copied().unwrap_or(1);
-    [shape.num_elements() / width.max(1), width]
 }
 
 /// See [`crate::Backend::normalize`]: one launch.

@@ -14,11 +14,34 @@ use burn_fusion::FusionTensor;
 use burn_fusion::stream::{Operation, OperationStreams};
 use burn_ir::{BackendIr, CustomOpIr, HandleContainer, OperationIr, OperationOutput, TensorIr};
 
+use crate::BaseOps;
+
 /// A tensor of a backend on the runtime `R`, computed or still queued.
 pub type Queued<R> = FusionTensor<FusionCubeRuntime<R>>;
 
-/// A backend of the runtime; all of them have the same tensor type.
-type OnRuntime<R> = CubeBackend<R, f32, i32, u8>;
+/// A backend of the runtime without a queue; all of them have the same tensor type.
+pub type Unfused<R> = CubeBackend<R, f32, i32, u8>;
+
+/// A backend whose tensors are queued on the runtime `R`.
+pub trait OnRuntime<R: CubeRuntime>:
+    BaseOps<
+        Device = R::CubeDevice,
+        FloatTensorPrimitive = Queued<R>,
+        IntTensorPrimitive = Queued<R>,
+        BoolTensorPrimitive = Queued<R>,
+    >
+{
+}
+
+impl<R: CubeRuntime, B> OnRuntime<R> for B where
+    B: BaseOps<
+            Device = R::CubeDevice,
+            FloatTensorPrimitive = Queued<R>,
+            IntTensorPrimitive = Queued<R>,
+            BoolTensorPrimitive = Queued<R>,
+        >
+{
+}
 
 /// Adds an operation to the queue. `run` receives the inputs in memory, of any element type and memory layout, and
 /// returns tensors of the shapes and types `outputs`. An input that nothing else uses may be overwritten
@@ -74,13 +97,13 @@ impl<R: CubeRuntime, const OUTPUTS: usize> fmt::Debug for Own<R, OUTPUTS> {
 }
 
 impl<R: CubeRuntime, const OUTPUTS: usize> Operation<FusionCubeRuntime<R>> for Own<R, OUTPUTS> {
-    fn execute(&self, handles: &mut HandleContainer<<OnRuntime<R> as BackendIr>::Handle>) {
+    fn execute(&self, handles: &mut HandleContainer<<Unfused<R> as BackendIr>::Handle>) {
         // The handle of a tensor of another element type is the same.
         let inputs = self.description.inputs.iter();
-        let inputs = inputs.map(|input| handles.get_float_tensor::<OnRuntime<R>>(input));
+        let inputs = inputs.map(|input| handles.get_float_tensor::<Unfused<R>>(input));
         let outputs = (self.run)(inputs.collect()).into_iter().flatten();
         for (output, tensor) in self.description.outputs.iter().zip(outputs) {
-            handles.register_float_tensor::<OnRuntime<R>>(&output.id, tensor);
+            handles.register_float_tensor::<Unfused<R>>(&output.id, tensor);
         }
     }
 }

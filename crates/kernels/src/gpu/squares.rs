@@ -1,4 +1,4 @@
-//! Sums of squares.
+//! Sums of squares and of elements.
 
 #![allow(unsafe_code)]
 
@@ -37,10 +37,22 @@ fn sum_of_all<R: CubeRuntime>(tensors: Vec<Queued<R>>, kind: DType) -> Queued<R>
             write_chunk_sums(x, SQUARES_CHUNK, true, &sums, at);
             at += own;
         }
-        let sum = empty(&sums, Shape::new([1]), kind);
-        write_chunk_sums(sums, count, false, &sum, 0);
-        Some([sum])
+        Some([sum_to(sums, kind)])
     });
+    sum
+}
+
+/// The sum of the elements, `[1]`, in a fixed order: Burn's may use atomic additions.
+pub(super) fn sum<R: CubeRuntime>(x: CubeTensor<R>) -> CubeTensor<R> {
+    let kind = x.dtype;
+    sum_to(x, kind)
+}
+
+/// [`sum`] in the type `kind`.
+fn sum_to<R: CubeRuntime>(x: CubeTensor<R>, kind: DType) -> CubeTensor<R> {
+    let sum = empty(&x, Shape::new([1]), kind);
+    let all = x.meta.num_elements();
+    write_chunk_sums(x, all, false, &sum, 0);
     sum
 }
 

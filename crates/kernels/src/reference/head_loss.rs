@@ -7,6 +7,7 @@ use super::attention_blocks::SIDE;
 use super::product::{product, scaled_product};
 use super::table_parts::{PartRows, part_rows};
 use super::{primitive, typed};
+use crate::base_ops::usable;
 use crate::{BaseOps, HeadLossGradients, HeadLossInputs, HeadLossOptions, Precision};
 
 /// The number of tokens whose logits, for a vocabulary of this size, take at most `bytes` in f32. Above 64, a multiple
@@ -19,13 +20,12 @@ pub fn rows_per_block(vocab_size: usize, bytes: u64) -> usize {
     }
 }
 
-/// [`rows_per_block`] in blocks of the device's size.
-pub(crate) fn rows_on_device<B: BaseOps>(
-    hidden: &FloatTensor<B>,
-    weights: &[FloatTensor<B>],
-) -> usize {
-    let vocab_size = weights.iter().map(|part| part.shape()[0]).sum();
-    rows_per_block(vocab_size, B::block_bytes(&B::float_device(hidden)))
+/// The inputs with a precision that the device supports, and the number of tokens of a block of its size.
+pub(crate) fn in_blocks<B: BaseOps>(mut inputs: HeadLossInputs<B>) -> (HeadLossInputs<B>, usize) {
+    inputs.precision = usable::<B>(inputs.precision, &inputs.hidden);
+    let vocab_size = inputs.weights.iter().map(|part| part.shape()[0]).sum();
+    let bytes = B::block_bytes(&B::float_device(&inputs.hidden));
+    (inputs, rows_per_block(vocab_size, bytes))
 }
 
 /// The factor of `g` in the product for `dhidden` in f16. Most elements of `g` are probabilities of about `1/V`
@@ -42,40 +42,34 @@ fn f16_scale(rows: usize) -> f64 {
 }
 
 /// See [`crate::Backend::head_loss`]. The logits of `rows` tokens are materialized at once.
-pub fn head_loss<B: BaseOps>(
-    hidden: FloatTensor<B>,
-    weights: Vec<FloatTensor<B>>,
-    targets: IntTensor<B>,
-    options: HeadLossOptions,
-    rows: usize,
-    precision: Precision,
-) -> FloatTensor<B> {
-    let weights: Vec<_> = weights.into_iter().map(typed::<B, 2>).collect(); // [part's rows, d_model] each
-    let hidden = typed::<B, 2>(hidden);
-    let mut loss = Tensor::zeros([1], &hidden.device());
-    for block in blocks::<B>(hidden, targets, rows) {
-        loss = loss + block.losses(&weights, options, precision).sum();
-    }
-    primitive(loss)
+pub fn head_loss<B: BaseOps>(inputs: HeadLossInputs<B>, rows: usize) -> FloatTensor<B> {
+    let device = B::float_device(&inputs.hidden);
+    let losses = block_losses(inputs, rows);
+    let zero = Tensor::zeros([1], &device);
+    primitive(losses.fold(zero, |loss, losses| loss + losses.sum()))
 }
 
 /// See [`crate::Backend::head_losses`]. The logits of `rows` tokens are materialized at once.
-pub fn head_losses<B: BaseOps>(
-    hidden: FloatTensor<B>,
-    weights: Vec<FloatTensor<B>>,
-    targets: IntTensor<B>,
-    options: HeadLossOptions,
+pub fn head_losses<B: BaseOps>(inputs: HeadLossInputs<B>, rows: usize) -> FloatTensor<B> {
+    let losses = block_losses(inputs, rows).map(|losses| losses.squeeze_dim::<1>(1));
+    primitive(Tensor::cat(losses.collect(), 0))
+}
+
+/// The losses of each block of `rows` tokens, `[rows, 1]`.
+fn block_losses<B: BaseOps>(
+    inputs: HeadLossInputs<B>,
     rows: usize,
-    precision: Precision,
-) -> FloatTensor<B> {
+) -> impl Iterator<Item = Tensor<B, 2>> {
+    let HeadLossInputs {
+        hidden,
+        weights,
+        targets,
+        options,
+        precision,
+    } = inputs;
     let weights: Vec<_> = weights.into_iter().map(typed::<B, 2>).collect(); // [part's rows, d_model] each
     let blocks = blocks::<B>(typed::<B, 2>(hidden), targets, rows);
-    let losses = blocks.map(|block| {
-        block
-            .losses(&weights, options, precision)
-            .squeeze_dim::<1>(1)
-    });
-    primitive(Tensor::cat(losses.collect(), 0))
+    blocks.map(move |block| block.losses(&weights, options, precision))
 }
 
 /// See [`crate::Backend::head_losses_backward`]: [`head_loss_gradients`] with each token's contribution times its element
@@ -111,20 +105,9 @@ pub fn head_losses_backward<B: BaseOps>(
 /// the parts, and each target is in exactly one part. A single part uses the same operations as an unsplit
 /// weight.
 pub fn head_loss_gradients<B: BaseOps>(
-    hidden: FloatTensor<B>,
-    weights: Vec<FloatTensor<B>>,
-    targets: IntTensor<B>,
-    options: HeadLossOptions,
+    inputs: HeadLossInputs<B>,
     rows: usize,
-    precision: Precision,
 ) -> HeadLossGradients<B> {
-    let inputs = HeadLossInputs {
-        hidden,
-        weights,
-        targets,
-        options,
-        precision,
-    };
     gradients(inputs, None, true, rows)
 }
 

@@ -25,8 +25,7 @@ pub(super) fn rounded<B: BaseOps, const D: usize>(
 ) -> Tensor<B, D> {
     match precision {
         Precision::F32 => x,
-        Precision::Bf16 => x.cast(DType::BF16),
-        Precision::F16 => x.cast(DType::F16),
+        narrow => x.cast(narrow.kind()),
     }
 }
 

@@ -3,7 +3,9 @@
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
-use emberlm_kernels::{Backend, HeadLossGradients, HeadLossOptions, Precision, ops, reference};
+use emberlm_kernels::{
+    Backend, HeadLossGradients, HeadLossInputs, HeadLossOptions, Precision, ops, reference,
+};
 use proptest::prelude::Strategy;
 use proptest::sample::select;
 
@@ -44,12 +46,14 @@ impl Case {
         let hidden = tracked::<Reference, 2>(&self.hidden);
         let weight = tracked::<Reference, 2>(&self.weight);
         let made = reference::head_loss::<Reference>(
-            primitive(hidden.clone()),
-            vec![primitive(weight.clone())],
-            self.targets::<Reference>().into_primitive(),
-            self.options,
+            HeadLossInputs {
+                hidden: primitive(hidden.clone()),
+                weights: vec![primitive(weight.clone())],
+                targets: self.targets::<Reference>().into_primitive(),
+                options: self.options,
+                precision: Precision::F32,
+            },
             usize::MAX,
-            Precision::F32,
         );
         with_gradients(typed::<Reference, 1>(made), &[&hidden, &weight])
     }
@@ -88,12 +92,14 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
     let case = Case::new(shape, options, seed);
     let made = |rows| -> HeadLossGradients<B> {
         reference::head_loss_gradients::<B>(
-            primitive(constant::<B, 2>(&case.hidden)),
-            vec![primitive(constant::<B, 2>(&case.weight))],
-            case.targets::<B>().into_primitive(),
-            options,
+            HeadLossInputs {
+                hidden: primitive(constant::<B, 2>(&case.hidden)),
+                weights: vec![primitive(constant::<B, 2>(&case.weight))],
+                targets: case.targets::<B>().into_primitive(),
+                options,
+                precision: Precision::F32,
+            },
             rows,
-            Precision::F32,
         )
     };
     let (in_blocks, whole) = (made(rows), made(usize::MAX));
@@ -105,12 +111,14 @@ fn blocks<B: Backend>(shape: [usize; 3], rows: usize, options: HeadLossOptions, 
     };
     assert_all_close("blocks", &parts(in_blocks), &parts(whole));
     let loss = reference::head_loss::<B>(
-        primitive(constant::<B, 2>(&case.hidden)),
-        vec![primitive(constant::<B, 2>(&case.weight))],
-        case.targets::<B>().into_primitive(),
-        options,
+        HeadLossInputs {
+            hidden: primitive(constant::<B, 2>(&case.hidden)),
+            weights: vec![primitive(constant::<B, 2>(&case.weight))],
+            targets: case.targets::<B>().into_primitive(),
+            options,
+            precision: Precision::F32,
+        },
         rows,
-        Precision::F32,
     );
     let loss = host(typed::<B, 1>(loss));
     assert_close("only the loss, in blocks", &loss, &case.expected()[0]);
@@ -131,12 +139,14 @@ pub fn head_losses<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed
         },
         |[hidden, weight]| {
             typed(reference::head_losses::<Reference>(
-                primitive(hidden),
-                vec![primitive(weight)],
-                case.targets::<Reference>().into_primitive(),
-                options,
+                HeadLossInputs {
+                    hidden: primitive(hidden),
+                    weights: vec![primitive(weight)],
+                    targets: case.targets::<Reference>().into_primitive(),
+                    options,
+                    precision: Precision::F32,
+                },
                 usize::MAX,
-                Precision::F32,
             ))
         },
     );
@@ -176,13 +186,13 @@ pub fn same_again<B: Backend>(shape: [usize; 3], options: HeadLossOptions, seed:
         let stored = primitive(constant::<B, 2>(&columns));
         typed::<B, 2>(stored).transpose()
     };
-    let made = B::head_loss_gradients(
-        primitive(by_columns(&case.hidden)),
-        vec![primitive(by_columns(&case.weight))],
-        case.targets::<B>().into_primitive(),
+    let made = B::head_loss_gradients(HeadLossInputs {
+        hidden: primitive(by_columns(&case.hidden)),
+        weights: vec![primitive(by_columns(&case.weight))],
+        targets: case.targets::<B>().into_primitive(),
         options,
-        Precision::F32,
-    );
+        precision: Precision::F32,
+    });
     let loss = host(typed::<B, 1>(made.loss));
     assert_close("by columns: loss", &loss, &case.expected()[0]);
 }

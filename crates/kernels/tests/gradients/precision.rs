@@ -97,16 +97,13 @@ type Head<B> = fn(HeadLossInputs<B>, usize) -> HeadLossGradients<B>;
 
 /// The reference implementation.
 pub fn reference_head<B: Backend>(inputs: HeadLossInputs<B>, rows: usize) -> HeadLossGradients<B> {
-    let (hidden, weights, targets) = (inputs.hidden, inputs.weights, inputs.targets);
-    let (options, precision) = (inputs.options, inputs.precision);
-    reference::head_loss_gradients::<B>(hidden, weights, targets, options, rows, precision)
+    reference::head_loss_gradients::<B>(inputs, rows)
 }
 
 /// The backend's implementation, which chooses its blocks.
 #[cfg(feature = "vulkan")]
 pub fn own_head<B: Backend>(inputs: HeadLossInputs<B>, _rows: usize) -> HeadLossGradients<B> {
-    let (hidden, weights, targets) = (inputs.hidden, inputs.weights, inputs.targets);
-    B::head_loss_gradients(hidden, weights, targets, inputs.options, inputs.precision)
+    B::head_loss_gradients(inputs)
 }
 
 /// The head's loss and gradients for 12 tokens over a vocabulary of 300, in blocks of 5 tokens.
@@ -118,7 +115,6 @@ fn head<B: Backend>(through: Head<B>, precision: Precision, options: HeadLossOpt
         let data = TensorData::new(targets.clone(), [12]);
         Tensor::<B, 1, Int>::from_data(data, &Default::default()).into_primitive()
     };
-    let alone = reference::head_loss::<B>(hidden(), weight(), targets(), options, 5, precision);
     let inputs = HeadLossInputs {
         hidden: hidden(),
         weights: weight(),
@@ -126,6 +122,7 @@ fn head<B: Backend>(through: Head<B>, precision: Precision, options: HeadLossOpt
         options,
         precision,
     };
+    let alone = reference::head_loss::<B>(inputs.clone(), 5);
     let made = through(inputs, 5);
     let mut outcome = vec![host(typed::<B, 1>(alone)), host(typed::<B, 1>(made.loss))];
     outcome.extend([made.hidden, made.weights[0].clone()].map(|x| host(typed::<B, 2>(x))));

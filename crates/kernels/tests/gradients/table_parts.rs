@@ -3,7 +3,7 @@
 
 use burn::backend::Autodiff;
 use burn::tensor::{Int, Tensor, TensorData};
-use emberlm_kernels::{Backend, HeadLossOptions, Precision, ops, reference};
+use emberlm_kernels::{Backend, HeadLossInputs, HeadLossOptions, Precision, ops, reference};
 use proptest::collection::vec;
 use proptest::prelude::Strategy;
 
@@ -67,15 +67,17 @@ pub fn head_loss_in_parts<B: Backend>(
     assert_all_close(&format!("{options:?}"), &actual, &case.expected());
     // Also without gradients, and in blocks of rows.
     let alone = reference::head_loss::<B>(
-        primitive(constant::<B, 2>(&case.hidden)),
-        split::<Autodiff<B>>(&case.weight, &rows)
-            .into_iter()
-            .map(|part| primitive(part.inner()))
-            .collect(),
-        case.targets::<B>().into_primitive(),
-        options,
+        HeadLossInputs {
+            hidden: primitive(constant::<B, 2>(&case.hidden)),
+            weights: split::<Autodiff<B>>(&case.weight, &rows)
+                .into_iter()
+                .map(|part| primitive(part.inner()))
+                .collect(),
+            targets: case.targets::<B>().into_primitive(),
+            options,
+            precision: Precision::F32,
+        },
         1 + tokens / 2,
-        Precision::F32,
     );
     let alone = host(typed::<B, 1>(alone));
     assert_all_close("only the loss", &[alone], &case.expected()[..1]);
@@ -119,21 +121,25 @@ pub fn rounded_like_the_whole_table<B: Backend>(precision: Precision) {
     let hidden = || primitive(constant::<B, 2>(&case.hidden));
     let targets = || case.targets::<B>().into_primitive();
     let whole = reference::head_loss_gradients::<B>(
-        hidden(),
-        vec![primitive(constant::<B, 2>(&case.weight))],
-        targets(),
-        options,
+        HeadLossInputs {
+            hidden: hidden(),
+            weights: vec![primitive(constant::<B, 2>(&case.weight))],
+            targets: targets(),
+            options,
+            precision,
+        },
         usize::MAX,
-        precision,
     );
     let parts = split::<Autodiff<B>>(&case.weight, &[10, 9, 5]).into_iter();
     let parts = reference::head_loss_gradients::<B>(
-        hidden(),
-        parts.map(|part| primitive(part.inner())).collect(),
-        targets(),
-        options,
+        HeadLossInputs {
+            hidden: hidden(),
+            weights: parts.map(|part| primitive(part.inner())).collect(),
+            targets: targets(),
+            options,
+            precision,
+        },
         usize::MAX,
-        precision,
     );
     let weights = parts
         .weights

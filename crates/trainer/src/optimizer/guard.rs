@@ -25,7 +25,7 @@ impl<B: Backend> Guard<B> {
     }
 
     /// The clipping factor of the step, or -1 if it is not applied; see [`Backend::adamw`].
-    pub(crate) fn factor(&self, clip: Option<Tensor<B, 1>>) -> Tensor<B, 1> {
+    fn factor(&self, clip: Option<Tensor<B, 1>>) -> Tensor<B, 1> {
         let device = self.finite.device();
         let factor = clip.unwrap_or_else(|| Tensor::ones([1], &device));
         factor.mask_fill(self.finite.clone().bool_not(), -1.0)
@@ -45,6 +45,22 @@ impl<B: Backend> Guard<B> {
             false => mask.expand(before.shape()),
         };
         before.mask_where(mask, after)
+    }
+}
+
+/// The clipping factor of a step and its guard, if it has them.
+#[derive(Clone, Debug)]
+pub(super) struct StepFactor<'a, B: Backend> {
+    /// The clipping factor, `[1]`.
+    pub(super) clip: Option<Tensor<B, 1>>,
+    /// The guard, and the factor that has its decision, too.
+    pub(super) guarded: Option<(&'a Guard<B>, Tensor<B, 1>)>,
+}
+
+impl<'a, B: Backend> StepFactor<'a, B> {
+    pub(super) fn new(clip: Option<Tensor<B, 1>>, guard: Option<&'a Guard<B>>) -> Self {
+        let guarded = guard.map(|guard| (guard, guard.factor(clip.clone())));
+        Self { clip, guarded }
     }
 }
 

@@ -35,7 +35,7 @@ use emberlm_model::weights::{HostTensor, ParamMapper, Parts, map_params};
 use emberlm_model::{ParameterRole, Parameters};
 
 use crate::config::{OptimizerConfig, TrainConfig};
-use crate::optimizer::guard::Guard;
+use crate::optimizer::guard::{Guard, StepFactor};
 use crate::peers::shards::Shards;
 use crate::peers::{Peers, PeersError};
 pub use burn_optimizer::OptimizerRecord;
@@ -177,10 +177,8 @@ impl<B: Backend> Optimizer<B> {
         let mut update = Update {
             optimizer: self,
             grads,
-            guarded_factor: guard.map(|guard| guard.factor(factor.clone())),
-            factor,
+            factor: StepFactor::new(factor, guard),
             rate,
-            guard,
         };
         map_params::<A, M>(module, &mut update)
     }
@@ -243,11 +241,8 @@ impl<B: Backend> Optimizer<B> {
 struct Update<'a, B: Backend> {
     optimizer: &'a mut Optimizer<B>,
     grads: GradAdaptor,
-    factor: Option<Tensor<B, 1>>,
-    /// The factor that also has the guard's decision.
-    guarded_factor: Option<Tensor<B, 1>>,
+    factor: StepFactor<'a, B>,
     rate: f64,
-    guard: Option<&'a Guard<B>>,
 }
 
 impl<B, A> ParamMapper<A> for Update<'_, B>
@@ -278,9 +273,7 @@ where
         };
         let step = UpdateStep {
             factor: self.factor.clone(),
-            guarded_factor: self.guarded_factor.clone(),
             rate: self.rate,
-            guard: self.guard,
         };
         let role = optimizer.role(&path, D);
         let updated = optimizer.updated(&path, &role, value, grad, step);
@@ -290,11 +283,8 @@ where
 
 /// The arguments of a step that all its parameters share.
 struct UpdateStep<'a, B: Backend> {
-    factor: Option<Tensor<B, 1>>,
-    /// The factor that also has the guard's decision.
-    guarded_factor: Option<Tensor<B, 1>>,
+    factor: StepFactor<'a, B>,
     rate: f64,
-    guard: Option<&'a Guard<B>>,
 }
 
 impl<B: Backend> Optimizer<B> {
@@ -313,20 +303,18 @@ impl<B: Backend> Optimizer<B> {
         grad: Tensor<B, D>,
         step: UpdateStep<'_, B>,
     ) -> Tensor<B, D> {
-        let UpdateStep {
-            factor,
-            guarded_factor,
-            rate,
-            guard,
-        } = step;
+        let UpdateStep { factor, rate } = step;
         let rate = rate * self.layer_factor(path) * self.settings.group(role).rate;
         let moments = self.moments.remove(path);
         let rule = self.settings.rule(role);
         // A second handle would prevent the update in place, so it exists only under a guard that the rule does not read.
-        let (factor, before) = match guard {
-            Some(_) if rule.reads_guard() => (guarded_factor, None),
-            Some(guard) => (factor, Some((guard, value.clone(), moments.clone()))),
-            None => (factor, None),
+        let (factor, before) = match factor.guarded {
+            Some((_, guarded)) if rule.reads_guard() => (Some(guarded), None),
+            Some((guard, _)) => {
+                let before = (guard, value.clone(), moments.clone());
+                (factor.clip, Some(before))
+            }
+            None => (factor.clip, None),
         };
         let inputs = UpdateInputs {
             parameter: value,

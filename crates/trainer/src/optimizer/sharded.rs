@@ -16,7 +16,7 @@ use emberlm_model::Parameter;
 use emberlm_model::weights::{HostTensor, ParamVisitor, visit_params};
 
 use super::snapshot::{Snapshot, StateTensor};
-use super::{Guard, Optimizer, UpdateStep, primitive, typed};
+use super::{Guard, Optimizer, StepFactor, UpdateStep, primitive, typed};
 use crate::peers::exchange::ShardGradients;
 use crate::peers::shards::{Bucketing, DividedParameter, Shards, present};
 use crate::peers::{Peers, PeersError, Rank};
@@ -94,10 +94,8 @@ impl<B: Backend> Optimizer<B> {
                     (parameter.path.as_str(), (elements.clone(), grad))
                 })
                 .collect(),
-            guarded_factor: guard.map(|guard| guard.factor(factor.clone())),
-            factor,
+            factor: StepFactor::new(factor, guard),
             rate,
-            guard,
             updated: HashMap::new(),
         };
         visit_params::<A, M>(module, &mut update);
@@ -209,10 +207,8 @@ struct UpdatePieces<'a, B: Backend> {
     optimizer: &'a mut Optimizer<B>,
     /// The elements and the gradient of each piece, by the parameter's path.
     pieces: HashMap<&'a str, (Range<usize>, FloatTensor<B>)>,
-    factor: Option<Tensor<B, 1>>,
+    factor: StepFactor<'a, B>,
     rate: f64,
-    guarded_factor: Option<Tensor<B, 1>>,
-    guard: Option<&'a Guard<B>>,
     updated: HashMap<String, FloatTensor<B>>,
 }
 
@@ -230,9 +226,7 @@ where
         let role = self.optimizer.role(path, D);
         let step = UpdateStep {
             factor: self.factor.clone(),
-            guarded_factor: self.guarded_factor.clone(),
             rate: self.rate,
-            guard: self.guard,
         };
         let shape = value.shape();
         let updated: Tensor<B, 1> = match elements.len() == shape.num_elements() {

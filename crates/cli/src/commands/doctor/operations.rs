@@ -4,8 +4,8 @@ mod attention;
 
 use burn::tensor::Tensor;
 use emberlm_kernels::{
-    Activation, AdamWStep, AttentionOptions, HeadLossOptions, LinearInputs, Normalization,
-    PackedFormat, Precision, Reach, RotaryLayout, TrainingBackend, ops, reference,
+    Activation, AdamWStep, AttentionOptions, HeadLossInputs, HeadLossOptions, LinearInputs,
+    Normalization, PackedFormat, Precision, Reach, RotaryLayout, TrainingBackend, ops, reference,
 };
 
 use super::case::{Case, NamedValues, float, gradient_of, named_values, typed};
@@ -360,12 +360,14 @@ fn head_loss<B: TrainingBackend>(
     let targets = case.integers(3, [tokens], vocab + 1) - 1;
     let loss = match case.composed {
         true => typed(reference::head_loss::<B>(
-            float(hidden.clone()),
-            vec![float(weight.clone())],
-            targets.into_primitive(),
-            options,
+            HeadLossInputs {
+                hidden: float(hidden.clone()),
+                weights: vec![float(weight.clone())],
+                targets: targets.into_primitive(),
+                options,
+                precision: Precision::F32,
+            },
             reference::rows_per_block(vocab, reference::BLOCK_BYTES),
-            Precision::F32,
         )),
         false => {
             let weights = match weight_in_parts {

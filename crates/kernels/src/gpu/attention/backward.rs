@@ -5,7 +5,6 @@
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -16,6 +15,7 @@ use super::scores::{
 use super::tile::{
     COLUMNS, LANES, SCORE_COLUMNS, Tile, WEIGHT_LINE, add_weighted, from_last, products, store,
 };
+use crate::gpu::launch::empty;
 
 /// The layouts of the gradients of queries, keys and values.
 pub(super) type GradientStrides = [VectorStrides; 3];
@@ -31,12 +31,7 @@ pub(super) fn backward<R: CubeRuntime>(
     let task = &operands.task;
     let client = operands.q.client.clone();
     let count = task.batch * task.heads * task.q_len;
-    let rows = empty_device_contiguous_dtype(
-        client.clone(),
-        operands.q.device.clone(),
-        Shape::from(vec![count, 2]),
-        DType::F32,
-    );
+    let rows = empty(&operands.q, Shape::new([count, 2]), DType::F32);
     let [of_output, of_grad] = [&output, &grad].map(|x| VectorStrides::of(x, 0, task.head_dim));
     let tile = Tile::new(task.head_dim);
     let variant = task.variant(tile);

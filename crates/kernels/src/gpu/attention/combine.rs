@@ -4,12 +4,12 @@
 
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 
 use super::operands::{VectorStrides, Vectors};
 use super::scores::HIDDEN;
 use super::task::Task;
+use crate::gpu::launch::{ELEMENTWISE_UNITS, address_type, elementwise_cubes};
 
 /// Writes to `output` the outputs `sums` `[splits, batch · heads · q_len, head_dim]`, weighted by their shares of the sums
 /// of exponentials, whose logarithms are `log_sums`.
@@ -23,18 +23,16 @@ pub(super) fn combine<R: CubeRuntime>(
 ) {
     let client = output.client.clone();
     let rows = task.batch * task.heads * task.q_len;
-    let dim = CubeDim::new_1d(256);
-    let cubes = calculate_cube_count_elemwise(&client, rows * task.head_dim, dim);
-    let address = [&sums, &log_sums, output].map(CubeTensor::required_address_type);
+    let address = address_type(&[&sums, &log_sums, output]);
     let kind = output.dtype.into();
     // SAFETY: A unit writes one element of one query's output. The sums have `splits · rows` vectors of `head_dim`
     // elements, and as many log-sums.
     unsafe {
         weighted_sum::launch_unchecked::<R>(
             &client,
-            cubes,
-            dim,
-            address.into_iter().max().unwrap_or_default(),
+            elementwise_cubes(rows * task.head_dim),
+            CubeDim::new_1d(ELEMENTWISE_UNITS),
+            address,
             sums.into_array_arg(),
             log_sums.into_array_arg(),
             output.clone().into_array_arg(),

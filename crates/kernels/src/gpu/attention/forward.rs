@@ -5,7 +5,6 @@
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -18,6 +17,7 @@ use super::tile::{
     CHUNK_COLUMNS, COLUMNS, LANES, SCORE_COLUMNS, Tile, WEIGHT_LINE, add_weighted, from_last,
     products, store,
 };
+use crate::gpu::launch::empty;
 
 /// Queries of a head that are so few that the heads of a group share a cube, and that the keys are divided among cubes.
 const FEW_QUERIES: usize = 8;
@@ -62,10 +62,7 @@ pub(super) fn forward<R: CubeRuntime>(
     let splits = keys.len().div_ceil(of_split);
 
     let q = &operands.q;
-    let empty = |shape: Vec<usize>, kind| {
-        let (client, device) = (q.client.clone(), q.device.clone());
-        empty_device_contiguous_dtype(client, device, Shape::from(shape), kind)
-    };
+    let empty = |shape: Vec<usize>, kind| empty(q, Shape::from(shape), kind);
     let rows = task.batch * task.heads * task.q_len;
     let log_sums = empty(
         vec![splits * task.batch, task.heads, task.q_len, 1],

@@ -9,8 +9,9 @@ use cubecl::prelude::*;
 use super::scores::NumbersLaunch;
 use super::task::Task;
 use super::tile::Lines;
+use crate::gpu::launch::with_contiguous_rows;
 use crate::reference::attention_dropout;
-use crate::{AttentionOptions, Precision, Reach};
+use crate::{AttentionOptions, Reach};
 
 /// The memory of vectors: the first, and the distances between sequences, heads and tokens.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
@@ -109,7 +110,7 @@ impl<R: CubeRuntime> Operands<R> {
     /// `inputs` are queries, keys and values `[batch, heads, tokens, head_dim]`, or three times the output of a fused
     /// projection. Bias and words may be anything if there are none.
     pub fn new(task: Task, inputs: [CubeTensor<R>; 3], masks: [CubeTensor<R>; 2]) -> Self {
-        let [q, k, v] = inputs.map(with_contiguous_vectors);
+        let [q, k, v] = inputs.map(with_contiguous_rows);
         let strides = [(&q, 0), (&k, task.heads), (&v, task.heads + task.kv_heads)];
         let strides = strides.map(|(x, first)| VectorStrides::of(x, first, task.head_dim));
         let [bias, words] = masks;
@@ -146,11 +147,7 @@ impl<R: CubeRuntime> Operands<R> {
 
     /// The types of inputs, of operands of products, of outputs and of words.
     pub fn kinds(&self, output: DType) -> [StorageType; 4] {
-        let operands = match self.task.options.precision {
-            Precision::F32 => DType::F32,
-            Precision::Bf16 => DType::BF16,
-            Precision::F16 => DType::F16,
-        };
+        let operands = self.task.options.precision.kind();
         let words = self.words.as_ref().map_or(DType::I32, |of| of.dtype);
         [self.q.dtype, operands, output, words].map(Into::into)
     }
@@ -190,13 +187,5 @@ impl<R: CubeRuntime> Operands<R> {
             scale as f32,
             soft_cap.unwrap_or(1.0) as f32,
         )
-    }
-}
-
-/// Returns the tensor, copied if the elements of its last dimension are not consecutive.
-pub(super) fn with_contiguous_vectors<R: CubeRuntime>(tensor: CubeTensor<R>) -> CubeTensor<R> {
-    match tensor.meta.strides().last() {
-        Some(1) => tensor,
-        _ => into_contiguous(tensor),
     }
 }

@@ -4,12 +4,11 @@
 
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 
 use crate::RotaryLayout;
+use crate::gpu::launch::{ELEMENTWISE_UNITS, address_type, elementwise_cubes, empty};
 
 /// Returns `x`, `[batch, seq, width]`, with the first `rotated` elements of each token rotated in heads of `head_dim`
 /// elements by the angles with these cosines and sines, `[seq, pairs]`, or back by them.
@@ -22,21 +21,20 @@ pub(super) fn rotate<R: CubeRuntime>(
 ) -> CubeTensor<R> {
     let [x, cos, sin] = [x, cos, sin].map(into_contiguous);
     let client = x.client.clone();
-    let (shape, device) = (x.meta.shape().clone(), x.device.clone());
+    let shape = x.meta.shape().clone();
     let (seq, width, pairs) = (shape[1], shape[2], cos.meta.shape()[1]);
     let count = shape.num_elements();
-    let output = empty_device_contiguous_dtype(client.clone(), device, shape, x.dtype);
-    let dim = CubeDim::new_1d(256);
-    let address = [&x, &cos, &output].map(CubeTensor::required_address_type);
+    let output = empty(&x, shape, x.dtype);
+    let address = address_type(&[&x, &cos, &output]);
     let (kind, of_angles) = (x.dtype.into(), cos.dtype.into());
     // SAFETY: A unit writes one of the `count` elements. It reads elements of the same head, since `2 · pairs` are at most
     // `head_dim`, and angles below `seq` and `pairs`.
     unsafe {
         rotated_elements::launch_unchecked::<R>(
             &client,
-            calculate_cube_count_elemwise(&client, count, dim),
-            dim,
-            address.into_iter().max().unwrap_or_default(),
+            elementwise_cubes(count),
+            CubeDim::new_1d(ELEMENTWISE_UNITS),
+            address,
             x.into_array_arg(),
             cos.into_array_arg(),
             sin.into_array_arg(),

@@ -5,11 +5,10 @@ use std::ops::Range;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
 
-use super::OnRuntime;
 use super::operands::VectorStrides;
 use super::scores::{ReachKind, Variant};
 use super::tile::{LANES, Tile};
-use crate::gpu::queue::Queued;
+use crate::gpu::queue::{OnRuntime, Queued};
 use crate::reference::attention_blocks::visible_keys;
 use crate::{AttentionMask, AttentionOptions, Reach, SelfAttention};
 

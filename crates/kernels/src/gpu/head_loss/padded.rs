@@ -5,10 +5,10 @@
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
+
+use crate::gpu::launch::{ELEMENTWISE_UNITS, address_type, elementwise_cubes, empty};
 
 /// A matrix `[n, d]` in f32 as `[rows, d]` in the type `kind`, with rows of zeros after its own. The matrix itself if
 /// neither differs.
@@ -22,21 +22,17 @@ pub(super) fn padded<R: CubeRuntime>(
         return matrix;
     }
     let matrix = into_contiguous(matrix);
-    let (client, device) = (matrix.client.clone(), matrix.device.clone());
-    let shape = Shape::new([rows, width]);
-    let output = empty_device_contiguous_dtype(client.clone(), device, shape, kind);
+    let output = empty(&matrix, Shape::new([rows, width]), kind);
     let len = rows * width;
-    let cube = CubeDim::new(&client, len);
-    let address = [&matrix, &output].map(CubeTensor::required_address_type);
-    let address = address.into_iter().max().unwrap_or_default();
+    let client = matrix.client.clone();
     // SAFETY: both are contiguous, and the kernel reads elements below `own * width` and writes elements below `len`, which
     // are their sizes.
     unsafe {
         pad::launch_unchecked::<R>(
             &client,
-            calculate_cube_count_elemwise(&client, len, cube),
-            cube,
-            address,
+            elementwise_cubes(len),
+            CubeDim::new_1d(ELEMENTWISE_UNITS),
+            address_type(&[&matrix, &output]),
             matrix.into_array_arg(),
             output.clone().into_array_arg(),
             own * width,

@@ -4,12 +4,12 @@
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
-use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::units;
 use crate::HeadLossOptions;
+use crate::gpu::launch::{address_type, empty};
 
 /// The elements of a row that a unit reads before it uses any of them, so that it waits for memory once.
 const ELEMENTS: usize = 4;
@@ -39,18 +39,17 @@ pub(super) fn losses<R: CubeRuntime>(
     options: HeadLossOptions,
     gradients: Option<LogitGradients>,
 ) -> Option<CubeTensor<R>> {
-    let (client, device) = (logits.client.clone(), logits.device.clone());
+    let client = logits.client.clone();
     let [rows, columns] = logits.meta.shape().dims();
     let units = units(&client);
     let output = match gradients {
         Some(LogitGradients { kind, .. }) if kind != DType::F32 => {
-            empty_device_dtype(client.clone(), device, Shape::new([rows, columns]), kind)
+            empty(&logits, Shape::new([rows, columns]), kind)
         }
         _ => logits.clone(),
     };
     let in_place = output.dtype == logits.dtype;
-    let address = [&logits, targets, losses, &output].map(CubeTensor::required_address_type);
-    let address = address.into_iter().max().unwrap_or_default();
+    let address = address_type(&[&logits, targets, losses, &output]);
     let kinds = [targets.dtype.into(), output.dtype.into()];
     let strides = [&logits, &output].map(|of| of.meta.strides()[0]);
     // SAFETY: there is a cube for each row, `logits` and `output` have `rows` rows of `columns` elements at these strides,

@@ -11,6 +11,7 @@ use cubek::matmul::definition::MatmulSetupError;
 
 use crate::Activation;
 use crate::gpu::activation::activated;
+use crate::gpu::launch::address_type;
 
 /// The largest number of rows on the left.
 pub const MOST_ROWS: usize = 8;
@@ -67,7 +68,7 @@ pub fn launch_with<R: CubeRuntime>(
     let lanes = 1 << (units.min(MOST_UNITS) / WIDTH as u32).max(1).ilog2();
     let cubes = CubeCount::Static(task.columns.div_ceil(WIDTH) as u32, task.matrices as u32, 1);
     let (kind, output_kind) = (a.dtype.into(), output.dtype.into());
-    let address = [&a, &b, &output].map(CubeTensor::required_address_type);
+    let address = address_type(&[&a, &b, &output]);
     let Epilogue {
         bias,
         residual,
@@ -77,7 +78,6 @@ pub fn launch_with<R: CubeRuntime>(
     // An operand that is bound in place of one that is absent is not read.
     let bias = bias.unwrap_or_else(|| b.clone());
     let residual = residual.unwrap_or_else(|| b.clone());
-    let address = address.into_iter().max().unwrap_or_default();
     // SAFETY: `Task::of` checks that the strides and lengths stay within the tensors. A cube reads and writes no column
     // beyond `columns`, no row beyond `depth` or `rows`, and no matrix beyond `matrices`, which are their sizes. The bias has
     // `columns` elements and the residual those of the output.

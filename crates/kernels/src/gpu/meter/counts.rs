@@ -1,6 +1,7 @@
 //! The counters of the process.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn_cubecl::CubeRuntime;
@@ -89,6 +90,9 @@ struct Running {
 
 static METER: Mutex<Option<Meter>> = Mutex::new(None);
 
+/// True between start and stop. Products of other runs do not take the lock.
+static IS_RUNNING: AtomicBool = AtomicBool::new(false);
+
 fn meter() -> MutexGuard<'static, Option<Meter>> {
     // The counters are numbers: no panic leaves them in a state that cannot be used.
     METER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -100,9 +104,11 @@ fn meter() -> MutexGuard<'static, Option<Meter>> {
 pub fn measure<T>(settle: impl Fn(), work: impl FnOnce() -> T) -> (T, Costs) {
     settle();
     meter().get_or_insert_default().running = Some(Running::default());
+    IS_RUNNING.store(true, Ordering::Relaxed);
     let result = work();
     let waited = with_running(|running| running.costs.synchronizations);
     settle();
+    IS_RUNNING.store(false, Ordering::Relaxed);
     let running = meter().as_mut().and_then(|meter| meter.running.take());
     let Running {
         mut costs,
@@ -187,6 +193,9 @@ pub(super) fn record_uploads(count: usize) {
 
 /// Counts a product, of which `output` is the result.
 pub fn record_product<R: CubeRuntime>(a: &CubeTensor<R>, output: &CubeTensor<R>) {
+    if !IS_RUNNING.load(Ordering::Relaxed) {
+        return;
+    }
     with_running(|running| {
         let shape = output.meta.shape();
         let dims = shape.num_dims();

@@ -1,8 +1,8 @@
 //! Operations with matrix products: linear layers, attention, and the loss of the head.
 
 use emberlm_kernels::{
-    AttentionKernels, AttentionMask, AttentionOptions, Backend, HeadLossOptions, LinearInputs,
-    Precision, Reach, RotaryAngles, RotaryLayout, SelfAttention, reference,
+    AttentionKernels, AttentionMask, AttentionOptions, Backend, HeadLossInputs, HeadLossOptions,
+    LinearInputs, Precision, Reach, RotaryAngles, RotaryLayout, SelfAttention, reference,
 };
 
 use super::{Operation, Random, Work};
@@ -237,9 +237,26 @@ pub fn head_loss<B: Backend>(size: HeadSize) -> Operation<B> {
         "head_loss",
         Work::Flops(head_flops(size)),
         move |random| head_inputs(random, size),
-        move |(hidden, weight, targets)| B::head_loss(hidden, weight, targets, options, F32),
         move |(hidden, weight, targets)| {
-            reference::head_loss::<B>(hidden, weight, targets, options, rows, F32)
+            B::head_loss(HeadLossInputs {
+                hidden,
+                weights: weight,
+                targets,
+                options,
+                precision: F32,
+            })
+        },
+        move |(hidden, weight, targets)| {
+            reference::head_loss::<B>(
+                HeadLossInputs {
+                    hidden,
+                    weights: weight,
+                    targets,
+                    options,
+                    precision: F32,
+                },
+                rows,
+            )
         },
     )
 }
@@ -253,10 +270,25 @@ pub fn head_loss_gradients<B: Backend>(size: HeadSize) -> Operation<B> {
         Work::Flops(3.0 * head_flops(size)),
         move |random| head_inputs(random, size),
         move |(hidden, weight, targets)| {
-            B::head_loss_gradients(hidden, weight, targets, options, F32)
+            B::head_loss_gradients(HeadLossInputs {
+                hidden,
+                weights: weight,
+                targets,
+                options,
+                precision: F32,
+            })
         },
         move |(hidden, weight, targets)| {
-            reference::head_loss_gradients::<B>(hidden, weight, targets, options, rows, F32)
+            reference::head_loss_gradients::<B>(
+                HeadLossInputs {
+                    hidden,
+                    weights: weight,
+                    targets,
+                    options,
+                    precision: F32,
+                },
+                rows,
+            )
         },
     )
 }
