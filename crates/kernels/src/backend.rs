@@ -167,6 +167,15 @@ pub trait Backend: BurnBackend {
         reference::linear::<Self>(inputs, precision)
     }
 
+    /// [`Backend::linear`], plus `x` and `W` for its backward pass: the same, or rounded to `precision`.
+    fn linear_training(
+        inputs: LinearInputs<Self>,
+        precision: Precision,
+    ) -> (FloatTensor<Self>, [FloatTensor<Self>; 2]) {
+        let kept = [inputs.x.clone(), inputs.weight.clone()];
+        (<Self as Backend>::linear(inputs, precision), kept)
+    }
+
     /// `f(residual + x W + b)`: [`Backend::activation`] of [`Backend::linear`].
     fn linear_activation(
         kind: Activation,
@@ -176,9 +185,10 @@ pub trait Backend: BurnBackend {
         Self::activation(kind, <Self as Backend>::linear(inputs, precision))
     }
 
-    /// The gradients of [`Backend::linear`] that `wanted` requests, in the order `x`, `W`, `b`. With `g` the
-    /// gradient of the output, they are `g Wᵀ`, `xᵀ g` and `Σ g`. `added` is the gradient of `x` from other
-    /// operations, and is added to the result.
+    /// The gradients of [`Backend::linear`] that `wanted` requests, in the order `x`, `W`, `b`, of the type of `grad`. With
+    /// `g` the gradient of the output, they are `g Wᵀ`, `xᵀ g` and `Σ g`. `x` and `weight` are those that
+    /// [`Backend::linear_training`] returns. `added` is the gradient of `x` from other operations, and is added to the
+    /// result.
     fn linear_backward(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,

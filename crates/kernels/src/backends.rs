@@ -55,6 +55,14 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
+            fn linear_training(
+                inputs: crate::LinearInputs<Self>,
+                precision: crate::Precision,
+            ) -> (FloatTensor<Self>, [FloatTensor<Self>; 2]) {
+                crate::gpu::linear_training::<Self, $runtime>(inputs, precision)
+            }
+
+            #[inline]
             fn linear_activation(
                 kind: crate::Activation,
                 inputs: crate::LinearInputs<Self>,

@@ -37,7 +37,7 @@ pub use address::vector_memory;
 pub use attention::TiledAttention;
 pub use embedding::embedding_backward;
 pub use head_loss::{head_loss, head_loss_gradients, head_losses};
-pub use linear::{linear, linear_backward};
+pub use linear::{linear, linear_backward, linear_training};
 pub use matmul::matmul_to;
 pub use norm::{normalize, normalize_backward};
 pub use squares::{chunk_sums_of_squares, sum_of_squares, total_sum_of_squares};

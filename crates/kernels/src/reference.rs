@@ -43,7 +43,7 @@ pub(crate) use head_loss::in_blocks;
 pub use head_loss::{
     head_loss, head_loss_gradients, head_losses, head_losses_backward, rows_per_block,
 };
-pub use linear::{linear, linear_backward};
+pub use linear::{gradient_products, linear, linear_backward, linear_training};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use low_rank::add_low_rank;
 pub use norm::{normalize, normalize_backward};

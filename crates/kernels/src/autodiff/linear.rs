@@ -13,9 +13,10 @@ use crate::{Backend, LinearInputs, Precision};
 #[derive(Debug)]
 struct LinearBackward;
 
-/// The tensors saved for the backward pass.
+/// What is saved for the backward pass.
 #[derive(Clone, Debug)]
 struct SavedState<B: Backend> {
+    /// Its values are those of [`Backend::linear_training`].
     x: FloatTensor<Autodiff<B>>,
     weight: FloatTensor<B>,
     bias: bool,
@@ -67,12 +68,7 @@ pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
     inputs: LinearInputs<Autodiff<B, C>>,
     precision: Precision,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let kept = SavedState {
-        x: saved::<B>(&inputs.x),
-        weight: inputs.weight.primitive.clone(),
-        bias: inputs.bias.is_some(),
-        precision,
-    };
+    let mut saved_x = saved::<B>(&inputs.x);
     let node = |of: &Option<FloatTensor<Autodiff<B, C>>>| of.as_ref().map(|of| of.node.clone());
     let (bias, residual) = (node(&inputs.bias), node(&inputs.residual));
     let [x, weight] = [inputs.x.node, inputs.weight.node];
@@ -82,7 +78,14 @@ pub(super) fn linear<B: Backend, C: CheckpointStrategy>(
         bias: inputs.bias.map(|bias| bias.primitive),
         residual: inputs.residual.map(|residual| residual.primitive),
     };
-    let output = <B as Backend>::linear(inputs, precision);
+    let (output, [kept_x, kept_weight]) = <B as Backend>::linear_training(inputs, precision);
+    saved_x.primitive = kept_x;
+    let kept = SavedState {
+        x: saved_x,
+        weight: kept_weight,
+        bias: bias.is_some(),
+        precision,
+    };
     match (bias, residual) {
         (Some(bias), Some(residual)) => {
             with_parents!(LinearBackward, C, [x, weight, bias, residual], kept, output)

@@ -34,6 +34,18 @@ where
     }
 }
 
+/// See [`crate::Backend::linear_training`]. The rounded input and weight serve the backward pass, too.
+pub fn linear_training<B: OnRuntime<R>, R: CubeRuntime>(
+    inputs: LinearInputs<B>,
+    precision: Precision,
+) -> (Queued<R>, [Queued<R>; 2]) {
+    if let Some(output) = of_few_rows(None, &inputs, precision) {
+        return (output, [inputs.x, inputs.weight]);
+    }
+    let precision = usable::<B>(precision, &inputs.x);
+    reference::linear_training::<B>(inputs, precision)
+}
+
 /// See [`crate::Backend::linear_backward`]. The kernel that sums the gradient of the bias also rounds the gradient for the
 /// products.
 pub fn linear_backward<B: OnRuntime<R>, R: CubeRuntime>(
@@ -45,6 +57,7 @@ pub fn linear_backward<B: OnRuntime<R>, R: CubeRuntime>(
     precision: Precision,
 ) -> LinearGradients<B> {
     let precision = usable::<B>(precision, &x);
+    let wide = grad.dtype;
     let (bias, grad) = match bias {
         true => {
             let narrow = (precision != Precision::F32).then(|| precision.kind());
@@ -53,8 +66,9 @@ pub fn linear_backward<B: OnRuntime<R>, R: CubeRuntime>(
         }
         false => (None, grad),
     };
-    let wanted = [input, weights, false];
-    let products = reference::linear_backward::<B>(x, weight, grad, added, wanted, precision);
+    let wanted = [input, weights];
+    let products =
+        reference::gradient_products::<B>(x, weight, grad, added, wanted, precision, wide);
     LinearGradients { bias, ..products }
 }
 

@@ -24,22 +24,34 @@ pub fn total_sum_of_squares<R: CubeRuntime>(tensors: Vec<Queued<R>>) -> Option<Q
     Some(sum_of_all(tensors, kind))
 }
 
-/// The sum of the squares: a launch for each tensor, which sums chunks, and one for all these sums, in a fixed order.
+/// The sum of the squares: the sums of chunks, of several tensors in a launch, and one launch for the sum of these, in a
+/// fixed order.
 fn sum_of_all<R: CubeRuntime>(tensors: Vec<Queued<R>>, kind: DType) -> Queued<R> {
     let of_sum = [(Shape::new([1]), kind)];
     let [sum] = queue_many("sum_of_squares", tensors, of_sum, move |tensors| {
         let counts = tensors.iter().map(|x| chunks(x.meta.num_elements()));
         let count = counts.sum();
-        let sums = empty(tensors.first()?, Shape::new([count]), DType::F32);
+        let first = tensors.first()?;
+        let most = most_tensors(first);
+        let sums = empty(first, Shape::new([count]), DType::F32);
         let mut at = 0;
-        for x in tensors {
-            let own = chunks(x.meta.num_elements());
-            write_chunk_sums(x, SQUARES_CHUNK, true, &sums, at);
-            at += own;
+        let mut rest = tensors;
+        while !rest.is_empty() {
+            let kind = rest[0].dtype;
+            let alike = rest.iter().take_while(|x| x.dtype == kind).count();
+            let others = rest.split_off(alike.min(most));
+            at += write_chunk_sums(rest, SQUARES_CHUNK, true, &sums, at);
+            rest = others;
         }
         Some([sum_to(sums, kind)])
     });
     sum
+}
+
+/// The most tensors whose sums a launch writes, by the device's limit of bindings: one is for the sums and one for sizes.
+fn most_tensors<R: CubeRuntime>(on: &CubeTensor<R>) -> usize {
+    let bindings = on.client.properties().hardware.max_bindings as usize;
+    bindings.saturating_sub(2).clamp(1, 16)
 }
 
 /// The sum of the elements, `[1]`, in a fixed order: Burn's may use atomic additions.
@@ -52,7 +64,7 @@ pub(super) fn sum<R: CubeRuntime>(x: CubeTensor<R>) -> CubeTensor<R> {
 fn sum_to<R: CubeRuntime>(x: CubeTensor<R>, kind: DType) -> CubeTensor<R> {
     let sum = empty(&x, Shape::new([1]), kind);
     let all = x.meta.num_elements();
-    write_chunk_sums(x, all, false, &sum, 0);
+    write_chunk_sums(vec![x], all, false, &sum, 0);
     sum
 }
 
@@ -68,40 +80,46 @@ pub fn chunk_sums_of_squares<R: CubeRuntime>(x: Queued<R>) -> Queued<R> {
     let of_sums = [(shape.clone(), kind)];
     let [sums] = queue("chunk_sums_of_squares", [x], of_sums, move |[x]| {
         let sums = empty(&x, shape.clone(), kind);
-        write_chunk_sums(x, SQUARES_CHUNK, true, &sums, 0);
+        write_chunk_sums(vec![x], SQUARES_CHUNK, true, &sums, 0);
         [sums]
     });
     sums
 }
 
-/// Writes the sum of each chunk of `length` consecutive elements or their squares to `sums`, from place `at` on.
+/// Writes the sum of each chunk of `length` consecutive elements or their squares of each tensor to `sums`, from place `at`
+/// on: one launch. The tensors are of one type. Returns the number of chunks.
 fn write_chunk_sums<R: CubeRuntime>(
-    x: CubeTensor<R>,
+    tensors: Vec<CubeTensor<R>>,
     length: usize,
     squares: bool,
     sums: &CubeTensor<R>,
     at: usize,
-) {
-    let x = into_contiguous(x);
-    let elements = x.meta.num_elements();
-    let chunks = elements.div_ceil(length.max(1));
-    let client = x.client.clone();
+) -> usize {
+    let length = length.max(1);
+    let tensors: Vec<_> = tensors.into_iter().map(into_contiguous).collect();
+    let of_each = tensors
+        .iter()
+        .map(|x| x.meta.num_elements().div_ceil(length));
+    let chunks = of_each.sum();
+    let client = sums.client.clone();
     // As in other sums over a cube, several elements by each unit.
     let units = units_for(&client, length / 4);
-    let (address, kinds) = (
-        address_type(&[&x, sums]),
-        [x.dtype.into(), sums.dtype.into()],
-    );
-    // SAFETY: `x` is contiguous and of `elements` elements, `sums` has `chunks` from `at` on. The kernel skips those beyond.
+    let all: Vec<_> = tensors.iter().chain([sums]).collect();
+    let address = address_type(&all);
+    let kinds = [all[0].dtype.into(), sums.dtype.into()];
+    let mut args = SequenceArg::new();
+    for x in tensors {
+        args.push(x.into_array_arg());
+    }
+    // SAFETY: the tensors are contiguous, and `sums` has `chunks` elements from `at` on. The kernel skips cubes beyond.
     unsafe {
         chunk_sums_kernel::launch_unchecked::<R>(
             &client,
             cubes(chunks),
             CubeDim::new_1d(units as u32),
             address,
-            x.into_array_arg(),
+            args,
             sums.clone().into_array_arg(),
-            elements,
             length,
             at,
             squares,
@@ -109,40 +127,47 @@ fn write_chunk_sums<R: CubeRuntime>(
             kinds,
         );
     }
+    chunks
 }
 
-/// Each cube sums a chunk.
+/// Each cube sums a chunk. The chunks of the tensors follow each other.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn chunk_sums_kernel<T: Float, S: Float>(
-    x: &Array<T>,
+    tensors: &Sequence<Array<T>>,
     sums: &mut Array<S>,
-    elements: usize,
     length: usize,
     first_sum: usize,
     #[comptime] squares: bool,
     #[comptime] units: usize,
     #[define(T, S)] _kinds: [StorageType; 2],
 ) {
-    let first = CUBE_POS * length;
-    if first >= elements {
-        terminate!();
-    }
-    let end = select(first + length < elements, first + length, elements);
     let mut memory = SharedMemory::<f32>::new(comptime!(memory_of_sums(1, units)));
     let mut sum = Array::<f32>::new(1usize);
     sum[0] = 0.0;
-    let mut at = first + UNIT_POS as usize;
-    while at < end {
-        let value = f32::cast_from(x[at]);
-        if comptime!(squares) {
-            sum[0] += value * value;
-        } else {
-            sum[0] += value;
+    let mut chunks = 0;
+    #[unroll]
+    for n in 0..tensors.len() {
+        let x = tensors.index(n);
+        let elements = x.len();
+        let own = elements.div_ceil(length);
+        if CUBE_POS >= chunks && CUBE_POS < chunks + own {
+            let first = (CUBE_POS - chunks) * length;
+            let end = select(first + length < elements, first + length, elements);
+            let mut at = first + UNIT_POS as usize;
+            while at < end {
+                let value = f32::cast_from(x[at]);
+                if comptime!(squares) {
+                    sum[0] += value * value;
+                } else {
+                    sum[0] += value;
+                }
+                at += units;
+            }
         }
-        at += units;
+        chunks += own;
     }
     sum_over_cube(&mut sum, &mut memory, 1usize, units);
-    if UNIT_POS == 0 {
+    if UNIT_POS == 0 && CUBE_POS < chunks {
         sums[first_sum + CUBE_POS] = S::cast_from(sum[0]);
     }
 }
