@@ -7,7 +7,8 @@ use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Bool, Int, Tensor};
 
 use crate::base_ops::usable;
-use crate::{AttentionOptions, BaseOps, PackedTokens, RotaryAngles};
+use crate::reference::cached_attention;
+use crate::{AttentionOptions, BaseOps, KeyValueCache, PackedTokens, RotaryAngles};
 
 /// Attention with grouped key-value heads, `softmax(scores + bias + mask) v`.
 ///
@@ -16,7 +17,7 @@ use crate::{AttentionOptions, BaseOps, PackedTokens, RotaryAngles};
 ///
 /// [`crate::reference`] has two implementations composed of plain tensor operations: `WholeAttention`, which
 /// materializes all scores at once, and `BlockedAttention`, which materializes a bounded number of them.
-pub trait AttentionKernels<B: BaseOps>: 'static {
+pub trait AttentionKernels<B: BaseOps>: Sized + 'static {
     /// The results of [`AttentionKernels::attention_training`] that its backward pass needs.
     type State: Clone + Debug + Send + 'static;
 
@@ -73,6 +74,18 @@ pub trait AttentionKernels<B: BaseOps>: 'static {
         mask: AttentionMask<B>,
         config: SelfAttention,
     ) -> FloatTensor<B>;
+
+    /// [`AttentionKernels::self_attention`] over a cache's tokens followed by those of `qkv`, which are appended to it. It
+    /// must have room for them, and the angles are those of the new tokens. Also returns the cache.
+    fn cached_attention(
+        qkv: FloatTensor<B>,
+        angles: Option<RotaryAngles<B>>,
+        cache: KeyValueCache<B>,
+        mask: AttentionMask<B>,
+        config: SelfAttention,
+    ) -> (FloatTensor<B>, KeyValueCache<B>) {
+        cached_attention::<B, Self>(qkv, angles, cache, mask, config)
+    }
 
     /// [`AttentionKernels::self_attention`] with dropout. Also returns the state for the backward pass.
     fn self_attention_training(

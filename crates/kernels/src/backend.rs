@@ -444,6 +444,19 @@ impl<B: Backend> BaseOps for B {
         <B as Backend>::multiplies_in(precision, device)
     }
 
+    fn rotary(
+        layout: RotaryLayout,
+        x: FloatTensor<B>,
+        cos: FloatTensor<B>,
+        sin: FloatTensor<B>,
+    ) -> FloatTensor<B> {
+        <B as Backend>::rotary(layout, x, cos, sin)
+    }
+
+    fn write_tokens(held: FloatTensor<B>, new: FloatTensor<B>, start: usize) -> FloatTensor<B> {
+        <B as Backend>::write_tokens(held, new, start)
+    }
+
     fn unpack_tokens(tokens: PackedTokens<B>) -> FloatTensor<B> {
         <B as Backend>::unpack_tokens(tokens)
     }

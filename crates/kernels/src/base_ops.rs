@@ -4,7 +4,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{DType, Device, FloatDType};
 
-use crate::{PackedTokens, Precision};
+use crate::{PackedTokens, Precision, RotaryLayout};
 
 /// The operations that the reference implementations use in addition to Burn's. Every [`crate::Backend`] has them.
 pub trait BaseOps: BurnBackend {
@@ -20,6 +20,21 @@ pub trait BaseOps: BurnBackend {
 
     /// See [`crate::Backend::multiplies_in`].
     fn multiplies_in(precision: Precision, device: &Device<Self>) -> bool;
+
+    /// See [`crate::Backend::rotary`].
+    fn rotary(
+        layout: RotaryLayout,
+        x: FloatTensor<Self>,
+        cos: FloatTensor<Self>,
+        sin: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// See [`crate::Backend::write_tokens`].
+    fn write_tokens(
+        held: FloatTensor<Self>,
+        new: FloatTensor<Self>,
+        start: usize,
+    ) -> FloatTensor<Self>;
 
     /// See [`crate::Backend::unpack_tokens`].
     fn unpack_tokens(tokens: PackedTokens<Self>) -> FloatTensor<Self>;

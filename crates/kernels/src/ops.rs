@@ -9,9 +9,9 @@ use crate::cpu::packed::PackedMatrix;
 use crate::reference::table_parts::part_rows;
 use crate::{
     Activation, AdamWStep, AttentionKernels, AttentionMask, AttentionOptions, Backend,
-    HeadLossInputs, HeadLossOptions, LINEAR_ATTENTION_CHUNK, LinearAttentionState, LinearInputs,
-    LowRankUpdate, Normalization, PackedFormat, PackedTokens, PackedWeight, Precision,
-    RotaryAngles, RotaryLayout, SelfAttention, TrainingBackend, reference,
+    HeadLossInputs, HeadLossOptions, KeyValueCache, LINEAR_ATTENTION_CHUNK, LinearAttentionState,
+    LinearInputs, LowRankUpdate, Normalization, PackedFormat, PackedTokens, PackedWeight,
+    Precision, RotaryAngles, RotaryLayout, SelfAttention, TrainingBackend, reference,
 };
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B> {
@@ -225,7 +225,7 @@ pub fn attention_packed<B: Backend>(
     ))
 }
 
-/// The rotation angles of queries and keys in [`self_attention`], `[seq, pairs]` each.
+/// The rotation angles of queries and keys in [`self_attention`] and [`cached_attention`], `[seq, pairs]` each.
 #[derive(Clone, Debug)]
 pub struct Angles<B: Backend> {
     /// The pairing of elements.
@@ -236,6 +236,16 @@ pub struct Angles<B: Backend> {
     pub sin: Tensor<B, 2>,
 }
 
+impl<B: Backend> Angles<B> {
+    fn into_primitives(self) -> RotaryAngles<B> {
+        RotaryAngles {
+            layout: self.layout,
+            cos: float(self.cos),
+            sin: float(self.sin),
+        }
+    }
+}
+
 /// [`AttentionKernels::self_attention`]: `[batch, seq, (heads + 2 · kv_heads) · head_dim]` to
 /// `[batch, seq, heads · head_dim]`.
 pub fn self_attention<B: Backend>(
@@ -244,17 +254,33 @@ pub fn self_attention<B: Backend>(
     mask: AttentionMask<B>,
     config: SelfAttention,
 ) -> Tensor<B, 3> {
-    let angles = angles.map(|of| RotaryAngles {
-        layout: of.layout,
-        cos: float(of.cos),
-        sin: float(of.sin),
-    });
+    let angles = angles.map(Angles::into_primitives);
     tensor(B::Attention::self_attention(
         float(qkv),
         angles,
         mask,
         config,
     ))
+}
+
+/// [`AttentionKernels::cached_attention`]: [`self_attention`] over `len` tokens of the cached `keys` and `values`
+/// `[batch, kv_heads, capacity, head_dim]` followed by those of `qkv`. Also returns the keys and values with the new tokens.
+pub fn cached_attention<B: Backend>(
+    qkv: Tensor<B, 3>,
+    angles: Option<Angles<B>>,
+    [keys, values]: [Tensor<B, 4>; 2],
+    len: usize,
+    mask: AttentionMask<B>,
+    config: SelfAttention,
+) -> (Tensor<B, 3>, [Tensor<B, 4>; 2]) {
+    let angles = angles.map(Angles::into_primitives);
+    let cache = KeyValueCache {
+        keys: float(keys),
+        values: float(values),
+        len,
+    };
+    let (output, cache) = B::Attention::cached_attention(float(qkv), angles, cache, mask, config);
+    (tensor(output), [cache.keys, cache.values].map(tensor))
 }
 
 /// The weights of [`attention`] without dropout, `[batch, heads, q_len, k_len]`.

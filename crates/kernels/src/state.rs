@@ -82,6 +82,17 @@ pub struct RotaryAngles<B: Backend> {
     pub sin: FloatTensor<B>,
 }
 
+/// The keys and values of earlier tokens, with room for more.
+#[derive(Clone, Debug)]
+pub struct KeyValueCache<B: Backend> {
+    /// `[batch, kv_heads, capacity, head_dim]`.
+    pub keys: FloatTensor<B>,
+    /// `[batch, kv_heads, capacity, head_dim]`.
+    pub values: FloatTensor<B>,
+    /// The number of tokens that are held.
+    pub len: usize,
+}
+
 /// The inputs of the head with its loss.
 #[derive(Clone, Debug)]
 pub struct HeadLossInputs<B: Backend> {

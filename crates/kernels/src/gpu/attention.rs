@@ -12,6 +12,7 @@
 //! | `tile` | tiles in shared memory and their products |
 //! | `scores` | scores, visible keys and dropout of a tile |
 //! | `forward`, `combine`, `backward`, `rotate` | the kernels |
+//! | `cached` | attention that appends to a cache |
 //! | `task`, `operands`, `words`, `state` | inputs of the kernels, and the state between the passes |
 //!
 //! The reference implementation computes the rest: heads of more than 256 elements, tensors of several types or without
@@ -19,6 +20,7 @@
 //! or 32 KiB of shared memory.
 
 mod backward;
+mod cached;
 mod combine;
 mod forward;
 mod operands;
@@ -38,19 +40,20 @@ use burn_cubecl::kernel::slice;
 use burn_cubecl::tensor::CubeTensor;
 
 use self::backward::backward;
+use self::cached::cached_attention;
 use self::forward::forward;
 use self::operands::{Operands, VectorStrides};
-use self::rotate::rotate;
+use self::rotate::{Angles, rotate};
 pub use self::state::TiledState;
 use self::state::{Saved, Tiled};
 use self::task::Task;
 use self::words::words;
-use super::launch::{empty, with_contiguous_rows};
+use super::launch::{empty, input_or, with_contiguous_rows};
 use super::queue::{OnRuntime, Queued, queue};
-use crate::reference::{BlockedAttention, DropoutDraws};
+use crate::reference::{self, BlockedAttention, DropoutDraws};
 use crate::{
-    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, BaseOps, RotaryAngles,
-    SelfAttention, SelfAttentionGradients,
+    AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, BaseOps, KeyValueCache,
+    RotaryAngles, SelfAttention, SelfAttentionGradients,
 };
 
 /// Attention by the kernels of this module, on the runtime `R`.
@@ -132,6 +135,20 @@ impl<R: CubeRuntime, B: OnRuntime<R>> AttentionKernels<B> for TiledAttention<R> 
         }
     }
 
+    fn cached_attention(
+        qkv: FloatTensor<B>,
+        angles: Option<RotaryAngles<B>>,
+        cache: KeyValueCache<B>,
+        mask: AttentionMask<B>,
+        config: SelfAttention,
+    ) -> (FloatTensor<B>, KeyValueCache<B>) {
+        let config = config.usable::<B>(&qkv);
+        match Task::cached::<R, B>(&qkv, &cache, &mask, config) {
+            Some(task) => cached_attention::<R, B>(task, qkv, angles, cache, mask, config),
+            None => reference::cached_attention::<B, Self>(qkv, angles, cache, mask, config),
+        }
+    }
+
     fn self_attention_training(
         qkv: FloatTensor<B>,
         angles: Option<RotaryAngles<B>>,
@@ -196,15 +213,9 @@ fn rotated<R: CubeRuntime, B: OnRuntime<R>>(
         return x;
     };
     let output = (x.shape.clone(), x.dtype);
-    let SelfAttention {
-        heads,
-        kv_heads,
-        head_dim,
-        ..
-    } = config;
-    let of = (heads + kv_heads) * head_dim;
-    let [output] = queue("rotate", [x, cos, sin], [output], move |inputs| {
-        [rotate(inputs, layout, of, head_dim, back)]
+    let [output] = queue("rotate", [x, cos, sin], [output], move |[x, cos, sin]| {
+        let angles = Angles { layout, cos, sin };
+        [rotate(x, angles, config, back)]
     });
     output
 }
@@ -215,11 +226,19 @@ fn with_masks<R: CubeRuntime, B: OnRuntime<R>>(
     mask: &AttentionMask<B>,
     words: Option<Queued<R>>,
 ) -> [Queued<R>; 5] {
+    let [bias, words] = masks(&q, mask, words);
+    [q, k, v, bias, words]
+}
+
+/// The bias and the words, or `other` if there are none.
+fn masks<R: CubeRuntime, B: OnRuntime<R>>(
+    other: &Queued<R>,
+    mask: &AttentionMask<B>,
+    words: Option<Queued<R>>,
+) -> [Queued<R>; 2] {
     let bias = mask.bias.clone();
     let bias = bias.map(|bias| bias.into_primitive().tensor());
-    let bias = bias.unwrap_or_else(|| q.clone());
-    let words = words.unwrap_or_else(|| q.clone());
-    [q, k, v, bias, words]
+    [bias, words].map(|of| input_or(of, other))
 }
 
 fn attend<R: CubeRuntime, B: OnRuntime<R>>(

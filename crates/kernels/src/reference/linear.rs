@@ -20,18 +20,21 @@ pub fn linear_training<B: BaseOps>(
     precision: Precision,
 ) -> (FloatTensor<B>, [FloatTensor<B>; 2]) {
     let wide = inputs.x.dtype();
-    let (x, x_shape) = rows::<B>(inputs.x); // [tokens, in]
-    let x = rounded(x, precision);
-    let weight = rounded(typed::<B, 2>(inputs.weight), precision); // [in, out]
-    let shape = with_last(x_shape.clone(), weight.dims()[1]);
-    let mut y = product_of_rounded(x.clone(), weight.clone(), wide); // [tokens, out]
+    let kept = [inputs.x, inputs.weight].map(|x| match precision {
+        Precision::F32 => x,
+        narrow => B::float_cast(x, narrow.kind().into()),
+    });
+    let [x, weight] = kept.clone();
+    let (x, shape) = rows::<B>(x); // [tokens, in]
+    let weight = typed::<B, 2>(weight); // [in, out]
+    let shape = with_last(shape, weight.dims()[1]);
+    let mut y = product_of_rounded(x, weight, wide); // [tokens, out]
     if let Some(bias) = inputs.bias {
         y = y + typed::<B, 1>(bias).unsqueeze::<2>();
     }
     if let Some(residual) = inputs.residual {
         y = rows::<B>(residual).0 + y;
     }
-    let kept = [B::float_reshape(primitive(x), x_shape), primitive(weight)];
     (B::float_reshape(primitive(y), shape), kept)
 }
 

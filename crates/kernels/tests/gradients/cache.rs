@@ -1,12 +1,16 @@
 //! Tests writing tokens to a cache, in place and into a copy: the new tokens are written and all others are
-//! unchanged. Packed tokens are rounded as the rows of packed weights.
+//! unchanged. Packed tokens are rounded as the rows of packed weights. Attention that appends to a cache is that of the whole
+//! sequence.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
-use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, PackedFormat, PackedTokens, ops};
+use emberlm_kernels::{
+    AttentionMask, AttentionOptions, Backend, PackedFormat, PackedTokens, RotaryAngles,
+    RotaryLayout, ops, reference,
+};
 
-use crate::compare::{assert_close, causal, constant, host, numbers};
+use crate::compare::{self, assert_close, causal, constant, host, numbers, primitive, typed};
 
 fn check<B: Backend>([batch, heads, capacity, head_dim]: [usize; 4], start: usize, seq: usize) {
     let (before, new) = (
@@ -129,4 +133,70 @@ fn only_flex_holds_packed_tokens_in_fewer_bytes() {
     // A scale of two bytes for each block of 32 elements.
     assert_eq!(bytes, 2 * 10 * (64 + 2 * 2));
     assert!(Flex::packs_tokens() && !NdArray::<f32>::packs_tokens());
+}
+
+/// A sequence whose chunks are appended to a cache one after the other, with heads rotated by some pairs of elements, and
+/// padding.
+pub fn appended<B: Backend>(sizes: [usize; 4], pairs: usize, layout: RotaryLayout, chunks: &[usize]) {
+    let [batch, kv_heads, group, head_dim] = sizes;
+    let config = compare::fused(kv_heads * group, kv_heads, head_dim);
+    let seq = chunks.iter().sum::<usize>();
+    let width = (config.heads + 2 * kv_heads) * head_dim;
+    let qkv = numbers(1, [batch, seq, width]);
+    let [cos, sin] = [2, 3].map(|seed| numbers(seed, [seq, pairs.max(1)]));
+    fn mask<C: Backend>(batch: usize, keys: usize) -> AttentionMask<C> {
+        let of_keys = Tensor::<C, 1, Int>::arange(0..keys as i64, &Default::default());
+        let visible = of_keys.not_equal_elem(1).reshape([1, keys]);
+        AttentionMask {
+            padding: Some(visible.repeat_dim(0, batch)),
+            ..AttentionMask::default()
+        }
+    }
+
+    let held = |seed| constant::<B, 4>(&numbers(seed, [batch, kv_heads, seq + 3, head_dim]));
+    let before = [held(4), held(5)];
+    let mut cache = before.clone();
+    let mut outputs = Vec::new();
+    let mut len = 0;
+    for &chunk in chunks {
+        let part = constant::<B, 3>(&qkv).narrow(1, len, chunk);
+        let angles = (pairs > 0).then(|| ops::Angles {
+            layout,
+            cos: constant::<B, 2>(&cos).narrow(0, len, chunk),
+            sin: constant::<B, 2>(&sin).narrow(0, len, chunk),
+        });
+        let mask = mask(batch, len + chunk);
+        let (output, appended) = ops::cached_attention(part, angles, cache, len, mask, config);
+        outputs.push(output);
+        cache = appended;
+        len += chunk;
+    }
+    let actual = host(Tensor::cat(outputs, 1));
+
+    let angles = (pairs > 0).then(|| RotaryAngles {
+        layout,
+        cos: primitive(constant::<Flex, 2>(&cos)),
+        sin: primitive(constant::<Flex, 2>(&sin)),
+    });
+    let whole = primitive(constant::<Flex, 3>(&qkv));
+    let expected = reference::self_attention::<Flex>(whole, angles, mask(batch, seq), config);
+    assert_close("in chunks", &actual, &host(typed::<Flex, 3>(expected)));
+    for (seed, (before, after)) in (4..).zip(before.into_iter().zip(cache)) {
+        assert_eq!(host(before), host(held(seed)), "shared with another");
+        let rest = |of: Tensor<B, 4>| host(of.narrow(2, seq, 3));
+        assert_eq!(rest(after), rest(held(seed)), "after the last token");
+    }
+}
+
+#[test]
+fn appended_chunks_are_the_whole_sequence() {
+    use RotaryLayout::{HalfSplit, Interleaved};
+    for (sizes, pairs, layout, chunks) in [
+        ([2, 2, 2, 24], 12, HalfSplit, &[5, 1, 1, 9][..]),
+        ([1, 1, 3, 16], 4, Interleaved, &[1, 70]),
+        ([2, 2, 1, 8], 0, HalfSplit, &[3, 1]),
+    ] {
+        appended::<Flex>(sizes, pairs, layout, chunks);
+        appended::<NdArray>(sizes, pairs, layout, chunks);
+    }
 }

@@ -10,7 +10,7 @@ use emberlm_kernels::{
 
 use crate::{
     activations, attention_case, attention_dropout, attention_options, attention_tiles,
-    blocked_attention,
+    blocked_attention, cache,
     compare::{self, Reference},
     elementwise, head_loss, precision, pytorch, table_parts,
 };
@@ -296,6 +296,14 @@ fn tiled_attention_over_a_fused_projection() {
     attention_tiles::fused::<Vulkan>([2, 1, 2, 67, 24], 12, HalfSplit);
     attention_tiles::fused::<Vulkan>([2, 2, 2, 9, 24], 5, Interleaved);
     attention_tiles::fused::<Vulkan>([1, 2, 1, 67, 24], 0, HalfSplit);
+}
+
+#[test]
+fn attention_appends_to_a_cache() {
+    use emberlm_kernels::RotaryLayout::{HalfSplit, Interleaved};
+    cache::appended::<Vulkan>([2, 2, 2, 24], 12, HalfSplit, &[5, 1, 1, 9]);
+    cache::appended::<Vulkan>([1, 1, 3, 16], 4, Interleaved, &[1, 70]);
+    cache::appended::<Vulkan>([2, 2, 1, 8], 0, HalfSplit, &[3, 1]);
 }
 
 #[test]

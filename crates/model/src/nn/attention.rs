@@ -132,31 +132,50 @@ impl<B: Backend> Attention<B> {
         }
         let [batch, seq, _] = x.dims();
         let qkv = self.qkv.run(x, None, pass.adapters);
-        let is_plain = self.features.is_none() && self.q_norm.is_none() && self.k_norm.is_none();
-        let mixed = if is_plain && spans.iter().all(|span| span.cache.is_none()) {
-            let of = |span: &Span<'_, B>| {
-                let angles = rotary.map(|table| table.angles(0, span.rows.len));
-                let mask = self.biased(span.mask.clone(), 0, span.rows.len);
-                ops::self_attention(span.rows.of(&qkv), angles, mask, self.kernel_config())
-            };
-            RowSpan::joined(spans.iter().map(of), [batch, seq])
-        } else {
-            let (qkv, angles) = match &*spans {
-                [span] => {
-                    let of = |table: &RotaryTable<B>| table.angles(span.past(), span.rows.len);
-                    (span.rows.of(&qkv), rotary.map(of))
-                }
-                _ => (qkv, pass.angles.clone()),
-            };
-            let (q, k, v) = self.split(&qkv, angles.as_ref());
-            let of = |span: &mut Span<'_, B>| {
-                let [q, k, v] = [&q, &k, &v].map(|heads| span.rows.of_heads(heads));
-                let mask = self.biased(span.mask.clone(), span.past(), span.rows.len);
-                merge_heads(self.mix(q, k, v, mask, span.cache.as_deref_mut()))
-            };
-            RowSpan::joined(spans.iter_mut().map(of), [batch, seq])
+        let mixed = match self.fused(&qkv, spans, rotary) {
+            Some(mixed) => RowSpan::joined(mixed.into_iter(), [batch, seq]),
+            None => {
+                let (qkv, angles) = match &*spans {
+                    [span] => (span.rows.of(&qkv), span.angles(rotary)),
+                    _ => (qkv, pass.angles.clone()),
+                };
+                let (q, k, v) = self.split(&qkv, angles.as_ref());
+                let of = |span: &mut Span<'_, B>| {
+                    let [q, k, v] = [&q, &k, &v].map(|heads| span.rows.of_heads(heads));
+                    let mask = self.biased(span.mask.clone(), span.past(), span.rows.len);
+                    merge_heads(self.mix(q, k, v, mask, span.cache.as_deref_mut()))
+                };
+                RowSpan::joined(spans.iter_mut().map(of), [batch, seq])
+            }
         };
         self.out.run(mixed, residual, pass.adapters)
+    }
+
+    /// The attention of each span as one operation on the rows of `qkv`; `None` if queries, keys or values are computed
+    /// further before it, or a cache cannot append them in it.
+    fn fused(
+        &self,
+        qkv: &Tensor<B, 3>,
+        spans: &mut [Span<'_, B>],
+        rotary: Option<&RotaryTable<B>>,
+    ) -> Option<Vec<Tensor<B, 3>>> {
+        if self.features.is_some() || self.q_norm.is_some() || self.k_norm.is_some() {
+            return None;
+        }
+        // The angles of several spans are computed once for all blocks.
+        if spans.len() > 1 && spans.iter().any(|span| span.cache.is_some()) {
+            return None;
+        }
+        let of = |span: &mut Span<'_, B>| {
+            let (qkv, angles) = (span.rows.of(qkv), span.angles(rotary));
+            let mask = self.biased(span.mask.clone(), span.past(), span.rows.len);
+            let config = self.kernel_config();
+            match span.cache.as_deref_mut() {
+                Some(cache) => cache.attention(qkv, angles, mask, config),
+                None => Some(ops::self_attention(qkv, angles, mask, config)),
+            }
+        };
+        spans.iter_mut().map(of).collect()
     }
 
     /// Sets the precision of the attention's matrix products, except those of its linear layers.

@@ -126,6 +126,11 @@ impl<B: Backend> Span<'_, B> {
     pub fn past(&self) -> usize {
         self.cache.as_ref().map_or(0, |cache| cache.len())
     }
+
+    /// The angles of the rows.
+    pub fn angles(&self, rotary: Option<&RotaryTable<B>>) -> Option<ops::Angles<B>> {
+        rotary.map(|table| table.angles(self.past(), self.rows.len))
+    }
 }
 
 /// The inputs that all spans of a pass have in common in one block.

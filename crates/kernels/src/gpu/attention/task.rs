@@ -10,7 +10,7 @@ use super::scores::{ReachKind, Variant};
 use super::tile::{LANES, Tile};
 use crate::gpu::queue::{OnRuntime, Queued};
 use crate::reference::attention_blocks::visible_keys;
-use crate::{AttentionMask, AttentionOptions, Reach, SelfAttention};
+use crate::{AttentionMask, AttentionOptions, KeyValueCache, Reach, SelfAttention};
 
 /// The most elements of a head.
 const MOST_ELEMENTS: usize = 256;
@@ -97,6 +97,26 @@ impl Task {
             config.head_dim,
         ];
         Self::new::<R, B>(sizes, [qkv; 3], mask, config.options)
+    }
+
+    /// [`Task::fused`] over a cache and the tokens that are appended to it.
+    pub fn cached<R: CubeRuntime, B: OnRuntime<R>>(
+        qkv: &Queued<R>,
+        cache: &KeyValueCache<B>,
+        mask: &AttentionMask<B>,
+        config: SelfAttention,
+    ) -> Option<Self> {
+        let [batch, seq, _] = qkv.shape.dims();
+        let sizes = [
+            batch,
+            config.heads,
+            config.kv_heads,
+            seq,
+            cache.len + seq,
+            config.head_dim,
+        ];
+        let inputs = [qkv, &cache.keys, &cache.values];
+        Self::new::<R, B>(sizes, inputs, mask, config.options)
     }
 
     fn new<R: CubeRuntime, B: OnRuntime<R>>(

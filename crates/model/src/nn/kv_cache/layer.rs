@@ -2,7 +2,7 @@
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{BasicOps, Device, Int, Tensor};
-use emberlm_kernels::{AttentionMask, Backend, LinearAttentionState};
+use emberlm_kernels::{AttentionMask, Backend, LinearAttentionState, SelfAttention, ops};
 
 use super::CacheFormat;
 use super::retention::Retention;
@@ -163,6 +163,42 @@ impl<B: Backend> LayerCache<B> {
             LayerState::KeysAndValues(held) => held.append(start, keys, values),
             // Not reached: linear attention uses only its sums.
             LayerState::Sums(_) => (CachedTokens::Floats(keys), CachedTokens::Floats(values)),
+        }
+    }
+
+    /// Appends the keys and values in the output of a fused projection, and returns the attention of its queries over all
+    /// tokens. `None` if these are not in f32, or some must be dropped for them: then [`LayerCache::append`] is for them.
+    pub(crate) fn attention(
+        &mut self,
+        qkv: Tensor<B, 3>,
+        angles: Option<ops::Angles<B>>,
+        mask: AttentionMask<B>,
+        config: SelfAttention,
+    ) -> Option<Tensor<B, 3>> {
+        let (start, seq) = (self.len, qkv.dims()[1]);
+        let mask = self.mask(mask);
+        let LayerState::KeysAndValues(held) = &mut self.held else {
+            return None;
+        };
+        let rows = start - held.dropped;
+        let capacity = held.keys.as_ref().map_or(0, CachedTokens::len);
+        if rows + seq > capacity {
+            return None;
+        }
+        // Taken out, so that nothing else owns them.
+        match (held.keys.take(), held.values.take()) {
+            (Some(CachedTokens::Floats(keys)), Some(CachedTokens::Floats(values))) => {
+                let cached = [keys, values];
+                let (mixed, cached) =
+                    ops::cached_attention(qkv, angles, cached, rows, mask, config);
+                [held.keys, held.values] = cached.map(|of| Some(CachedTokens::Floats(of)));
+                self.len += seq;
+                Some(mixed)
+            }
+            (keys, values) => {
+                (held.keys, held.values) = (keys, values);
+                None
+            }
         }
     }
 
