@@ -185,6 +185,17 @@ pub trait Backend: BurnBackend {
         Self::activation(kind, <Self as Backend>::linear(inputs, precision))
     }
 
+    /// `f(x Wg + bg) · (x W + b)`: [`Backend::gated`] of two layers with the same input. They have no residual.
+    fn gated_linear(
+        kind: Activation,
+        gate: LinearInputs<Self>,
+        up: LinearInputs<Self>,
+        precision: Precision,
+    ) -> FloatTensor<Self> {
+        let [gate, up] = [gate, up].map(|of| <Self as Backend>::linear(of, precision));
+        <Self as Backend>::gated(kind, gate, up)
+    }
+
     /// The gradients of [`Backend::linear`] that `wanted` requests, in the order `x`, `W`, `b`, of the type of `grad`. With
     /// `g` the gradient of the output, they are `g Wᵀ`, `xᵀ g` and `Σ g`. `x` and `weight` are those that
     /// [`Backend::linear_training`] returns. `added` is the gradient of `x` from other operations, and is added to the

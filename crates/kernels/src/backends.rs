@@ -72,6 +72,36 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
+            fn gated(
+                kind: crate::Activation,
+                gate: FloatTensor<Self>,
+                up: FloatTensor<Self>,
+            ) -> FloatTensor<Self> {
+                crate::gpu::gated(kind, gate, up)
+            }
+
+            #[inline]
+            fn gated_backward(
+                kind: crate::Activation,
+                gate: FloatTensor<Self>,
+                up: FloatTensor<Self>,
+                grad: FloatTensor<Self>,
+            ) -> crate::GatedGradients<Self> {
+                let [gate, up] = crate::gpu::gated_backward(kind, gate, up, grad);
+                crate::GatedGradients { gate, up }
+            }
+
+            #[inline]
+            fn gated_linear(
+                kind: crate::Activation,
+                gate: crate::LinearInputs<Self>,
+                up: crate::LinearInputs<Self>,
+                precision: crate::Precision,
+            ) -> FloatTensor<Self> {
+                crate::gpu::gated_linear::<Self, $runtime>(kind, gate, up, precision)
+            }
+
+            #[inline]
             fn normalize(
                 kind: crate::Normalization,
                 x: FloatTensor<Self>,

@@ -5,7 +5,8 @@
 //! | `queue`, `launch` | own kernels in Burn's queue, and what their launches share |
 //! | `attention`, `norm`, `head_loss`, `linear`, `columns`, `embedding` | operations of the model and their gradients |
 //! | `adamw`, `squares` | the optimizer's update, and the norm of all gradients |
-//! | `matmul`, `activation` | the choice of matrix products, and the kernel for a few rows |
+//! | `activation` | activations |
+//! | `matmul` | the choice of matrix products, and the kernel for a few rows |
 //! | `meter` | counters of the work of a device |
 //! | `address` | the addresses of vectors in device memory |
 
@@ -31,13 +32,14 @@ use burn::tensor::{DType, Device};
 
 use crate::{DeviceMemory, Precision, reference};
 
+pub use activation::{gated, gated_backward};
 pub use adamw::adamw;
 #[cfg(feature = "cuda")]
 pub use address::vector_memory;
 pub use attention::TiledAttention;
 pub use embedding::embedding_backward;
 pub use head_loss::{head_loss, head_loss_gradients, head_losses};
-pub use linear::{linear, linear_backward, linear_training};
+pub use linear::{gated_linear, linear, linear_backward, linear_training};
 pub use matmul::matmul_to;
 pub use norm::{normalize, normalize_backward};
 pub use squares::{chunk_sums_of_squares, sum_of_squares, total_sum_of_squares};

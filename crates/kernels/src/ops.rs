@@ -90,6 +90,23 @@ pub fn linear_activation<B: Backend, const D: usize>(
     tensor(B::linear_activation(kind, inputs, precision))
 }
 
+/// [`Backend::gated_linear`]: `f(x Wg + bg) · (x W + b)`, `x` `[…, in]`, weights `[in, out]` with their biases.
+pub fn gated_linear<B: Backend, const D: usize>(
+    kind: Activation,
+    x: Tensor<B, D>,
+    gate: (Tensor<B, 2>, Option<Tensor<B, 1>>),
+    up: (Tensor<B, 2>, Option<Tensor<B, 1>>),
+    precision: Precision,
+) -> Tensor<B, D> {
+    let [gate, up] = [gate, up].map(|(weight, bias)| LinearInputs {
+        x: float(x.clone()),
+        weight: float(weight),
+        bias: bias.map(float),
+        residual: None,
+    });
+    tensor(B::gated_linear(kind, gate, up, precision))
+}
+
 /// [`Backend::add_low_rank`]: `x` `[…, in]`, `y` `[…, out]`, and for each update its rows with A `[in, rank]` and B
 /// `[rank, out]`.
 pub fn add_low_rank<B: Backend, const D: usize>(

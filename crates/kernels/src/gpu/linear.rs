@@ -5,6 +5,7 @@ use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::reshape;
 
+use super::activation::gated;
 use super::columns::column_sums;
 use super::launch::{empty, input_or, rows_of, with_contiguous_rows};
 use super::matmul::{Epilogue, MOST_ROWS, launch_few_rows};
@@ -23,7 +24,7 @@ where
     B: Backend + OnRuntime<R>,
     R: CubeRuntime,
 {
-    if let Some(output) = of_few_rows(activation, &inputs, precision) {
+    if let Some(output) = of_few_rows(activation, &inputs, None, precision) {
         return output;
     }
     let precision = usable::<B>(precision, &inputs.x);
@@ -34,12 +35,30 @@ where
     }
 }
 
+/// See [`crate::Backend::gated_linear`].
+pub fn gated_linear<B, R>(
+    kind: Activation,
+    gate: LinearInputs<B>,
+    up: LinearInputs<B>,
+    precision: Precision,
+) -> Queued<R>
+where
+    B: Backend + OnRuntime<R>,
+    R: CubeRuntime,
+{
+    if let Some(output) = of_few_rows(Some(kind), &up, Some(&gate), precision) {
+        return output;
+    }
+    let [gate, up] = [gate, up].map(|of| linear(None, of, precision));
+    gated(kind, gate, up)
+}
+
 /// See [`crate::Backend::linear_training`]. The rounded input and weight serve the backward pass, too.
 pub fn linear_training<B: OnRuntime<R>, R: CubeRuntime>(
     inputs: LinearInputs<B>,
     precision: Precision,
 ) -> (Queued<R>, [Queued<R>; 2]) {
-    if let Some(output) = of_few_rows(None, &inputs, precision) {
+    if let Some(output) = of_few_rows(None, &inputs, None, precision) {
         return (output, [inputs.x, inputs.weight]);
     }
     let precision = usable::<B>(precision, &inputs.x);
@@ -72,10 +91,12 @@ pub fn linear_backward<B: OnRuntime<R>, R: CubeRuntime>(
     LinearGradients { bias, ..products }
 }
 
-/// `f(residual + x W + b)` with `x` `[…, in]` and `W` `[in, out]`, if `x` has few rows and products are in f32; else `None`.
+/// `f(residual + x W + b)` with `x` `[…, in]` and `W` `[in, out]`, or `f` of the gate times the rest, if `x` has few rows and
+/// products are in f32; else `None`.
 fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
     activation: Option<Activation>,
     inputs: &LinearInputs<B>,
+    gate: Option<&LinearInputs<B>>,
     precision: Precision,
 ) -> Option<Queued<R>> {
     let LinearInputs {
@@ -86,11 +107,23 @@ fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
     } = inputs;
     let [rows, width] = rows_of(&x.shape);
     let [_, outputs] = rows_of(&weight.shape);
-    let mut all = [x, weight].into_iter().chain(bias).chain(residual);
+    let gates = gate
+        .iter()
+        .flat_map(|gate| [&gate.weight].into_iter().chain(&gate.bias));
+    let mut all = [x, weight]
+        .into_iter()
+        .chain(bias)
+        .chain(residual)
+        .chain(gates);
     let is_f32 = precision == Precision::F32 && all.all(|of| of.dtype == DType::F32);
     if !(1..=MOST_ROWS).contains(&rows) || width == 0 || outputs == 0 || !is_f32 {
         return None;
     }
+    let has_gate = gate.map(|gate| gate.bias.is_some());
+    let (gate, gate_bias) = match gate {
+        Some(gate) => (Some(gate.weight.clone()), gate.bias.clone()),
+        None => (None, None),
+    };
     let mut shape = x.shape.clone();
     *shape.last_mut()? = outputs;
     let of_output = [(shape.clone(), DType::F32)];
@@ -100,12 +133,14 @@ fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
         weight.clone(),
         input_or(bias.clone(), x),
         input_or(residual.clone(), x),
+        input_or(gate, x),
+        input_or(gate_bias, x),
     ];
     let [output] = queue(
         "linear",
         inputs,
         of_output,
-        move |[x, weight, bias, residual]| {
+        move |[x, weight, bias, residual, gate, gate_bias]| {
             let x = reshape(into_contiguous(x), [rows, width].into());
             let output = empty(&x, [rows, outputs].into(), DType::F32);
             meter::record_product(&x, &output);
@@ -113,9 +148,16 @@ fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
                 bias: has[0].then(|| into_contiguous(bias)),
                 residual: has[1].then(|| into_contiguous(residual)),
                 activation,
+                gate: has_gate.map(|bias| {
+                    let bias = bias.then(|| into_contiguous(gate_bias));
+                    (into_contiguous(gate), bias)
+                }),
             };
             // The kernel reads the rows of a weight one number after the other.
-            let weight = with_contiguous_rows(weight);
+            let weight = match has_gate {
+                Some(_) => into_contiguous(weight),
+                None => with_contiguous_rows(weight),
+            };
             let launched = launch_few_rows(x, weight, output.clone(), epilogue);
             debug_assert!(launched.is_ok(), "the sizes and layouts are supported");
             [reshape(output, shape.clone())]

@@ -34,6 +34,22 @@ pub fn check<B: Backend>(device: &Device<B>) {
             &host(slope),
             &read(&format!("grad.{name}")),
         );
+        // As a gate of another factor.
+        let up = Tensor::<Autodiff<B>, 1>::full([x.len()], 2.0, device).require_grad();
+        let grads = ops::gated(kind, input.clone(), up.clone()).sum().backward();
+        let halves = |of: Tensor<B, 1>| host(of / 2.0);
+        compare(
+            &format!("gated {name}'(x)"),
+            &x,
+            &halves(input.grad(&grads).unwrap()),
+            &read(&format!("grad.{name}")),
+        );
+        compare(
+            &format!("gated {name}(x)"),
+            &x,
+            &host(up.grad(&grads).unwrap()),
+            &read(&format!("value.{name}")),
+        );
     }
 }
 

@@ -137,7 +137,12 @@ fn only_flex_holds_packed_tokens_in_fewer_bytes() {
 
 /// A sequence whose chunks are appended to a cache one after the other, with heads rotated by some pairs of elements, and
 /// padding.
-pub fn appended<B: Backend>(sizes: [usize; 4], pairs: usize, layout: RotaryLayout, chunks: &[usize]) {
+pub fn appended<B: Backend>(
+    sizes: [usize; 4],
+    pairs: usize,
+    layout: RotaryLayout,
+    chunks: &[usize],
+) {
     let [batch, kv_heads, group, head_dim] = sizes;
     let config = compare::fused(kv_heads * group, kv_heads, head_dim);
     let seq = chunks.iter().sum::<usize>();

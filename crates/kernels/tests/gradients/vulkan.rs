@@ -33,7 +33,8 @@ fn linear_layers_of_few_rows_match_flex() {
     }
 }
 
-/// A linear layer with an activation and one with a residual, with and without bias; also over a transposed weight.
+/// A linear layer with an activation, one with a gate, and one with a residual, with and without bias; also over a transposed
+/// weight.
 fn linear_layers<B: Backend>(rows: usize, kind: Activation) -> Vec<Vec<f32>> {
     let tensor = |seed: u64, shape: [usize; 2]| -> Tensor<B, 2> {
         compare::constant(&compare::numbers(seed, shape))
@@ -43,7 +44,22 @@ fn linear_layers<B: Backend>(rows: usize, kind: Activation) -> Vec<Vec<f32>> {
     let transposed = tensor(4, [33, 70]).transpose();
     let residual = || Some(tensor(5, [rows, 33]));
     let wide = Precision::F32;
+    let gate = tensor(6, [70, 33]);
     let outputs = [
+        ops::gated_linear(
+            kind,
+            x.clone(),
+            (gate.clone(), Some(bias())),
+            (weight.clone(), None),
+            wide,
+        ),
+        ops::gated_linear(
+            kind,
+            x.clone(),
+            (gate, None),
+            (transposed.clone(), Some(bias())),
+            wide,
+        ),
         ops::linear_activation(kind, x.clone(), weight.clone(), Some(bias()), wide),
         ops::linear_activation(kind, x.clone(), transposed.clone(), None, wide),
         ops::linear(x.clone(), weight, Some(bias()), residual(), wide),

@@ -143,10 +143,7 @@ impl<B: Backend> FeedForward<B> {
     /// The input of the layer back to the residual stream, `[batch, seq, width]`.
     fn hidden(&self, x: Tensor<B, 3>, rows: Option<&AdapterRows>) -> Tensor<B, 3> {
         match &self.gate {
-            Some(gate) => {
-                let gate = gate.run(x.clone(), None, rows);
-                ops::gated(self.activation, gate, self.up.run(x, None, rows))
-            }
+            Some(gate) => self.up.run_gated(self.activation, gate, x, rows),
             None => self.up.run_activated(self.activation, x, rows),
         }
     }

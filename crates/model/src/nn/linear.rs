@@ -214,16 +214,49 @@ impl<B: Backend> Linear<B> {
         x: Tensor<B, 3>,
         rows: Option<&AdapterRows>,
     ) -> Tensor<B, 3> {
-        let groups = self.adapted_rows(&x, rows);
-        let is_adapted = groups.iter().any(|group| group.adapter.is_some());
-        match &self.weight {
-            LinearWeight::Float(weight) if !is_adapted => {
+        match self.plain(&x, rows) {
+            Some((weight, bias)) => {
                 self.record(&x);
-                let bias = self.bias.as_ref().map(Param::val);
-                ops::linear_activation(kind, x, weight.val(), bias, self.precision)
+                ops::linear_activation(kind, x, weight, bias, self.precision)
             }
-            _ => ops::activation(kind, self.run(x, None, rows)),
+            None => ops::activation(kind, self.run(x, None, rows)),
         }
+    }
+
+    /// Maps `[batch, seq, in]` to `f` of the gate's output times this layer's, `[batch, seq, out]`, with the adapter of each
+    /// row.
+    pub(crate) fn run_gated(
+        &self,
+        kind: Activation,
+        gate: &Self,
+        x: Tensor<B, 3>,
+        rows: Option<&AdapterRows>,
+    ) -> Tensor<B, 3> {
+        match (gate.plain(&x, rows), self.plain(&x, rows)) {
+            (Some(of_gate), Some(own)) if gate.precision == self.precision => {
+                gate.record(&x);
+                self.record(&x);
+                ops::gated_linear(kind, x, of_gate, own, self.precision)
+            }
+            _ => {
+                let of_gate = gate.run(x.clone(), None, rows);
+                ops::gated(kind, of_gate, self.run(x, None, rows))
+            }
+        }
+    }
+
+    /// The weight and the bias, if the weight is not packed and no row of `x` has an adapter.
+    fn plain(
+        &self,
+        x: &Tensor<B, 3>,
+        rows: Option<&AdapterRows>,
+    ) -> Option<(Tensor<B, 2>, Option<Tensor<B, 1>>)> {
+        let LinearWeight::Float(weight) = &self.weight else {
+            return None;
+        };
+        let groups = self.adapted_rows(x, rows);
+        let is_adapted = groups.iter().any(|group| group.adapter.is_some());
+        (!is_adapted).then(|| (weight.val(), self.bias.as_ref().map(Param::val)))
     }
 
     /// Returns the layer with a new adapter, replacing any existing one. Weight and bias are frozen; only the adapter

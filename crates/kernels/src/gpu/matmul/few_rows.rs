@@ -11,7 +11,7 @@ use cubek::matmul::definition::MatmulSetupError;
 
 use crate::Activation;
 use crate::gpu::activation::activated;
-use crate::gpu::launch::address_type;
+use crate::gpu::launch::{address_type, operand};
 
 /// The largest number of rows on the left.
 pub const MOST_ROWS: usize = 8;
@@ -28,8 +28,11 @@ pub struct Epilogue<R: CubeRuntime> {
     pub bias: Option<CubeTensor<R>>,
     /// Added to the product, in its shape, contiguous and of the operands' type.
     pub residual: Option<CubeTensor<R>>,
-    /// Applied to the sum.
+    /// Applied to the sum, or to the product with the gate if there is one.
     pub activation: Option<Activation>,
+    /// Another right operand, in the memory layout of the first, and its bias, as above: the result is multiplied by `f` of
+    /// its product.
+    pub gate: Option<(CubeTensor<R>, Option<CubeTensor<R>>)>,
 }
 
 /// Writes `a b` to `output`. The rows of `b` and `output` are contiguous.
@@ -45,11 +48,12 @@ pub(super) fn launch<R: CubeRuntime>(
         bias: None,
         residual: None,
         activation: None,
+        gate: None,
     };
     launch_with(a, b, output, none)
 }
 
-/// Writes `f(a b + bias + residual)` to `output`. The rows of `b` and `output` are contiguous.
+/// Writes `f(a b + bias + residual)` to `output`, or `f(a gate + its bias) (a b + bias + residual)`. The rows of `b` and `output` are contiguous.
 ///
 /// # Errors
 /// The kernel does not support the shapes or the memory layout.
@@ -73,14 +77,12 @@ pub fn launch_with<R: CubeRuntime>(
         bias,
         residual,
         activation,
+        gate,
     } = epilogue;
-    let (has_bias, has_residual) = (bias.is_some(), residual.is_some());
-    // An operand that is bound in place of one that is absent is not read.
-    let bias = bias.unwrap_or_else(|| b.clone());
-    let residual = residual.unwrap_or_else(|| b.clone());
+    let (gate, gate_bias) = gate.map_or((None, None), |(gate, bias)| (Some(gate), bias));
     // SAFETY: `Task::of` checks that the strides and lengths stay within the tensors. A cube reads and writes no column
     // beyond `columns`, no row beyond `depth` or `rows`, and no matrix beyond `matrices`, which are their sizes. The bias has
-    // `columns` elements and the residual those of the output.
+    // `columns` elements, the residual those of the output, and the gate is laid out as `b`.
     unsafe {
         few_rows::launch_unchecked::<R>(
             &client,
@@ -89,8 +91,10 @@ pub fn launch_with<R: CubeRuntime>(
             address,
             a.into_array_arg(),
             b.into_array_arg(),
-            bias.into_array_arg(),
-            residual.into_array_arg(),
+            operand(bias),
+            operand(residual),
+            operand(gate),
+            operand(gate_bias),
             output.into_array_arg(),
             task.depth,
             task.columns,
@@ -101,8 +105,6 @@ pub fn launch_with<R: CubeRuntime>(
             task.b[1],
             task.rows,
             lanes as usize,
-            has_bias,
-            has_residual,
             activation,
             kind,
             output_kind,
@@ -177,8 +179,10 @@ impl Task {
 fn few_rows<T: Float, O: Float>(
     a: &Array<T>,
     b: &Array<T>,
-    bias: &Array<T>,
-    residual: &Array<T>,
+    bias: &ComptimeOption<Array<T>>,
+    residual: &ComptimeOption<Array<T>>,
+    gate: &ComptimeOption<Array<T>>,
+    gate_bias: &ComptimeOption<Array<T>>,
     output: &mut Array<O>,
     depth: usize,
     columns: usize,
@@ -189,8 +193,6 @@ fn few_rows<T: Float, O: Float>(
     b_row: usize,
     #[comptime] rows: usize,
     #[comptime] lanes: usize,
-    #[comptime] has_bias: bool,
-    #[comptime] has_residual: bool,
     #[comptime] activation: Option<Activation>,
     #[define(T)] _kind: StorageType,
     #[define(O)] _output_kind: StorageType,
@@ -200,9 +202,11 @@ fn few_rows<T: Float, O: Float>(
     let lane = UNIT_POS_Y as usize;
     let mut partial = SharedMemory::<f32>::new(rows * lanes * WIDTH);
     let mut sums = Array::<f32>::new(rows);
+    let mut gates = Array::<f32>::new(rows);
     #[unroll]
     for row in 0..rows {
         sums[row] = 0.0;
+        gates[row] = 0.0;
     }
     if column < columns {
         let a_first = matrix * a_matrix;
@@ -215,9 +219,62 @@ fn few_rows<T: Float, O: Float>(
                 let left = f32::cast_from(a[a_first + row * a_row + at * a_column]);
                 sums[row] += left * right;
             }
+            #[comptime]
+            if let ComptimeOption::Some(gate) = gate {
+                let right = f32::cast_from(gate[b_first + at * b_row]);
+                #[unroll]
+                for row in 0..rows {
+                    let left = f32::cast_from(a[a_first + row * a_row + at * a_column]);
+                    gates[row] += left * right;
+                }
+            }
             at += lanes;
         }
     }
+    #[comptime]
+    if let ComptimeOption::Some(_) = gate {
+        sum_lanes(&mut gates, &mut partial, rows, lanes);
+        // Before the memory is written again.
+        sync_cube();
+    }
+    sum_lanes(&mut sums, &mut partial, rows, lanes);
+    if lane == 0 && column < columns {
+        #[unroll]
+        for row in 0..rows {
+            let to = (matrix * rows + row) * columns + column;
+            let mut sum = sums[row];
+            #[comptime]
+            if let ComptimeOption::Some(bias) = bias {
+                sum += f32::cast_from(bias[column]);
+            }
+            #[comptime]
+            if let ComptimeOption::Some(residual) = residual {
+                sum += f32::cast_from(residual[to]);
+            }
+            #[comptime]
+            if let ComptimeOption::Some(_) = gate {
+                let mut of_gate = gates[row];
+                #[comptime]
+                if let ComptimeOption::Some(bias) = gate_bias {
+                    of_gate += f32::cast_from(bias[column]);
+                }
+                output[to] = O::cast_from(activated(of_gate, activation) * sum);
+            } else {
+                output[to] = O::cast_from(activated(sum, activation));
+            }
+        }
+    }
+}
+
+/// Replaces the sums of the first lane by those over all lanes, in a fixed order.
+#[cube]
+fn sum_lanes(
+    sums: &mut Array<f32>,
+    partial: &mut SharedMemory<f32>,
+    #[comptime] rows: usize,
+    #[comptime] lanes: usize,
+) {
+    let lane = UNIT_POS_Y as usize;
     #[unroll]
     for row in 0..rows {
         partial[(row * lanes + lane) * WIDTH + UNIT_POS_X as usize] = sums[row];
@@ -234,18 +291,9 @@ fn few_rows<T: Float, O: Float>(
         }
         active.store(active.read() / 2);
     }
-    if lane == 0 && column < columns {
-        #[unroll]
-        for row in 0..rows {
-            let to = (matrix * rows + row) * columns + column;
-            let mut sum = partial[row * lanes * WIDTH + UNIT_POS_X as usize];
-            if comptime!(has_bias) {
-                sum += f32::cast_from(bias[column]);
-            }
-            if comptime!(has_residual) {
-                sum += f32::cast_from(residual[to]);
-            }
-            output[to] = O::cast_from(activated(sum, activation));
-        }
+    // The first lane wrote the last sums itself.
+    #[unroll]
+    for row in 0..rows {
+        sums[row] = partial[row * lanes * WIDTH + UNIT_POS_X as usize];
     }
 }
