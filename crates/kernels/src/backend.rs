@@ -6,8 +6,8 @@ use burn::tensor::{Device, FloatDType};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWStep, AddRowsGradients, AttentionKernels, BaseOps, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients, LinearInputs,
+    Activation, AdamWInputs, AdamWOutputs, AdamWStep, AddRowsGradients, AttentionKernels,
+    DeviceMemory, GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients, LinearInputs,
     LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
     Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
 };
@@ -436,39 +436,15 @@ pub trait Backend: BurnBackend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step)
     }
-}
 
-impl<B: Backend> BaseOps for B {
-    fn matmul(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
-        <B as Backend>::matmul(a, b)
-    }
-
-    fn matmul_to(a: FloatTensor<B>, b: FloatTensor<B>, kind: FloatDType) -> FloatTensor<B> {
-        <B as Backend>::matmul_to(a, b, kind)
-    }
-
-    fn block_bytes(device: &Device<B>) -> u64 {
-        <B as Backend>::block_bytes(device)
-    }
-
-    fn multiplies_in(precision: Precision, device: &Device<B>) -> bool {
-        <B as Backend>::multiplies_in(precision, device)
-    }
-
-    fn rotary(
-        layout: RotaryLayout,
-        x: FloatTensor<B>,
-        cos: FloatTensor<B>,
-        sin: FloatTensor<B>,
-    ) -> FloatTensor<B> {
-        <B as Backend>::rotary(layout, x, cos, sin)
-    }
-
-    fn write_tokens(held: FloatTensor<B>, new: FloatTensor<B>, start: usize) -> FloatTensor<B> {
-        <B as Backend>::write_tokens(held, new, start)
-    }
-
-    fn unpack_tokens(tokens: PackedTokens<B>) -> FloatTensor<B> {
-        <B as Backend>::unpack_tokens(tokens)
+    /// [`Backend::adamw`] of each parameter, in order.
+    fn adamw_all(
+        inputs: Vec<AdamWInputs<Self>>,
+        factor: Option<FloatTensor<Self>>,
+    ) -> Vec<AdamWOutputs<Self>> {
+        let update = |of: AdamWInputs<Self>| {
+            Self::adamw(of.parameter, of.grad, of.moments, factor.clone(), of.step)
+        };
+        inputs.into_iter().map(update).collect()
     }
 }

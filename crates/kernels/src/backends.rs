@@ -178,6 +178,14 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
+            fn adamw_all(
+                inputs: Vec<crate::AdamWInputs<Self>>,
+                factor: Option<FloatTensor<Self>>,
+            ) -> Vec<crate::AdamWOutputs<Self>> {
+                crate::gpu::adamw_all::<Self, $runtime>(inputs, factor)
+            }
+
+            #[inline]
             fn head_loss(inputs: crate::HeadLossInputs<Self>) -> FloatTensor<Self> {
                 crate::gpu::head_loss::<Self, $runtime>(inputs)
             }

@@ -33,7 +33,7 @@ use burn::tensor::{DType, Device};
 use crate::{DeviceMemory, Precision, reference};
 
 pub use activation::{gated, gated_backward};
-pub use adamw::adamw;
+pub use adamw::{adamw, adamw_all};
 #[cfg(feature = "cuda")]
 pub use address::vector_memory;
 pub use attention::TiledAttention;

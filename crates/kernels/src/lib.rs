@@ -120,6 +120,6 @@ pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
-    AddRowsGradients, GatedGradients, HeadLossGradients, HeadLossInputs, KeyValueCache,
-    LinearGradients, LinearInputs, LowRankUpdate, NormGradients, RotaryAngles,
+    AdamWInputs, AdamWOutputs, AddRowsGradients, GatedGradients, HeadLossGradients, HeadLossInputs,
+    KeyValueCache, LinearGradients, LinearInputs, LowRankUpdate, NormGradients, RotaryAngles,
 };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-use crate::{HeadLossOptions, Precision, RotaryLayout};
+use crate::{AdamWStep, HeadLossOptions, Precision, RotaryLayout};
 
 /// The inputs of a linear layer.
 #[derive(Clone, Debug)]
@@ -81,6 +81,22 @@ pub struct RotaryAngles<B: Backend> {
     /// Sines, `[seq, pairs]`.
     pub sin: FloatTensor<B>,
 }
+
+/// A parameter in an AdamW update.
+#[derive(Clone, Debug)]
+pub struct AdamWInputs<B: Backend> {
+    /// The parameter, of any shape.
+    pub parameter: FloatTensor<B>,
+    /// Its gradient.
+    pub grad: FloatTensor<B>,
+    /// The running means of the gradient and its square.
+    pub moments: (FloatTensor<B>, FloatTensor<B>),
+    /// The hyperparameters.
+    pub step: AdamWStep,
+}
+
+/// The `(parameter, moment1, moment2)` that [`crate::Backend::adamw`] returns.
+pub type AdamWOutputs<B> = (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>);
 
 /// The keys and values of earlier tokens, with room for more.
 #[derive(Clone, Debug)]

@@ -86,6 +86,13 @@ pub(super) fn units_for<R: CubeRuntime>(client: &ComputeClient<R>, width: usize)
     (width.next_power_of_two() / 4).clamp(GROUPS, most)
 }
 
+/// The most tensors that a launch takes together, if it has `each` of each: the device's limit of bindings has room for two
+/// others.
+pub(super) fn most_tensors<R: CubeRuntime>(client: &ComputeClient<R>, each: usize) -> usize {
+    let bindings = client.properties().hardware.max_bindings as usize;
+    (bindings.saturating_sub(2) / each).clamp(1, 16)
+}
+
 /// An optional input of a queued operation, whose number of inputs is fixed: `other` takes the place of a missing one.
 pub(super) fn input_or<R: CubeRuntime>(input: Option<Queued<R>>, other: &Queued<R>) -> Queued<R> {
     input.unwrap_or_else(|| other.clone())

@@ -65,43 +65,51 @@ pub fn queue_many<R: CubeRuntime, const OUTPUTS: usize>(
     outputs: [(Shape, DType); OUTPUTS],
     run: impl Fn(Vec<CubeTensor<R>>) -> Option<[CubeTensor<R>; OUTPUTS]> + Send + Sync + 'static,
 ) -> [Queued<R>; OUTPUTS] {
+    let run = move |inputs| run(inputs).into_iter().flatten().collect();
+    queue_all(name, inputs, outputs.into(), run).outputs()
+}
+
+/// As [`queue_many`], with any number of outputs.
+pub fn queue_all<R: CubeRuntime>(
+    name: &'static str,
+    inputs: Vec<Queued<R>>,
+    outputs: Vec<(Shape, DType)>,
+    run: impl Fn(Vec<CubeTensor<R>>) -> Vec<CubeTensor<R>> + Send + Sync + 'static,
+) -> Vec<Queued<R>> {
     let client = inputs[0].client.clone();
     let streams = OperationStreams::with_inputs(&inputs);
-    let outputs =
-        outputs.map(|(shape, kind)| TensorIr::uninit(client.create_empty_handle(), shape, kind));
+    let output = |(shape, kind)| TensorIr::uninit(client.create_empty_handle(), shape, kind);
+    let outputs: Vec<TensorIr> = outputs.into_iter().map(output).collect();
     let inputs: Vec<TensorIr> = inputs.into_iter().map(FusionTensor::into_ir).collect();
     let description = CustomOpIr::new(name, &inputs, &outputs);
     let operation = Own {
         description: description.clone(),
         run: Arc::new(run),
     };
-    client
-        .register(streams, OperationIr::Custom(description), operation)
-        .outputs()
+    client.register(streams, OperationIr::Custom(description), operation)
 }
 
 /// The computation of an operation.
-type Run<R, const OUTPUTS: usize> =
-    dyn Fn(Vec<CubeTensor<R>>) -> Option<[CubeTensor<R>; OUTPUTS]> + Send + Sync;
+type Run<R> = dyn Fn(Vec<CubeTensor<R>>) -> Vec<CubeTensor<R>> + Send + Sync;
 
 /// An operation in the queue.
-struct Own<R: CubeRuntime, const OUTPUTS: usize> {
+struct Own<R: CubeRuntime> {
     description: CustomOpIr,
-    run: Arc<Run<R, OUTPUTS>>,
+    run: Arc<Run<R>>,
 }
 
-impl<R: CubeRuntime, const OUTPUTS: usize> fmt::Debug for Own<R, OUTPUTS> {
+impl<R: CubeRuntime> fmt::Debug for Own<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.description.fmt(f)
     }
 }
 
-impl<R: CubeRuntime, const OUTPUTS: usize> Operation<FusionCubeRuntime<R>> for Own<R, OUTPUTS> {
+impl<R: CubeRuntime> Operation<FusionCubeRuntime<R>> for Own<R> {
     fn execute(&self, handles: &mut HandleContainer<<Unfused<R> as BackendIr>::Handle>) {
         // The handle of a tensor of another element type is the same.
         let inputs = self.description.inputs.iter();
         let inputs = inputs.map(|input| handles.get_float_tensor::<Unfused<R>>(input));
-        let outputs = (self.run)(inputs.collect()).into_iter().flatten();
+        let outputs = (self.run)(inputs.collect());
         for (output, tensor) in self.description.outputs.iter().zip(outputs) {
             handles.register_float_tensor::<Unfused<R>>(&output.id, tensor);
         }

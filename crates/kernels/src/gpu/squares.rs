@@ -8,7 +8,9 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::launch::{address_type, cubes, empty, memory_of_sums, sum_over_cube, units_for};
+use super::launch::{
+    address_type, cubes, empty, memory_of_sums, most_tensors, sum_over_cube, units_for,
+};
 use super::queue::{Queued, queue, queue_many};
 use crate::SQUARES_CHUNK;
 
@@ -32,7 +34,7 @@ fn sum_of_all<R: CubeRuntime>(tensors: Vec<Queued<R>>, kind: DType) -> Queued<R>
         let counts = tensors.iter().map(|x| chunks(x.meta.num_elements()));
         let count = counts.sum();
         let first = tensors.first()?;
-        let most = most_tensors(first);
+        let most = most_tensors(&first.client, 1);
         let sums = empty(first, Shape::new([count]), DType::F32);
         let mut at = 0;
         let mut rest = tensors;
@@ -46,12 +48,6 @@ fn sum_of_all<R: CubeRuntime>(tensors: Vec<Queued<R>>, kind: DType) -> Queued<R>
         Some([sum_to(sums, kind)])
     });
     sum
-}
-
-/// The most tensors whose sums a launch writes, by the device's limit of bindings: one is for the sums and one for sizes.
-fn most_tensors<R: CubeRuntime>(on: &CubeTensor<R>) -> usize {
-    let bindings = on.client.properties().hardware.max_bindings as usize;
-    bindings.saturating_sub(2).clamp(1, 16)
 }
 
 /// The sum of the elements, `[1]`, in a fixed order: Burn's may use atomic additions.

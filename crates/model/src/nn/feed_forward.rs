@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Tensor};
 
-use emberlm_kernels::{Activation, Backend, ops};
+use emberlm_kernels::{Activation, Backend};
 
 use crate::config::FeedForwardKind;
 use crate::nn::adapter_rows::AdapterRows;

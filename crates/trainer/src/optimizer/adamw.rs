@@ -28,6 +28,20 @@ impl RuleSettings for AdamWConfig {
     }
 }
 
+impl Step {
+    /// The numbers of update `number` at this learning rate.
+    pub(super) fn numbers(&self, rate: f64, number: u64) -> AdamWStep {
+        AdamWStep {
+            rate,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            decay: self.decay,
+            step: number,
+        }
+    }
+}
+
 impl UpdateRule for Step {
     const IS_ELEMENTWISE: bool = true;
     const READS_GUARD: bool = true;
@@ -39,18 +53,9 @@ impl UpdateRule for Step {
         self,
         inputs: UpdateInputs<'_, B, D>,
     ) -> (Tensor<B, D>, Moments<B>) {
-        let moments = match inputs.moments {
-            Some(Moments::Two { first, second }) => (typed(first), typed(second)),
-            Some(Moments::One(_)) | None => (inputs.grad.zeros_like(), inputs.grad.zeros_like()),
-        };
-        let step = AdamWStep {
-            rate: inputs.rate,
-            beta1: self.beta1,
-            beta2: self.beta2,
-            epsilon: self.epsilon,
-            decay: self.decay,
-            step: inputs.number,
-        };
+        let (first, second) = Moments::two_or_zeros(inputs.moments, &inputs.grad);
+        let moments = (typed(first), typed(second));
+        let step = self.numbers(inputs.rate, inputs.number);
         let UpdateInputs {
             parameter,
             grad,

@@ -62,6 +62,14 @@ impl<'a, B: Backend> StepFactor<'a, B> {
         let guarded = guard.map(|guard| (guard, guard.factor(clip.clone())));
         Self { clip, guarded }
     }
+
+    /// The factor for a rule that reads the guard's decision in it.
+    pub(super) fn of_guarded_rule(&self) -> Option<Tensor<B, 1>> {
+        match &self.guarded {
+            Some((_, guarded)) => Some(guarded.clone()),
+            None => self.clip.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

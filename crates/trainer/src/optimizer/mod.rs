@@ -1,12 +1,13 @@
 //! The optimizers AdamW, Muon and Lion over a module's parameters. Their state is stored by parameter path, which is
 //! the name in the model's list ([`Parameters`]) and in weight files.
 //!
-//! Map: `groups` assigns parameters to groups, `rule` is the interface of the update rules, `adamw`, `muon` and `lion` are the
+//! Map: `apply` updates a module, `groups` assigns parameters to groups, `rule` is the interface of the update rules, `adamw`, `muon` and `lion` are the
 //! rules, `sharded` updates one rank's shard, `state` reads the state of a checkpoint, `snapshot` writes it,
 //! `burn_optimizer` implements Burn's `Optimizer`. Beside them are the learning rate ([`schedule`]) and the decisions on an update:
 //! `guard` on the device, [`skip`] on the host, and [`loss_scale`].
 
 mod adamw;
+mod apply;
 mod burn_optimizer;
 mod groups;
 pub(crate) mod guard;
@@ -23,15 +24,16 @@ pub(crate) mod state;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use burn::module::{AutodiffModule, ParamId};
+use burn::module::AutodiffModule;
 use burn::optim::GradientsParams;
 use burn::optim::adaptor::GradAdaptor;
 use burn::tensor::backend::{AutodiffBackend, Backend as BurnBackend};
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Device, Tensor, TensorPrimitive};
 
+use apply::apply;
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::weights::{HostTensor, ParamMapper, Parts, map_params};
+use emberlm_model::weights::{HostTensor, Parts};
 use emberlm_model::{ParameterRole, Parameters};
 
 use crate::config::{OptimizerConfig, TrainConfig};
@@ -174,13 +176,7 @@ impl<B: Backend> Optimizer<B> {
         M: AutodiffModule<A>,
     {
         self.updates += 1;
-        let mut update = Update {
-            optimizer: self,
-            grads,
-            factor: StepFactor::new(factor, guard),
-            rate,
-        };
-        map_params::<A, M>(module, &mut update)
+        apply::<B, A, M>(self, module, grads, StepFactor::new(factor, guard), rate)
     }
 
     /// Removes the newest updates from the count. A guard must have forbidden them.
@@ -238,49 +234,6 @@ impl<B: Backend> Optimizer<B> {
     }
 }
 
-struct Update<'a, B: Backend> {
-    optimizer: &'a mut Optimizer<B>,
-    grads: GradAdaptor,
-    factor: StepFactor<'a, B>,
-    rate: f64,
-}
-
-impl<B, A> ParamMapper<A> for Update<'_, B>
-where
-    B: Backend,
-    A: TrainingBackend + AutodiffBackend<InnerBackend = B>,
-{
-    fn map<const D: usize>(
-        &mut self,
-        path: &str,
-        id: ParamId,
-        value: Tensor<A, D>,
-    ) -> Tensor<A, D> {
-        // Gradients of several devices are summed on one device. The parameter is not moved.
-        let Some((grad, device)) = self.grads.remove::<B, D>(id) else {
-            return value;
-        };
-        let optimizer = &mut *self.optimizer;
-        let value = value.inner();
-        let own = value.device();
-        let grad = match device == own {
-            true => grad,
-            false => grad.to_device(&own),
-        };
-        let path = match optimizer.parameters.get(id) {
-            Some(parameter) => parameter.path.clone(),
-            None => path.to_owned(),
-        };
-        let step = UpdateStep {
-            factor: self.factor.clone(),
-            rate: self.rate,
-        };
-        let role = optimizer.role(&path, D);
-        let updated = optimizer.updated(&path, &role, value, grad, step);
-        Tensor::from_inner(updated).require_grad()
-    }
-}
-
 /// The arguments of a step that all its parameters share.
 struct UpdateStep<'a, B: Backend> {
     factor: StepFactor<'a, B>,
@@ -294,6 +247,12 @@ impl<B: Backend> Optimizer<B> {
         listed.unwrap_or_else(|| ParameterRole::of_dimensions(dimensions))
     }
 
+    /// The update rule of the parameter at `path`, and its learning rate if that of the step is `rate`.
+    fn rule(&self, path: &str, role: &ParameterRole, rate: f64) -> (Rule, f64) {
+        let rate = rate * self.layer_factor(path) * self.settings.group(role).rate;
+        (self.settings.rule(role), rate)
+    }
+
     /// The parameter at `path`, or a piece of it, after the update by its gradient. Also updates its moments.
     fn updated<const D: usize>(
         &mut self,
@@ -304,12 +263,11 @@ impl<B: Backend> Optimizer<B> {
         step: UpdateStep<'_, B>,
     ) -> Tensor<B, D> {
         let UpdateStep { factor, rate } = step;
-        let rate = rate * self.layer_factor(path) * self.settings.group(role).rate;
+        let (rule, rate) = self.rule(path, role, rate);
         let moments = self.moments.remove(path);
-        let rule = self.settings.rule(role);
         // A second handle would prevent the update in place, so it exists only under a guard that the rule does not read.
         let (factor, before) = match factor.guarded {
-            Some((_, guarded)) if rule.reads_guard() => (Some(guarded), None),
+            Some(_) if rule.reads_guard() => (factor.of_guarded_rule(), None),
             Some((guard, _)) => {
                 let before = (guard, value.clone(), moments.clone());
                 (factor.clip, Some(before))
@@ -373,6 +331,18 @@ impl<B: BurnBackend> Moments<B> {
         Self::Two {
             first: primitive(first),
             second: primitive(second),
+        }
+    }
+
+    /// The moments of a parameter with this gradient; zeros before the first update.
+    fn two_or_zeros<const D: usize>(
+        moments: Option<Self>,
+        grad: &Tensor<B, D>,
+    ) -> (FloatTensor<B>, FloatTensor<B>) {
+        let zeros = || primitive(grad.zeros_like());
+        match moments {
+            Some(Self::Two { first, second }) => (first, second),
+            Some(Self::One(_)) | None => (zeros(), zeros()),
         }
     }
 
