@@ -4,8 +4,8 @@
 use burn::tensor::{DType, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::{
-    Activation, AttentionKernels, AttentionMask, Backend, HeadLossOptions, Precision, ops,
-    reference,
+    Activation, AdamWInputs, AdamWStep, AttentionKernels, AttentionMask, Backend, HeadLossOptions,
+    Precision, ops, reference,
 };
 
 use crate::{
@@ -66,6 +66,41 @@ fn linear_layers<B: Backend>(rows: usize, kind: Activation) -> Vec<Vec<f32>> {
         ops::linear(x, transposed, None, residual(), wide),
     ];
     outputs.map(compare::host).into()
+}
+
+/// More than a launch takes, of different sizes and hyperparameters.
+#[test]
+fn parameters_updated_together_match_flex() {
+    let actual = updated_together::<Vulkan>();
+    compare::assert_all_close("adamw", &actual, &updated_together::<Flex>());
+}
+
+fn updated_together<B: Backend>() -> Vec<Vec<f32>> {
+    let number = |seed: usize, length: usize| -> Tensor<B, 1> {
+        compare::constant(&compare::numbers(seed as u64, [length]))
+    };
+    let inputs = (0..40).map(|n| {
+        let of = |seed| number(4 * n + seed, 1 + 37 * n);
+        let second = of(3).powi_scalar(2);
+        AdamWInputs {
+            parameter: compare::primitive(of(0)),
+            grad: compare::primitive(of(1)),
+            moments: (compare::primitive(of(2)), compare::primitive(second)),
+            step: AdamWStep {
+                rate: 0.01,
+                beta1: 0.9,
+                beta2: 0.95,
+                epsilon: 1e-8,
+                decay: if n % 3 == 0 { 0.1 } else { 0.0 },
+                step: 3,
+            },
+        }
+    });
+    let factor = Tensor::from_data([0.3_f32], &Default::default());
+    let updated = ops::adamw_all::<B>(inputs.collect(), Some(factor));
+    let all = updated.into_iter().flat_map(|(p, m, v)| [p, m, v]);
+    all.map(|of| compare::host(compare::typed::<B, 1>(of)))
+        .collect()
 }
 
 #[test]
