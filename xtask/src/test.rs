@@ -14,6 +14,9 @@ const VULKAN_FEATURE: &str = "vulkan";
 /// The feature of training on several ranks, and the test program that needs it.
 const MPI: &str = "mpi";
 
+/// The target of the tests of training on several ranks.
+const RANKS: &str = "ranks";
+
 /// Arguments of `cargo xtask test`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TestArgs {
@@ -32,7 +35,7 @@ pub struct TestArgs {
     /// Dependencies have the same features as in a full run, so that they are built only once.
     #[arg(long, conflicts_with = "vulkan")]
     quick: bool,
-    /// Run the tests of training on several ranks, and no others. They need an MPI library with `mpirun`, and libclang
+    /// Run the tests of training on several ranks over MPI, and no others. They need an MPI library with `mpirun`, and libclang
     /// to build (Debian: libopenmpi-dev, openmpi-bin, libclang-dev).
     ///
     /// Dependencies have the same features as in a full run: only the command line is built again.
@@ -112,7 +115,7 @@ fn cargo_arguments(args: &TestArgs, metadata: &Metadata) -> Vec<String> {
         words.extend(unit_test_targets(args, metadata).map(str::to_owned));
     }
     if args.mpi {
-        words.extend(["--test", MPI].map(str::to_owned));
+        words.extend(["--test", RANKS].map(str::to_owned));
     }
     words.extend(args.args.iter().cloned());
     if !args.harness.is_empty() {
@@ -209,11 +212,11 @@ mod tests {
             ),
             (
                 "--mpi",
-                "--workspace --features=flex,ndarray,mpi --test mpi",
+                "--workspace --features=flex,ndarray,mpi --test ranks",
             ),
             (
                 "--mpi --vulkan killed",
-                "--workspace --features=flex,ndarray,vulkan,mpi --test mpi killed",
+                "--workspace --features=flex,ndarray,vulkan,mpi --test ranks killed",
             ),
         ] {
             let args = parsed(typed).unwrap_or_else(|error| panic!("{error}"));

@@ -115,7 +115,6 @@ pub fn columns() -> Option<u16> {
 static MUTED: AtomicBool = AtomicBool::new(false);
 
 /// Makes [`note`] and [`warn`] print nothing from now on. Errors are still printed.
-#[cfg_attr(not(feature = "mpi"), expect(dead_code))]
 pub fn mute() {
     MUTED.store(true, Ordering::Relaxed);
 }

@@ -1,38 +1,31 @@
-//! This process among those of a job that `mpirun` or `srun` started.
+//! This process among those of a job that `torchrun`, `mpirun` or `srun` started.
 //!
 //! Rank 0 prints what a single process would. The other ranks print only errors, with their rank and host, and an
 //! error of any rank ends all of them.
 
-#[cfg(any(feature = "mpi", test))]
 mod pieces;
 
 use std::sync::Arc;
 
 use emberlm_data::{PrepareRanks, SingleRank};
 use emberlm_kernels::Backend;
-use emberlm_mpi::Launch;
-#[cfg(feature = "mpi")]
-use emberlm_mpi::MpiJob;
+use emberlm_ranks::{Job, JoinError, Launch};
 use emberlm_trainer::config::ExchangeMemory;
-#[cfg(feature = "mpi")]
-use emberlm_trainer::{DeviceMemoryPeers, OrderedPeers};
-use emberlm_trainer::{Peers, Rank, SingleProcess, TrainError, Transport};
+use emberlm_trainer::{
+    DeviceMemoryPeers, OrderedPeers, Peers, Rank, SingleProcess, TrainError, Transport,
+};
 
-#[cfg(feature = "mpi")]
 use self::pieces::InPieces;
-#[cfg(feature = "mpi")]
 use crate::console;
 use crate::error::CliError;
 
 /// The time that another rank's error waits for rank 0, which often has the same error and prints it without a prefix.
-#[cfg(feature = "mpi")]
 const GRACE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// The job that this process belongs to. Without the feature `mpi` it is always the only process.
+/// The job that this process belongs to.
 pub struct Ranks {
     /// `None` for a single process.
-    #[cfg(feature = "mpi")]
-    job: Option<MpiJob>,
+    job: Option<Job>,
 }
 
 impl Ranks {
@@ -40,59 +33,36 @@ impl Ranks {
     /// from then on.
     ///
     /// # Errors
-    /// Returns an error if a launcher started several processes and the binary does not support its library, so that
-    /// each process would do the whole work.
-    #[cfg(feature = "mpi")]
+    /// The other ranks cannot be reached, or a launcher of MPI started several processes and the binary does not support
+    /// its library, so that each process would do the whole work.
     pub fn join() -> Result<Self, CliError> {
-        let job = Launch::detect().map(|launch| MpiJob::join(&launch));
-        let job = job.transpose().map_err(|error| {
-            CliError::new(error.to_string()).hint(
-                "start the program with the launcher of the MPI library that it was built with",
+        let detected = Launch::detect().map_err(|error| {
+            CliError::usage(error.to_string()).hint(
+                "start one process without these variables, or let a launcher set all of them",
             )
         })?;
-        if job.as_ref().is_some_and(|job| !job.rank().is_zero()) {
+        let Some(launch) = detected else {
+            return Ok(Self { job: None });
+        };
+        let job = Job::join(&launch, |line| console::note(line), lost).map_err(refused)?;
+        if !job.rank().is_zero() {
             console::mute();
         }
-        Ok(Self { job })
-    }
-
-    /// Refuses a job of several processes, each of which would do the whole work.
-    ///
-    /// # Errors
-    /// Returns an error if a launcher started several processes.
-    #[cfg(not(feature = "mpi"))]
-    pub fn join() -> Result<Self, CliError> {
-        let Some(launch) = Launch::detect() else {
-            return Ok(Self {});
-        };
-        Err(CliError::usage(format!(
-            "a launcher started several processes ({launch}), but this binary was built without MPI: each process would do the whole work"
-        ))
-        .hint("build with MPI: cargo install --locked --path crates/cli --features mpi")
-        .hint("or start one process, without mpirun or srun"))
+        Ok(Self { job: Some(job) })
     }
 
     /// The rank of this process.
     pub fn rank(&self) -> Rank {
-        #[cfg(feature = "mpi")]
-        if let Some(job) = &self.job {
-            return job.rank();
-        }
-        Rank::SINGLE
+        self.job.as_ref().map_or(Rank::SINGLE, Job::rank)
     }
 
     /// The index of this process among those of the job on the same host, and their number.
     pub fn local_rank(&self) -> Rank {
-        #[cfg(feature = "mpi")]
-        if let Some(job) = &self.job {
-            return job.local_rank();
-        }
-        Rank::SINGLE
+        self.job.as_ref().map_or(Rank::SINGLE, Job::local_rank)
     }
 
     /// Waits until all processes of the job wait here.
     pub fn wait_for_all(&self) {
-        #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {
             job.wait_for_all();
         }
@@ -120,7 +90,6 @@ impl Ranks {
     /// # Errors
     /// Another process cannot be reached.
     pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {
             return job.transport().all_gather_bytes(own);
         }
@@ -129,7 +98,6 @@ impl Ranks {
 
     /// The exchanges of a preparation that is divided among the processes.
     pub fn exchange(&self) -> Box<dyn PrepareRanks> {
-        #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {
             return Box::new(InPieces(job.transport()));
         }
@@ -138,7 +106,6 @@ impl Ranks {
 
     /// The exchanges of host memory with the other processes. `None` for a single process.
     pub fn transport(&self) -> Option<Box<dyn Transport>> {
-        #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {
             return Some(Box::new(job.transport()));
         }
@@ -147,7 +114,6 @@ impl Ranks {
 
     /// Waits until another process, which has failed, ends the job. Returns at once in a single process.
     pub fn wait_for_abort(&self) {
-        #[cfg(feature = "mpi")]
         if let Some(job) = &self.job {
             job.wait_for_abort();
         }
@@ -186,34 +152,38 @@ impl Ranks {
     }
 
     /// The exchanges with the other processes, of gradients and parameters in this memory.
-    pub fn peers<B: Backend>(&self, memory: ExchangeMemory) -> Arc<dyn Peers<B>> {
-        #[cfg(feature = "mpi")]
-        if let Some(job) = &self.job {
-            let transport = job.transport();
-            return match memory {
-                ExchangeMemory::Host => Arc::new(OrderedPeers::new(transport)),
-                ExchangeMemory::Device => Arc::new(DeviceMemoryPeers::new(transport)),
-            };
+    ///
+    /// # Errors
+    /// The processes cannot exchange this memory.
+    pub fn peers<B: Backend>(&self, memory: ExchangeMemory) -> Result<Arc<dyn Peers<B>>, CliError> {
+        let Some(job) = &self.job else {
+            return Ok(Arc::new(SingleProcess));
+        };
+        let transport = job.transport();
+        match memory {
+            ExchangeMemory::Host => Ok(Arc::new(OrderedPeers::new(transport))),
+            ExchangeMemory::Device if job.exchanges_addresses() => {
+                Ok(Arc::new(DeviceMemoryPeers::new(transport)))
+            }
+            ExchangeMemory::Device => Err(CliError::usage(
+                "train.exchange = device: must be host for ranks over TCP, which takes no addresses",
+            )
+            .hint("or start the ranks with the launcher of an MPI library, which may take them")),
         }
-        let _ = memory;
-        Arc::new(SingleProcess)
     }
 
     /// Leaves an error that all ranks have to the rank that reports it, which ends the job.
     pub fn leave_to_reporting_rank(&self, error: &TrainError) {
-        #[cfg(feature = "mpi")]
         if let Some(job) = &self.job
             && let Some(rank) = error.reporting_rank()
             && rank != job.rank().index()
         {
             job.wait_for_abort();
         }
-        let _ = error;
     }
 
     /// Ends the job: after all ranks have finished, or at once after an error of this one.
     pub fn end(self, result: Result<(), CliError>) -> Result<(), CliError> {
-        #[cfg(feature = "mpi")]
         if let Some(job) = self.job {
             let Err(error) = result else {
                 job.finish();
@@ -238,5 +208,35 @@ impl Ranks {
             return Ok(());
         }
         result
+    }
+}
+
+/// Ends this process because another rank has ended. The rank that is to say so prints it.
+fn lost(reason: &str, speaks: bool) {
+    let error = CliError::new(reason.to_owned())
+        .hint("the newest checkpoint is complete: start all ranks again with --resume");
+    if speaks {
+        error.report();
+        console::flush();
+        // The others end because of the same rank, not because of this one.
+        std::thread::sleep(GRACE);
+    }
+    std::process::exit(1);
+}
+
+/// The error of a job that cannot be joined.
+fn refused(error: JoinError) -> CliError {
+    let message = error.to_string();
+    match error {
+        JoinError::Tcp(_) => CliError::new(message).hint(
+            "start all ranks with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE, each with its own RANK",
+        ),
+        JoinError::WithoutMpi(_) => CliError::usage(message)
+            .hint("build with MPI: cargo install --locked --path crates/cli --features mpi")
+            .hint("or start the ranks with torchrun, or with its variables RANK, WORLD_SIZE and MASTER_ADDR")
+            .hint("or start one process, without mpirun or srun"),
+        #[cfg(feature = "mpi")]
+        JoinError::Mpi(_) => CliError::new(message)
+            .hint("start the program with the launcher of the MPI library that it was built with"),
     }
 }

@@ -157,7 +157,7 @@ impl Job for Evaluate<'_> {
             "evaluate",
             &[("the hash of the weights", weights_hash(&decoder))],
         )?;
-        let peers = self.ranks.peers::<B::InnerBackend>(ExchangeMemory::Host);
+        let peers = self.ranks.peers::<B::InnerBackend>(ExchangeMemory::Host)?;
         let batches = EvalBatches::new(windows, batch, None)?;
         let protocol = Protocol {
             windows: batches.windows(),

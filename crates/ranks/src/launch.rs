@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::TcpLaunch;
+
 /// Variables with the number of tasks: of Open MPI; of MPICH, Intel MPI and `srun --mpi=pmi2`; and of a step of
 /// Slurm. Slurm's variables count only in a process that `srun` started: see [`SLURM_RANK`].
 const SIZES: [&str; 4] = [
@@ -15,36 +17,96 @@ const SLURM_STEP_SIZE: &str = "SLURM_STEP_NUM_TASKS";
 /// The number of tasks of the whole allocation. A batch script has it too, and runs once.
 const SLURM_SIZE: &str = "SLURM_NTASKS";
 /// The index of the task. It is 0 in a batch script.
-const SLURM_RANK: &str = "SLURM_PROCID";
+pub(crate) const SLURM_RANK: &str = "SLURM_PROCID";
 /// The index of the task, by a launcher that may not say how many there are.
 const PMIX_RANK: &str = "PMIX_RANK";
 
+/// The variables of a launch cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// A variable is missing.
+    #[error("{name} is not set, but {other} is")]
+    Missing {
+        /// The missing variable.
+        name: &'static str,
+        /// A variable that requires it.
+        other: &'static str,
+    },
+    /// A variable has a value that is not allowed.
+    #[error("{name} = {value}: must be {rule}")]
+    Invalid {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The rule.
+        rule: String,
+    },
+}
+
 /// A job of several processes, of which a launcher started this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
+pub enum Launch {
+    /// The processes are told where they find rank 0.
+    Tcp(TcpLaunch),
+    /// The processes find each other by MPI.
+    Mpi(MpiLaunch),
+}
+
+impl Launch {
+    /// The job of this process; `None` for a process that was started in another way, or by a launcher of one task.
+    ///
+    /// # Errors
+    /// A variable of the job is missing or not allowed.
+    pub fn detect() -> Result<Option<Self>, LaunchError> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// [`Launch::detect`] with given variables.
+    ///
+    /// # Errors
+    /// As [`Launch::detect`].
+    pub fn from_variables(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, LaunchError> {
+        // Of these, `MASTER_ADDR` is set by nothing else, also within an allocation of Slurm.
+        if let Some(launch) = TcpLaunch::from_variables(&variable)? {
+            return Ok(Some(Self::Tcp(launch)));
+        }
+        Ok(MpiLaunch::from_variables(variable).map(Self::Mpi))
+    }
+}
+
+impl fmt::Display for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(launch) => launch.fmt(f),
+            Self::Mpi(launch) => launch.fmt(f),
+        }
+    }
+}
+
+/// A job that a launcher of MPI or Slurm started this process for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MpiLaunch {
     /// The variable that reveals the job.
     variable: &'static str,
     value: usize,
 }
 
-impl Launch {
-    /// The job of this process; `None` for a process that was started in another way, or by a launcher of one task.
-    pub fn detect() -> Option<Self> {
-        Self::from_variables(|name| std::env::var(name).ok())
-    }
-
-    /// [`Launch::detect`] with given variables.
-    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+impl MpiLaunch {
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
         let slurm_rank = number(SLURM_RANK);
-        let counts = |name: &str| match name {
-            SLURM_STEP_SIZE => slurm_rank.is_some(),
-            SLURM_SIZE => slurm_rank.is_some_and(|rank| rank > 0),
-            _ => true,
-        };
-        let of_size = SIZES.into_iter().filter(|name| counts(name));
-        let mut of_size = of_size.filter_map(|name| Some((name, number(name)?)));
         let of_rank = || Some((PMIX_RANK, number(PMIX_RANK)?)).filter(|&(_, rank)| rank > 0);
+        let mut of_size = SIZES.into_iter().filter_map(|name| {
+            let counts = match name {
+                SLURM_STEP_SIZE => slurm_rank.is_some(),
+                SLURM_SIZE => slurm_rank.is_some_and(|rank| rank > 0),
+                _ => true,
+            };
+            Some((name, number(name).filter(|_| counts)?))
+        });
         let (variable, value) = of_size.find(|&(_, tasks)| tasks > 1).or_else(of_rank)?;
         Some(Self { variable, value })
     }
@@ -56,7 +118,7 @@ impl Launch {
 }
 
 /// The variable and its value.
-impl fmt::Display for Launch {
+impl fmt::Display for MpiLaunch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {}", self.variable, self.value)
     }
@@ -71,7 +133,10 @@ mod tests {
             let set = variables.iter().find(|(known, _)| *known == name);
             set.map(|(_, value)| (*value).to_owned())
         };
-        Launch::from_variables(found).map(|launch| launch.to_string())
+        let found = Launch::from_variables(found);
+        found
+            .unwrap_or_else(|error| panic!("{error}"))
+            .map(|launch| launch.to_string())
     }
 
     #[test]

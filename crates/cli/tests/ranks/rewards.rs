@@ -6,6 +6,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::launch::RANK;
 use crate::launch::{process_of_rank, wait_until};
 use crate::support::Sandbox;
 
@@ -93,11 +94,9 @@ fn a_reward_command_that_fails_on_one_rank_ends_the_job_with_its_rank() {
         "[[train.objective.rewards]]\nkind = \"command\"\ncommand = [\"sh\", \"judge.sh\"]\n";
     let sandbox = with_objective("judged", "", command);
     // Each rank rewards two of the four parts of a step. The command fails on rank 1 from the third step on.
-    sandbox.write(
-        "judge.sh",
-        "calls=calls-$OMPI_COMM_WORLD_RANK; echo >> $calls\n\
-        [ $OMPI_COMM_WORLD_RANK = 1 ] && [ $(wc -l < $calls) -gt 16 ] && exit 3\necho 1\n",
-    );
+    let judge = "calls=calls-$RANK; echo >> $calls\n\
+        [ $RANK = 1 ] && [ $(wc -l < $calls) -gt 16 ] && exit 3\necho 1\n";
+    sandbox.write("judge.sh", judge.replace("RANK", RANK));
     let line = format!(
         "train --config judged.toml {SETTINGS} --set train.micro_batch=8 --set train.checkpoints.interval=1 --steps 6 --out run"
     );

@@ -1,4 +1,4 @@
-//! Starts ranks with `mpirun`.
+//! Starts ranks: with `mpirun`, or without MPI by a shell that sets the variables of `torchrun`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,8 +9,14 @@ use std::{fs, thread};
 use crate::support::train::TINY;
 use crate::support::{CommandOutput, Sandbox};
 
+/// The variable with the rank of a process.
+pub const RANK: &str = match cfg!(feature = "mpi") {
+    true => "OMPI_COMM_WORLD_RANK",
+    false => "RANK",
+};
+
 impl Sandbox {
-    /// `mpirun` with the command lines of several ranks each: `(ranks, line)`.
+    /// The launcher with the command lines of several ranks each: `(ranks, line)`.
     pub fn launcher(&self, lines: &[(usize, &str)]) -> Command {
         let lines: Vec<_> = lines
             .iter()
@@ -19,7 +25,7 @@ impl Sandbox {
         self.launcher_of(&lines)
     }
 
-    /// `mpirun` with two ranks, which execute the words of a shell before their command line: `(words, line)`.
+    /// Two ranks, which execute the words of a shell before their command line: `(words, line)`.
     pub fn launched_from_shell(&self, lines: [(&str, &str); 2]) -> CommandOutput {
         let lines = lines.map(|(words, line)| (1, Some(words), line));
         output(&mut self.launcher_of(&lines))
@@ -27,27 +33,8 @@ impl Sandbox {
 
     fn launcher_of(&self, lines: &[(usize, Option<&str>, &str)]) -> Command {
         let binary = self.command([""; 0]);
-        let mut command = Command::new("mpirun");
+        let mut command = started(binary.get_program(), lines);
         command.current_dir(self.path(""));
-        command.args([
-            "--allow-run-as-root",
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-        ]);
-        for (number, (ranks, shell, line)) in lines.iter().enumerate() {
-            if number > 0 {
-                command.arg(":");
-            }
-            command.args(["-n", &ranks.to_string()]);
-            if let Some(words) = shell {
-                let words = format!("{words}; exec \"$@\"");
-                command.args(["sh", "-c", &words, "sh"]);
-            }
-            command
-                .arg(binary.get_program())
-                .args(line.split_whitespace());
-        }
         for (name, value) in binary.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -82,8 +69,76 @@ impl Sandbox {
     }
 }
 
+/// The words that a shell executes before it becomes the program.
+fn before(words: &str) -> [String; 4] {
+    let words = format!("{words}; exec \"$@\"");
+    ["sh", "-c", &words, "sh"].map(str::to_owned)
+}
+
+#[cfg(feature = "mpi")]
+fn started(program: &OsStr, lines: &[(usize, Option<&str>, &str)]) -> Command {
+    let mut command = Command::new("mpirun");
+    command.args([
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+    ]);
+    for (number, (ranks, shell, line)) in lines.iter().enumerate() {
+        if number > 0 {
+            command.arg(":");
+        }
+        command.args(["-n", &ranks.to_string()]);
+        command.args(shell.iter().flat_map(|words| before(words)));
+        command.arg(program).args(line.split_whitespace());
+    }
+    command
+}
+
+/// As `mpirun` does, the shell passes SIGUSR1 on, and fails if one of the ranks does.
+#[cfg(not(feature = "mpi"))]
+fn started(program: &OsStr, lines: &[(usize, Option<&str>, &str)]) -> Command {
+    const SCRIPT: &str = "
+        trap 'kill -USR1 $pids' USR1
+        status=0 pids=
+        while [ $# -gt 0 ]; do
+            RANK=$1 sh -c \"$2\" &
+            pids=\"$pids $!\"
+            shift 2
+        done
+        for pid in $pids; do
+            wait $pid; code=$?
+            # The wait ends early with the signal.
+            while kill -0 $pid 2>/dev/null; do wait $pid; code=$?; done
+            [ $code = 0 ] || status=$code
+        done
+        exit $status";
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("a port").port();
+    let size: usize = lines.iter().map(|(ranks, ..)| ranks).sum();
+    let mut command = Command::new("sh");
+    command.args(["-c", SCRIPT, "sh"]);
+    command.env("MASTER_ADDR", "127.0.0.1");
+    command.env("MASTER_PORT", port.to_string());
+    command.env("WORLD_SIZE", size.to_string());
+    let of_ranks = lines.iter().flat_map(|(ranks, shell, line)| {
+        let words = shell.iter().flat_map(|words| before(words));
+        let program = program.to_string_lossy().into_owned();
+        let all = words
+            .chain([program])
+            .chain(line.split_whitespace().map(str::to_owned));
+        let quoted = all.map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+        let line = format!("exec {}", quoted.collect::<Vec<_>>().join(" "));
+        std::iter::repeat_n(line, *ranks)
+    });
+    for (rank, line) in of_ranks.enumerate() {
+        command.args([rank.to_string(), line]);
+    }
+    command
+}
+
 fn output(command: &mut Command) -> CommandOutput {
-    let output = command.output().expect("mpirun");
+    let output = command.output().expect("the launcher");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     CommandOutput {
         code: output.status.code(),
@@ -99,7 +154,7 @@ pub fn process_of_rank(launcher: u32, rank: usize) -> i32 {
 
 /// As [`process_of_rank`], if the rank is running.
 pub fn find_rank(launcher: u32, rank: usize) -> Option<i32> {
-    let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
+    let variable = format!("{RANK}={rank}");
     let is_rank = |process: &Path| {
         let status = fs::read_to_string(process.join("status")).unwrap_or_default();
         let parent = format!("PPid:\t{launcher}\n");

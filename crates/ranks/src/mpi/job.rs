@@ -7,12 +7,12 @@ use mpi::Threading;
 use mpi::environment::{self, Universe};
 use mpi::topology::{Communicator, SimpleCommunicator};
 
-use crate::Launch;
-use crate::transport::{MpiTransport, create_communicators, wait_for_all};
+use super::transport::{MpiTransport, create_communicators, wait_for_all};
+use crate::MpiLaunch;
 
 /// The job cannot be joined.
 #[derive(Debug, thiserror::Error)]
-pub enum JoinError {
+pub enum MpiJoinError {
     /// MPI was initialized before in this process.
     #[error("MPI is already in use in this process")]
     InUse,
@@ -53,9 +53,9 @@ impl MpiJob {
     ///
     /// # Errors
     /// The library is not that of the launcher, or does not support what training needs.
-    pub fn join(launch: &Launch) -> Result<Self, JoinError> {
+    pub fn join(launch: &MpiLaunch) -> Result<Self, MpiJoinError> {
         let initialized = environment::initialize_with_threading(Threading::Serialized);
-        let (universe, threading) = initialized.ok_or(JoinError::InUse)?;
+        let (universe, threading) = initialized.ok_or(MpiJoinError::InUse)?;
         let world = universe.world();
         let (index, world_size) = (world.rank().max(0) as usize, world.size().max(1) as usize);
         let library = || {
@@ -68,7 +68,7 @@ impl MpiJob {
             }
         };
         if let Some(tasks) = launch.tasks().filter(|&tasks| tasks != world_size) {
-            return Err(JoinError::OtherLibrary {
+            return Err(MpiJoinError::OtherLibrary {
                 tasks,
                 launch: launch.to_string(),
                 library: library(),
@@ -76,7 +76,7 @@ impl MpiJob {
             });
         }
         if threading < Threading::Serialized {
-            return Err(JoinError::Threads { library: library() });
+            return Err(MpiJoinError::Threads { library: library() });
         }
         create_communicators();
         let host = environment::processor_name().unwrap_or_default();

@@ -57,7 +57,18 @@ fn a_step_must_have_micro_batches_for_all_ranks() {
     );
 }
 
-#[cfg(feature = "ndarray")]
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn device_memory_is_not_exchanged_over_tcp() {
+    let sandbox = Sandbox::with_data();
+    let line = "--data data --accumulation 2 --set train.exchange=device --out run";
+    let ran = sandbox.ranks(2, line);
+    let expected =
+        "error: train.exchange = device: must be host for ranks over TCP, which takes no addresses";
+    assert!(refused(&sandbox, &ran).contains(expected), "{ran}");
+}
+
+#[cfg(all(feature = "ndarray", feature = "mpi"))]
 #[test]
 fn a_backend_without_addresses_does_not_exchange_device_memory() {
     let sandbox = Sandbox::with_data();

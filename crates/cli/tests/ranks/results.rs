@@ -51,6 +51,7 @@ fn ranks_with_several_micro_batches_have_the_same_result_each_time() {
 }
 
 /// On flex the memory of the device is that of the host, but its address is passed to MPI as that of a GPU's memory is.
+#[cfg(feature = "mpi")]
 #[test]
 fn exchanges_of_device_memory_have_the_same_bits() {
     let sandbox = Sandbox::with_data();
@@ -161,6 +162,7 @@ fn encoders_and_encoder_decoders_equal_one_process() {
     }
 }
 
+#[cfg(feature = "mpi")]
 #[test]
 fn a_sweep_starts_its_runs_with_a_launcher() {
     let sandbox = Sandbox::with_data();

@@ -1,0 +1,180 @@
+//! This process's membership of a job.
+
+use emberlm_kernels::{AddressedVector, Backend};
+use emberlm_trainer::{AddressTransport, Rank, Transport};
+
+#[cfg(feature = "mpi")]
+use crate::mpi::{MpiJob, MpiJoinError, MpiTransport};
+use crate::tcp::{TcpJob, TcpJoinError, TcpTransport};
+use crate::{Launch, MpiLaunch};
+
+/// The job cannot be joined.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The other ranks cannot be reached.
+    #[error(transparent)]
+    Tcp(#[from] TcpJoinError),
+    /// See [`MpiJoinError`].
+    #[cfg(feature = "mpi")]
+    #[error(transparent)]
+    Mpi(#[from] MpiJoinError),
+    /// The launcher is one of MPI.
+    #[error(
+        "a launcher started several processes ({0}), but this binary was built without MPI: each process would do the whole work"
+    )]
+    WithoutMpi(MpiLaunch),
+}
+
+/// This process's membership of a job of several. The job is aborted if this is dropped without [`Job::finish`], as when the
+/// program panics: the other processes would wait for this one forever.
+pub enum Job {
+    /// Over TCP.
+    Tcp(TcpJob),
+    /// Over MPI.
+    #[cfg(feature = "mpi")]
+    Mpi(MpiJob),
+}
+
+/// Evaluates an expression for the member of a job or of its transport.
+macro_rules! member {
+    ($kind:ident, $of:expr, $name:ident => $value:expr) => {
+        match $of {
+            $kind::Tcp($name) => $value,
+            #[cfg(feature = "mpi")]
+            $kind::Mpi($name) => $value,
+        }
+    };
+}
+
+impl Job {
+    /// Joins the job. All processes of it must do so.
+    ///
+    /// `lost` is called, on another thread, with the reason if another process ends before the job does, and with true in the
+    /// process that is to print it. It must end this process. `note` receives what is waited for, if that takes long.
+    ///
+    /// # Errors
+    /// The others cannot be reached, or the library is not that of the launcher.
+    pub fn join(
+        launch: &Launch,
+        note: impl Fn(&str),
+        lost: impl Fn(&str, bool) + Clone + Send + 'static,
+    ) -> Result<Self, JoinError> {
+        match launch {
+            Launch::Tcp(launch) => Ok(Self::Tcp(TcpJob::join(launch, note, lost)?)),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi(launch) => Ok(Self::Mpi(MpiJob::join(launch)?)),
+            #[cfg(not(feature = "mpi"))]
+            Launch::Mpi(launch) => Err(JoinError::WithoutMpi(launch.clone())),
+        }
+    }
+
+    /// The rank of this process.
+    pub fn rank(&self) -> Rank {
+        member!(Self, self, job => job.rank())
+    }
+
+    /// The index of this process among those on the same host, and their number.
+    pub fn local_rank(&self) -> Rank {
+        member!(Self, self, job => job.local_rank())
+    }
+
+    /// The name of the host.
+    pub fn host(&self) -> &str {
+        member!(Self, self, job => job.host())
+    }
+
+    /// The exchanges between the ranks. They may be used until the job ends.
+    pub fn transport(&self) -> JobTransport {
+        match self {
+            Self::Tcp(job) => JobTransport::Tcp(job.transport()),
+            #[cfg(feature = "mpi")]
+            Self::Mpi(job) => JobTransport::Mpi(job.transport()),
+        }
+    }
+
+    /// Returns true if the transport is an [`AddressTransport`] in fact.
+    pub fn exchanges_addresses(&self) -> bool {
+        !matches!(self, Self::Tcp(_))
+    }
+
+    /// Waits until all processes wait here.
+    pub fn wait_for_all(&self) {
+        member!(Self, self, job => job.wait_for_all());
+    }
+
+    /// Waits until all processes have finished, then ends the job.
+    pub fn finish(self) {
+        member!(Self, self, job => job.finish());
+    }
+
+    /// Waits until another process aborts the job, which ends this process too.
+    pub fn wait_for_abort(&self) -> ! {
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Ends all processes of the job. Their exit code is `code`.
+    pub fn abort(&self, code: u8) -> ! {
+        member!(Self, self, job => job.abort(code))
+    }
+}
+
+/// Exchanges with all processes of a job.
+#[derive(Clone, Debug)]
+pub enum JobTransport {
+    /// Over TCP.
+    Tcp(TcpTransport),
+    /// Over MPI.
+    #[cfg(feature = "mpi")]
+    Mpi(MpiTransport),
+}
+
+impl Transport for JobTransport {
+    fn rank(&self) -> Rank {
+        member!(Self, self, of => of.rank())
+    }
+
+    fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
+        member!(Self, self, of => of.all_to_all(sent, received))
+    }
+
+    fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
+        member!(Self, self, of => of.all_gather(own, received))
+    }
+
+    fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        member!(Self, self, of => of.all_gather_bytes(own))
+    }
+}
+
+/// Only MPI's libraries take addresses.
+impl<B: Backend> AddressTransport<B> for JobTransport {
+    fn all_to_all_addressed(
+        &self,
+        sent: &AddressedVector<B>,
+        received: &mut AddressedVector<B>,
+    ) -> Result<(), String> {
+        match self {
+            #[cfg(feature = "mpi")]
+            Self::Mpi(of) => of.all_to_all_addressed(sent, received),
+            Self::Tcp(_) => without_addresses(&[sent, received]),
+        }
+    }
+
+    fn all_gather_addressed(
+        &self,
+        own: &AddressedVector<B>,
+        received: &mut AddressedVector<B>,
+    ) -> Result<(), String> {
+        match self {
+            #[cfg(feature = "mpi")]
+            Self::Mpi(of) => of.all_gather_addressed(own, received),
+            Self::Tcp(_) => without_addresses(&[own, received]),
+        }
+    }
+}
+
+fn without_addresses<B: Backend>(_: &[&AddressedVector<B>]) -> Result<(), String> {
+    Err("ranks over TCP do not exchange the memory of devices".to_owned())
+}

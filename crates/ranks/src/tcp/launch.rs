@@ -1,0 +1,258 @@
+//! The variables that `torchrun` and the operators of Kubernetes set, and those of a step of Slurm.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::LaunchError;
+use crate::launch::SLURM_RANK;
+
+/// The host of rank 0.
+const ADDRESS: &str = "MASTER_ADDR";
+/// The port at which rank 0 listens.
+const PORT: &str = "MASTER_PORT";
+/// The port if the variable is missing, as of `torchrun`.
+const DEFAULT_PORT: u16 = 29_500;
+/// True if the launcher itself listens at the port.
+const TAKEN: &str = "TORCHELASTIC_USE_AGENT_STORE";
+
+/// The names of rank, number of ranks, and both on the same host, of one kind of launcher.
+struct Names {
+    rank: &'static str,
+    sizes: &'static [&'static str],
+    local_rank: &'static str,
+    local_size: Option<&'static str>,
+}
+
+const TORCHRUN: Names = Names {
+    rank: "RANK",
+    sizes: &["WORLD_SIZE"],
+    local_rank: "LOCAL_RANK",
+    local_size: Some("LOCAL_WORLD_SIZE"),
+};
+
+const SLURM: Names = Names {
+    rank: SLURM_RANK,
+    sizes: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+    local_rank: "SLURM_LOCALID",
+    local_size: None,
+};
+
+/// A job whose ranks connect to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpLaunch {
+    /// The index of this process.
+    pub rank: usize,
+    /// The number of processes.
+    pub world_size: usize,
+    /// The name or the IP address of rank 0's host.
+    pub address: String,
+    /// Rank 0 listens at this port, or at one of the next if it is taken.
+    pub port: u16,
+    /// The index of this process and the number of processes on the same host, if the launcher says so.
+    pub local: Option<[usize; 2]>,
+}
+
+impl TcpLaunch {
+    /// The job that the variables describe; `None` without an address of rank 0, or for one process.
+    pub(crate) fn from_variables(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, LaunchError> {
+        let text = |name: &str| variable(name).map(|value| value.trim().to_owned());
+        let number = |name: &'static str| parsed::<usize>(name, text(name), "a whole number");
+        let address = text(ADDRESS).filter(|address| !address.is_empty());
+        let names = match (number(TORCHRUN.rank), number(TORCHRUN.sizes[0])) {
+            (Ok(None), Ok(None)) => &SLURM,
+            _ => &TORCHRUN,
+        };
+        let size_name = names
+            .sizes
+            .iter()
+            .copied()
+            .find(|name| text(name).is_some());
+        let Some(address) = address else {
+            // Other programs may use these names for something else, but hardly both.
+            return match (text(TORCHRUN.rank), text(TORCHRUN.sizes[0])) {
+                (Some(_), Some(size)) if size != "1" => Err(LaunchError::Missing {
+                    name: ADDRESS,
+                    other: TORCHRUN.sizes[0],
+                }),
+                _ => Ok(None),
+            };
+        };
+        let (rank, size_name) = match (number(names.rank)?, size_name) {
+            (Some(rank), Some(size_name)) => (rank, size_name),
+            (None, None) => return Ok(None),
+            (None, Some(other)) => return missing(names.rank, other),
+            (Some(_), None) => return missing(names.sizes[0], names.rank),
+        };
+        let world_size = number(size_name)?.unwrap_or(1);
+        if rank >= world_size {
+            return Err(LaunchError::Invalid {
+                name: names.rank,
+                value: rank.to_string(),
+                rule: format!("less than {size_name}, which is {world_size}"),
+            });
+        }
+        if world_size == 1 {
+            return Ok(None);
+        }
+        let port = parsed(PORT, text(PORT), "a port, 1 to 65535")?.unwrap_or(DEFAULT_PORT);
+        let taken = text(TAKEN).is_some_and(|taken| taken.eq_ignore_ascii_case("true"));
+        let local_size = match names.local_size {
+            Some(name) => number(name)?,
+            None => None,
+        };
+        let local = number(names.local_rank)?.zip(local_size);
+        Ok(Some(Self {
+            rank,
+            world_size,
+            address,
+            port: port.saturating_add(taken.into()),
+            local: local.map(|(rank, size)| [rank, size]),
+        }))
+    }
+}
+
+/// The rank, their number, and the place of rank 0.
+impl fmt::Display for TcpLaunch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rank,
+            world_size,
+            address,
+            port,
+            ..
+        } = self;
+        write!(f, "rank {rank} of {world_size}, at {address}:{port}")
+    }
+}
+
+fn missing<T>(name: &'static str, other: &'static str) -> Result<Option<T>, LaunchError> {
+    Err(LaunchError::Missing { name, other })
+}
+
+fn parsed<T: FromStr>(
+    name: &'static str,
+    value: Option<String>,
+    rule: &str,
+) -> Result<Option<T>, LaunchError> {
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    match value.parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(LaunchError::Invalid {
+            name,
+            value,
+            rule: rule.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(variables: &[(&str, &str)]) -> String {
+        let variable = |name: &str| {
+            let set = variables.iter().find(|(known, _)| *known == name);
+            set.map(|(_, value)| (*value).to_owned())
+        };
+        match TcpLaunch::from_variables(variable) {
+            Ok(Some(launch)) => format!("{launch}, local {:?}", launch.local),
+            Ok(None) => "none".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn variables_of_launchers() {
+        let address = ("MASTER_ADDR", "node7");
+        for (variables, expected) in [
+            (
+                &[
+                    ("RANK", "3"),
+                    ("WORLD_SIZE", "4"),
+                    ("LOCAL_RANK", "1"),
+                    ("LOCAL_WORLD_SIZE", "2"),
+                    address,
+                    ("MASTER_PORT", "1234"),
+                ][..],
+                "rank 3 of 4, at node7:1234, local Some([1, 2])",
+            ),
+            // The launcher's store listens at the port.
+            (
+                &[
+                    ("RANK", "0"),
+                    ("WORLD_SIZE", "2"),
+                    address,
+                    ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+                ],
+                "rank 0 of 2, at node7:29501, local None",
+            ),
+            (
+                &[
+                    ("SLURM_PROCID", "1"),
+                    ("SLURM_NTASKS", "8"),
+                    ("SLURM_STEP_NUM_TASKS", "4"),
+                    address,
+                ],
+                "rank 1 of 4, at node7:29500, local None",
+            ),
+            // Within an allocation of Slurm.
+            (
+                &[
+                    ("RANK", "0"),
+                    ("WORLD_SIZE", "2"),
+                    ("SLURM_PROCID", "1"),
+                    ("SLURM_NTASKS", "8"),
+                    address,
+                ],
+                "rank 0 of 2, at node7:29500, local None",
+            ),
+            (&[("RANK", "0"), ("WORLD_SIZE", "1"), address], "none"),
+            (&[("RANK", "0"), ("WORLD_SIZE", "1")], "none"),
+            (&[("RANK", "5")], "none"),
+            (&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "8")], "none"),
+            (&[address], "none"),
+        ] {
+            assert_eq!(found(variables), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn variables_that_are_missing_or_not_allowed() {
+        let address = ("MASTER_ADDR", "node7");
+        let (rank, size) = (("RANK", "1"), ("WORLD_SIZE", "2"));
+        for (variables, expected) in [
+            (
+                &[rank, size][..],
+                "MASTER_ADDR is not set, but WORLD_SIZE is",
+            ),
+            (&[rank, address], "WORLD_SIZE is not set, but RANK is"),
+            (&[size, address], "RANK is not set, but WORLD_SIZE is"),
+            (
+                &[("RANK", "2"), size, address],
+                "RANK = 2: must be less than WORLD_SIZE, which is 2",
+            ),
+            (
+                &[("RANK", "-1"), size, address],
+                "RANK = -1: must be a whole number",
+            ),
+            (
+                &[rank, ("WORLD_SIZE", "two"), address],
+                "WORLD_SIZE = two: must be a whole number",
+            ),
+            (
+                &[rank, size, address, ("MASTER_PORT", "70000")],
+                "MASTER_PORT = 70000: must be a port, 1 to 65535",
+            ),
+            (
+                &[rank, size, address, ("LOCAL_RANK", "x")],
+                "LOCAL_RANK = x: must be a whole number",
+            ),
+        ] {
+            assert_eq!(found(variables), expected, "{variables:?}");
+        }
+    }
+}
