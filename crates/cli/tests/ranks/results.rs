@@ -2,8 +2,10 @@
 
 use std::fs;
 
+#[cfg(feature = "mpi")]
+use crate::support::AssertText;
+use crate::support::Sandbox;
 use crate::support::train::TINY;
-use crate::support::{AssertText, Sandbox};
 
 /// Dropout, an average of the weights, skipped steps, and a decay that does not depend on the number of steps.
 const SETTINGS: &str = "--data data --set train.micro_batch=1 --set model.dropout=0.1 --ema 0.9 \
