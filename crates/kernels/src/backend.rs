@@ -206,7 +206,8 @@ pub trait Backend: BurnBackend {
     /// Packs a weight `[out, in]`. Each element is rounded to the nearest value that its block can represent. A
     /// block with a non-finite element unpacks to non-finite values only.
     fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
-        reference::pack::<Self>(weight, format)
+        let device = Self::float_device(&weight);
+        Self::packed_from_host(reference::pack_on_host::<Self>(weight, format), &device)
     }
 
     /// Copies a packed weight from the host's memory, byte for byte.
@@ -222,7 +223,8 @@ pub trait Backend: BurnBackend {
     /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`. `x`, `b` and `residual` receive gradients, the weight does
     /// not.
     ///
-    /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32.
+    /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32: GPUs
+    /// read up to 16 rows' products from the packed weight, and unpack it for more.
     fn linear_packed(
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,
@@ -237,6 +239,16 @@ pub trait Backend: BurnBackend {
             residual,
         };
         <Self as Backend>::linear(inputs, Precision::F32)
+    }
+
+    /// `f(x Wᵀ + b)`: [`Backend::activation`] of [`Backend::linear_packed`].
+    fn linear_packed_activation(
+        kind: Activation,
+        x: FloatTensor<Self>,
+        weight: PackedWeight<Self>,
+        bias: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        Self::activation(kind, Self::linear_packed(x, weight, bias, None))
     }
 
     /// [`Backend::embedding`] of a packed table. It receives no gradient.
@@ -326,8 +338,8 @@ pub trait Backend: BurnBackend {
         reference::write_tokens::<Self>(held, new, start)
     }
 
-    /// Returns true if packed weights stay packed. A backend that does not implement the packed operations unpacks them to
-    /// f32.
+    /// Returns true if packed weights stay packed, as on `flex` and GPUs. A backend that does not implement the packed
+    /// operations unpacks them to f32.
     fn keeps_packed_weights() -> bool {
         false
     }

@@ -90,6 +90,17 @@ pub fn linear_activation<B: Backend, const D: usize>(
     tensor(B::linear_activation(kind, inputs, precision))
 }
 
+/// [`Backend::linear_packed_activation`]: `f(x Wᵀ + b)`, `x` `[…, in]`, `weight` `[out, in]`.
+pub fn linear_packed_activation<B: Backend, const D: usize>(
+    kind: Activation,
+    x: Tensor<B, D>,
+    weight: PackedWeight<B>,
+    bias: Option<Tensor<B, 1>>,
+) -> Tensor<B, D> {
+    let bias = bias.map(float);
+    tensor(B::linear_packed_activation(kind, float(x), weight, bias))
+}
+
 /// [`Backend::add_low_rank`]: `x` `[…, in]`, `y` `[…, out]`, and for each update its rows with A `[in, rank]` and B
 /// `[rank, out]`.
 pub fn add_low_rank<B: Backend, const D: usize>(

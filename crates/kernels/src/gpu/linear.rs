@@ -1,17 +1,21 @@
 //! Linear layers of a few rows, as in decoding, in one kernel with bias, residual and activation.
 
-use burn::tensor::DType;
+use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::reshape;
+use burn_cubecl::tensor::CubeTensor;
 
 use super::columns::column_sums;
 use super::launch::{empty, input_or, rows_of, with_contiguous_rows};
 use super::matmul::{Epilogue, MOST_ROWS, launch_few_rows};
 use super::meter;
+use super::packed::{MOST_PACKED_ROWS, launch_product};
 use super::queue::{OnRuntime, Queued, queue};
 use crate::base_ops::usable;
-use crate::{Activation, Backend, LinearGradients, LinearInputs, Precision, reference};
+use crate::{
+    Activation, Backend, LinearGradients, LinearInputs, PackedWeight, Precision, reference,
+};
 
 /// See [`crate::Backend::linear`] and [`crate::Backend::linear_activation`].
 pub fn linear<B, R>(
@@ -58,6 +62,36 @@ pub fn linear_backward<B: OnRuntime<R>, R: CubeRuntime>(
     LinearGradients { bias, ..products }
 }
 
+/// `f(residual + x Wᵀ + b)`: see [`crate::Backend::linear_packed`]. For many rows, W is unpacked first.
+pub fn linear_packed<B, R>(
+    activation: Option<Activation>,
+    x: Queued<R>,
+    weight: PackedWeight<B>,
+    bias: Option<Queued<R>>,
+    residual: Option<Queued<R>>,
+) -> Queued<R>
+where
+    B: Backend + OnRuntime<R>,
+    R: CubeRuntime,
+{
+    let (format, [outputs, _]) = (weight.format(), weight.shape());
+    if let Some(words) = weight.bytes()
+        && has_few_rows([&x], [&bias, &residual], outputs, MOST_PACKED_ROWS)
+    {
+        let launch = move |x, words, output, epilogue| {
+            launch_product(x, words, output, epilogue, format);
+        };
+        return queue_few_rows(activation, [x, words], [bias, residual], outputs, launch);
+    }
+    let inputs = LinearInputs::<B> {
+        x,
+        weight: B::float_swap_dims(B::unpack(weight), 0, 1), // [in, out]
+        bias,
+        residual,
+    };
+    linear(activation, inputs, Precision::F32)
+}
+
 /// `f(residual + x W + b)` with `x` `[…, in]` and `W` `[in, out]`, if `x` has few rows and products are in f32; else `None`.
 fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
     activation: Option<Activation>,
@@ -70,23 +104,51 @@ fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
         bias,
         residual,
     } = inputs;
-    let [rows, width] = rows_of(&x.shape);
     let [_, outputs] = rows_of(&weight.shape);
-    let mut all = [x, weight].into_iter().chain(bias).chain(residual);
-    let is_f32 = precision == Precision::F32 && all.all(|of| of.dtype == DType::F32);
-    if !(1..=MOST_ROWS).contains(&rows) || width == 0 || outputs == 0 || !is_f32 {
-        return None;
-    }
-    let mut shape = x.shape.clone();
-    *shape.last_mut()? = outputs;
+    let fits = precision == Precision::F32
+        && has_few_rows([x, weight], [bias, residual], outputs, MOST_ROWS);
+    fits.then(|| {
+        let launch = |x, weight, output, epilogue| {
+            // The kernel reads the rows of a weight one number after the other.
+            let launched = launch_few_rows(x, with_contiguous_rows(weight), output, epilogue);
+            debug_assert!(launched.is_ok(), "the sizes and layouts are supported");
+        };
+        let inputs = [x.clone(), weight.clone()];
+        let optional = [bias.clone(), residual.clone()];
+        queue_few_rows(activation, inputs, optional, outputs, launch)
+    })
+}
+
+/// True if the first tensor has 1 to `most` rows, the output is not empty, and all tensors are in f32.
+fn has_few_rows<R: CubeRuntime, const N: usize>(
+    inputs: [&Queued<R>; N],
+    optional: [&Option<Queued<R>>; 2],
+    outputs: usize,
+    most: usize,
+) -> bool {
+    let [rows, width] = rows_of(&inputs[0].shape);
+    let mut all = inputs.into_iter().chain(optional.into_iter().flatten());
+    (1..=most).contains(&rows) && width > 0 && outputs > 0 && all.all(|of| of.dtype == DType::F32)
+}
+
+/// Adds a linear layer of a few rows to the queue. `launch` receives the rows of `x` `[rows, in]`, the weight, the output
+/// `[rows, outputs]` to write, and the operations on the product.
+fn queue_few_rows<R: CubeRuntime>(
+    activation: Option<Activation>,
+    [x, weight]: [Queued<R>; 2],
+    [bias, residual]: [Option<Queued<R>>; 2],
+    outputs: usize,
+    launch: impl Fn(CubeTensor<R>, CubeTensor<R>, CubeTensor<R>, Epilogue<R>) + Send + Sync + 'static,
+) -> Queued<R> {
+    let [rows, width] = rows_of(&x.shape);
+    let mut shape: Vec<usize> = x.shape.iter().copied().collect();
+    shape.pop();
+    shape.push(outputs);
+    let shape = Shape::from(shape);
     let of_output = [(shape.clone(), DType::F32)];
     let has = [bias.is_some(), residual.is_some()];
-    let inputs = [
-        x.clone(),
-        weight.clone(),
-        input_or(bias.clone(), x),
-        input_or(residual.clone(), x),
-    ];
+    let [bias, residual] = [input_or(bias, &x), input_or(residual, &x)];
+    let inputs = [x, weight, bias, residual];
     let [output] = queue(
         "linear",
         inputs,
@@ -100,12 +162,9 @@ fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
                 residual: has[1].then(|| into_contiguous(residual)),
                 activation,
             };
-            // The kernel reads the rows of a weight one number after the other.
-            let weight = with_contiguous_rows(weight);
-            let launched = launch_few_rows(x, weight, output.clone(), epilogue);
-            debug_assert!(launched.is_ok(), "the sizes and layouts are supported");
+            launch(x, weight, output.clone(), epilogue);
             [reshape(output, shape.clone())]
         },
     );
-    Some(output)
+    output
 }

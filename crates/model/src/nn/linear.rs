@@ -222,6 +222,10 @@ impl<B: Backend> Linear<B> {
                 let bias = self.bias.as_ref().map(Param::val);
                 ops::linear_activation(kind, x, weight.val(), bias, self.precision)
             }
+            LinearWeight::Packed(weight) if !is_adapted => {
+                self.record(&x);
+                weight.activated(kind, x, self.bias.as_ref().map(Param::val))
+            }
             _ => ops::activation(kind, self.run(x, None, rows)),
         }
     }

@@ -11,7 +11,7 @@ use cubek::matmul::definition::MatmulSetupError;
 
 use crate::Activation;
 use crate::gpu::activation::activated;
-use crate::gpu::launch::address_type;
+use crate::gpu::launch::{address_type, sum_over_lanes};
 
 /// The largest number of rows on the left.
 pub const MOST_ROWS: usize = 8;
@@ -74,7 +74,7 @@ pub fn launch_with<R: CubeRuntime>(
         residual,
         activation,
     } = epilogue;
-    let (has_bias, has_residual) = (bias.is_some(), residual.is_some());
+    let has = [bias.is_some(), residual.is_some()];
     // An operand that is bound in place of one that is absent is not read.
     let bias = bias.unwrap_or_else(|| b.clone());
     let residual = residual.unwrap_or_else(|| b.clone());
@@ -101,8 +101,7 @@ pub fn launch_with<R: CubeRuntime>(
             task.b[1],
             task.rows,
             lanes as usize,
-            has_bias,
-            has_residual,
+            has,
             activation,
             kind,
             output_kind,
@@ -170,6 +169,27 @@ impl Task {
     }
 }
 
+/// `f(sum + bias + residual)` of an element of a product: that of the bias is at `column`, that of the residual at `to`.
+#[cube]
+pub fn finished<T: Float>(
+    sum: f32,
+    bias: &Array<T>,
+    residual: &Array<T>,
+    column: usize,
+    to: usize,
+    #[comptime] has: [bool; 2],
+    #[comptime] activation: Option<Activation>,
+) -> f32 {
+    let mut sum = sum;
+    if comptime!(has[0]) {
+        sum += f32::cast_from(bias[column]);
+    }
+    if comptime!(has[1]) {
+        sum += f32::cast_from(residual[to]);
+    }
+    activated(sum, activation)
+}
+
 /// Each cube computes `WIDTH` columns of all rows: its units sum every `lanes`-th product of a column in f32, and
 /// these sums are added in a tree.
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -189,8 +209,7 @@ fn few_rows<T: Float, O: Float>(
     b_row: usize,
     #[comptime] rows: usize,
     #[comptime] lanes: usize,
-    #[comptime] has_bias: bool,
-    #[comptime] has_residual: bool,
+    #[comptime] has: [bool; 2],
     #[comptime] activation: Option<Activation>,
     #[define(T)] _kind: StorageType,
     #[define(O)] _output_kind: StorageType,
@@ -218,34 +237,14 @@ fn few_rows<T: Float, O: Float>(
             at += lanes;
         }
     }
-    #[unroll]
-    for row in 0..rows {
-        partial[(row * lanes + lane) * WIDTH + UNIT_POS_X as usize] = sums[row];
-    }
-    let active = RuntimeCell::<usize>::new(lanes / 2);
-    while active.read() > 0 {
-        sync_cube();
-        if lane < active.read() {
-            #[unroll]
-            for row in 0..rows {
-                let to = (row * lanes + lane) * WIDTH + UNIT_POS_X as usize;
-                partial[to] += partial[to + active.read() * WIDTH];
-            }
-        }
-        active.store(active.read() / 2);
-    }
+    let x = UNIT_POS_X as usize;
+    sum_over_lanes(&sums, &mut partial, lane, x, rows, lanes, WIDTH);
     if lane == 0 && column < columns {
         #[unroll]
         for row in 0..rows {
             let to = (matrix * rows + row) * columns + column;
-            let mut sum = partial[row * lanes * WIDTH + UNIT_POS_X as usize];
-            if comptime!(has_bias) {
-                sum += f32::cast_from(bias[column]);
-            }
-            if comptime!(has_residual) {
-                sum += f32::cast_from(residual[to]);
-            }
-            output[to] = O::cast_from(activated(sum, activation));
+            let sum = partial[row * lanes * WIDTH + x];
+            output[to] = O::cast_from(finished(sum, bias, residual, column, to, has, activation));
         }
     }
 }
