@@ -4,7 +4,7 @@
 use clap::Args;
 use emberlm_model::{CacheFormat, ModelKind, TransformerConfig, WeightFormat};
 use emberlm_trainer::fit::{
-    HeldWeights, InferencePrediction, InferenceWork, Prediction, predict_inference,
+    HeldWeights, InferencePrediction, InferenceWork, Prediction, predict_inference, unpacked_layer,
 };
 use emberlm_trainer::memory::{self, Available, MemoryLimit};
 
@@ -55,8 +55,8 @@ impl Demand {
         }
     }
 
-    /// The demand of running inference on `works` in one process.
-    pub fn inference(what: &'static str, works: &[Work<'_>]) -> Self {
+    /// The demand of running inference on `works` in one process, without unpacked layers.
+    fn inference(what: &'static str, works: &[Work<'_>]) -> Self {
         let program = memory::resident().unwrap_or(0);
         let mut sum = InferencePrediction::default();
         for &(model, work) in works {
@@ -223,6 +223,19 @@ impl MemoryGuard {
         flex && works.iter().all(fits)
     }
 
+    /// The demand of running inference on `works` in one process, on the guard's backend.
+    pub fn inference(self, what: &'static str, works: &[Work<'_>]) -> Demand {
+        let mut demand = Demand::inference(what, works);
+        let layers = works
+            .iter()
+            .map(|&(model, work)| unpacked_layer(model, work.weights));
+        let largest = layers.max().unwrap_or(0);
+        if self.backend.unpacks_layers() {
+            demand.parts.push(("an unpacked layer", largest));
+        }
+        demand
+    }
+
     /// Checks that the models fit. On failure, the hints name options that would fit: int8 weights, q8 caches, or one of
     /// the `smaller` changes, each listed with its option.
     ///
@@ -234,7 +247,7 @@ impl MemoryGuard {
         works: &[Work<'_>],
         smaller: &[(&str, Change<'_>)],
     ) -> Result<(), CliError> {
-        let demand = Demand::inference(what, works);
+        let demand = self.inference(what, works);
         self.check(&demand, || {
             let packed = |work: InferenceWork| InferenceWork {
                 weights: HeldWeights {
@@ -255,7 +268,7 @@ impl MemoryGuard {
             let mut hints: Vec<String> = fitting
                 .filter_map(|(option, change)| {
                     let works = works.iter().map(|&(model, work)| (model, change(work)));
-                    let demand = Demand::inference(what, &works.collect::<Vec<_>>());
+                    let demand = self.inference(what, &works.collect::<Vec<_>>());
                     let total = size(demand.total());
                     let fits = self.fits(&demand);
                     fits.then(|| format!("this fits, in about {total}: {option}"))

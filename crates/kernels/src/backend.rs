@@ -21,8 +21,7 @@ pub trait Backend: BurnBackend {
     /// The backend's attention. It is a type because the state between the forward and backward passes differs.
     type Attention: AttentionKernels<Self>;
 
-    /// Runs a sequence of many operations where they start fastest. On the CPU that is a thread of the pool, so
-    /// no operation has to wake up another thread to start.
+    /// Runs many operations where they start fastest: on the CPU on a thread of the pool, which no operation has to wake up.
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
         operations()
     }
@@ -40,8 +39,7 @@ pub trait Backend: BurnBackend {
         precision == Precision::F32
     }
 
-    /// Returns true if the device runs asynchronously, so that reading a value from it waits for all queued
-    /// operations.
+    /// Returns true if reading a value from the device waits for all queued operations.
     fn is_asynchronous() -> bool {
         false
     }
@@ -52,15 +50,13 @@ pub trait Backend: BurnBackend {
         None
     }
 
-    /// The largest size of a single tensor on the device in bytes, which may be less than its memory; `None` if
-    /// only the memory limits it.
+    /// The largest size of a tensor on the device in bytes; `None` if only the memory limits it.
     fn largest_buffer(device: &Device<Self>) -> Option<u64> {
         let _ = device;
         None
     }
 
-    /// The size in bytes of the largest intermediate result: the scores of a block of attention, or the logits of a
-    /// block of tokens. Larger blocks need fewer operations.
+    /// The bytes of the largest intermediate result: a block's scores or logits. Larger blocks need fewer operations.
     fn block_bytes(device: &Device<Self>) -> u64 {
         let _ = device;
         reference::BLOCK_BYTES
@@ -224,10 +220,11 @@ pub trait Backend: BurnBackend {
         reference::add_low_rank::<Self>(y, x, updates, precision)
     }
 
-    /// Packs a weight `[out, in]`. Each element is rounded to the nearest value that its block can represent. A
-    /// block with a non-finite element unpacks to non-finite values only.
+    /// Packs a weight `[out, in]`. Elements are rounded to the nearest value of their block. A block with a non-finite one
+    /// unpacks to non-finite values only.
     fn pack(weight: FloatTensor<Self>, format: PackedFormat) -> PackedWeight<Self> {
-        reference::pack::<Self>(weight, format)
+        let device = Self::float_device(&weight);
+        Self::packed_from_host(reference::pack_on_host::<Self>(weight, format), &device)
     }
 
     /// Copies a packed weight from the host's memory, byte for byte.
@@ -243,21 +240,25 @@ pub trait Backend: BurnBackend {
     /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`. `x`, `b` and `residual` receive gradients, the weight does
     /// not.
     ///
-    /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32.
+    /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32: GPUs
+    /// read up to 16 rows' products from the packed weight, and unpack it for more.
     fn linear_packed(
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,
         bias: Option<FloatTensor<Self>>,
         residual: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
-        let weight = Self::float_swap_dims(Self::unpack(weight), 0, 1); // [in, out]
-        let inputs = LinearInputs {
-            x,
-            weight,
-            bias,
-            residual,
-        };
-        <Self as Backend>::linear(inputs, Precision::F32)
+        reference::linear_packed::<Self>(x, weight, bias, residual)
+    }
+
+    /// `f(x Wᵀ + b)`: [`Backend::activation`] of [`Backend::linear_packed`].
+    fn linear_packed_activation(
+        kind: Activation,
+        x: FloatTensor<Self>,
+        weight: PackedWeight<Self>,
+        bias: Option<FloatTensor<Self>>,
+    ) -> FloatTensor<Self> {
+        Self::activation(kind, Self::linear_packed(x, weight, bias, None))
     }
 
     /// [`Backend::embedding`] of a packed table. It receives no gradient.
@@ -347,8 +348,8 @@ pub trait Backend: BurnBackend {
         reference::write_tokens::<Self>(held, new, start)
     }
 
-    /// Returns true if packed weights stay packed. A backend that does not implement the packed operations unpacks them to
-    /// f32.
+    /// Returns true if packed weights stay packed, as on `flex` and GPUs. A backend that does not implement the packed
+    /// operations unpacks them to f32.
     fn keeps_packed_weights() -> bool {
         false
     }

@@ -102,6 +102,52 @@ macro_rules! on_a_gpu {
             }
 
             #[inline]
+            fn keeps_packed_weights() -> bool {
+                true
+            }
+
+            #[inline]
+            fn packed_from_host(
+                matrix: crate::cpu::packed::PackedMatrix,
+                device: &burn::tensor::Device<Self>,
+            ) -> crate::PackedWeight<Self> {
+                crate::gpu::packed_from_host::<Self, $runtime>(&matrix, device)
+            }
+
+            #[inline]
+            fn unpack(weight: crate::PackedWeight<Self>) -> FloatTensor<Self> {
+                crate::gpu::unpack::<Self, $runtime>(weight)
+            }
+
+            #[inline]
+            fn linear_packed(
+                x: FloatTensor<Self>,
+                weight: crate::PackedWeight<Self>,
+                bias: Option<FloatTensor<Self>>,
+                residual: Option<FloatTensor<Self>>,
+            ) -> FloatTensor<Self> {
+                crate::gpu::linear_packed::<Self, $runtime>(None, x, weight, bias, residual)
+            }
+
+            #[inline]
+            fn linear_packed_activation(
+                kind: crate::Activation,
+                x: FloatTensor<Self>,
+                weight: crate::PackedWeight<Self>,
+                bias: Option<FloatTensor<Self>>,
+            ) -> FloatTensor<Self> {
+                crate::gpu::linear_packed::<Self, $runtime>(Some(kind), x, weight, bias, None)
+            }
+
+            #[inline]
+            fn embedding_packed(
+                table: crate::PackedWeight<Self>,
+                ids: IntTensor<Self>,
+            ) -> FloatTensor<Self> {
+                crate::gpu::embedding_packed::<Self, $runtime>(table, ids)
+            }
+
+            #[inline]
             fn normalize(
                 kind: crate::Normalization,
                 x: FloatTensor<Self>,

@@ -5,6 +5,7 @@
 //! | `queue`, `launch` | own kernels in Burn's queue, and what their launches share |
 //! | `attention`, `norm`, `head_loss`, `linear`, `columns`, `embedding` | operations of the model and their gradients |
 //! | `adamw`, `squares` | the optimizer's update, and the norm of all gradients |
+//! | `packed` | unpacking and products of packed weights |
 //! | `activation` | activations |
 //! | `matmul` | the choice of matrix products, and the kernel for a few rows |
 //! | `meter` | counters of the work of a device |
@@ -23,6 +24,7 @@ mod linear;
 mod matmul;
 pub mod meter;
 mod norm;
+mod packed;
 mod queue;
 mod squares;
 
@@ -39,9 +41,10 @@ pub use address::vector_memory;
 pub use attention::TiledAttention;
 pub use embedding::embedding_backward;
 pub use head_loss::{head_loss, head_loss_gradients, head_losses};
-pub use linear::{gated_linear, linear, linear_backward, linear_training};
+pub use linear::{gated_linear, linear, linear_backward, linear_packed, linear_training};
 pub use matmul::matmul_to;
 pub use norm::{normalize, normalize_backward};
+pub use packed::{embedding_packed, packed_from_host, unpack};
 pub use squares::{chunk_sums_of_squares, sum_of_squares, total_sum_of_squares};
 
 /// See [`crate::Backend::multiplies_in`].

@@ -113,6 +113,17 @@ pub fn gated_linear<B: Backend, const D: usize>(
     tensor(B::gated_linear(kind, gate, up, precision))
 }
 
+/// [`Backend::linear_packed_activation`]: `f(x Wᵀ + b)`, `x` `[…, in]`, `weight` `[out, in]`.
+pub fn linear_packed_activation<B: Backend, const D: usize>(
+    kind: Activation,
+    x: Tensor<B, D>,
+    weight: PackedWeight<B>,
+    bias: Option<Tensor<B, 1>>,
+) -> Tensor<B, D> {
+    let bias = bias.map(float);
+    tensor(B::linear_packed_activation(kind, float(x), weight, bias))
+}
+
 /// [`Backend::add_low_rank`]: `x` `[…, in]`, `y` `[…, out]`, and for each update its rows with A `[in, rank]` and B
 /// `[rank, out]`.
 pub fn add_low_rank<B: Backend, const D: usize>(

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::backend::Backend;
-#[cfg(feature = "flex")]
+#[cfg(any(feature = "flex", feature = "gpu"))]
 use burn::tensor::ops::IntTensor;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -13,8 +13,8 @@ use crate::cpu::packed::{self, PackedMatrix, pack};
 /// A linear layer's weight `[out, in]` in a [`PackedFormat`]. As a Burn module it has no parameters, since it is
 /// not trained.
 ///
-/// The `flex` backend keeps the bytes. The other backends have no kernels for them, and unpack the weight to f32
-/// when it is created.
+/// `flex` and the GPU backends keep the bytes. A backend without kernels for them unpacks the weight to f32 when it is
+/// created; [`crate::Backend::keeps_packed_weights`] distinguishes them.
 ///
 /// Created by [`crate::ops::pack`], or from bytes by [`crate::ops::packed_from_host`].
 #[derive(Module, Debug)]
@@ -29,7 +29,8 @@ pub struct PackedWeight<B: Backend> {
 /// The values of a packed weight, as a backend stores them.
 #[derive(Module, Debug)]
 pub(crate) enum PackedValues<B: Backend> {
-    /// `[out, row_bytes]`, unsigned bytes.
+    /// The bytes of the rows: `[out, row_bytes]`, unsigned bytes, or on GPUs `[out, row_words]`, little-endian words of four
+    /// bytes, padded with zeros.
     Bytes(Tensor<B, 2, Int>),
     /// The unpacked weight, `[out, in]`.
     Floats(Tensor<B, 2>),
@@ -82,8 +83,16 @@ impl<B: Backend> PackedWeight<B> {
         match &self.values {
             PackedValues::Bytes(bytes) => {
                 let data = bytes.to_data();
-                let bytes = match data.as_slice::<u8>() {
-                    Ok(bytes) => bytes.to_vec(),
+                let bytes = match data.as_slice::<i32>() {
+                    Ok(words) => {
+                        let row_words = bytes.dims()[1].max(1);
+                        let row_bytes = self.format.row_bytes(self.columns);
+                        let row = |words: &[i32]| {
+                            let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+                            bytes.take(row_bytes).collect::<Vec<u8>>()
+                        };
+                        words.chunks(row_words).flat_map(row).collect()
+                    }
                     Err(_) => data.iter::<u8>().collect(),
                 };
                 PackedMatrix {
@@ -109,7 +118,7 @@ impl<B: Backend> PackedWeight<B> {
     }
 
     /// The bytes as the backend's primitive, if it keeps them.
-    #[cfg(feature = "flex")]
+    #[cfg(any(feature = "flex", feature = "gpu"))]
     pub(crate) fn bytes(&self) -> Option<IntTensor<B>> {
         match &self.values {
             PackedValues::Bytes(bytes) => Some(bytes.clone().into_primitive()),

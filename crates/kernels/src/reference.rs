@@ -47,7 +47,7 @@ pub use linear::{gradient_products, linear, linear_backward, linear_training};
 pub use linear_attention::{linear_attention, linear_attention_weights};
 pub use low_rank::add_low_rank;
 pub use norm::{normalize, normalize_backward};
-pub use packed::{linear_packed, pack, packed_from_host, unpack};
+pub use packed::{linear_packed, pack, pack_on_host, packed_from_host, unpack};
 pub use rotary::rotary;
 pub use rows::{add_rows, add_rows_backward};
 pub use scale::{chunk_sums_of_squares, scaled, sum_of_squares};

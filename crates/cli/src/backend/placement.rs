@@ -33,7 +33,12 @@ impl Placement {
 
     /// Returns true if the backend keeps packed weights packed.
     pub fn keeps_packed_weights(self) -> bool {
-        self.backend == BackendName::Flex
+        self.backend != BackendName::Ndarray
+    }
+
+    /// Returns true if the backend unpacks a layer to f32 for a pass of many tokens, as GPUs do with packed weights.
+    pub fn unpacks_layers(self) -> bool {
+        !matches!(self.backend, BackendName::Flex | BackendName::Ndarray)
     }
 
     /// The backend's default device.

@@ -67,8 +67,8 @@ pub struct BenchArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub adapter: AdapterArg,
-    /// Print [{"model", "bytes", "parameters", "weights", "backend", "device", "threads", "batch", "peak_bytes", "tests":
-    /// [{"test", "tokens", "depth", "tokens_per_second", "deviation", "runs"}]}]
+    /// Print [{"model", "bytes", "parameters", "weights", "backend", "device", "threads", "batch", "peak_bytes", "device_bytes",
+    /// "tests": [{"test", "tokens", "depth", "tokens_per_second", "deviation", "runs"}]}]
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -152,7 +152,7 @@ impl Subject {
 
     /// Loads the model and runs its tests in this process.
     fn measure(&self, args: &BenchArgs, backend: Placement) -> Result<ModelSpeed, CliError> {
-        let tests = backend.run(Measurement {
+        let (device_bytes, tests) = backend.run(Measurement {
             model: &self.model,
             weights: args.weights.weights,
             cache: args.cache.cache,
@@ -171,6 +171,7 @@ impl Subject {
             threads: on_cpu.then(rayon::current_num_threads),
             batch: args.batch,
             peak_bytes: memory::peak(),
+            device_bytes,
             tests,
         })
     }

@@ -200,6 +200,32 @@ mod vulkan {
         }
     }
 
+    /// A file of several types on the device, in which activations are in f32.
+    #[test]
+    fn a_gguf_file_stays_packed_and_generates_the_tokens_of_the_cpu() {
+        let sandbox = Sandbox::new();
+        let sizes =
+            "model.d_model=256 --set model.heads=4 --set model.n_layers=2 --set model.seq_len=64";
+        sandbox.succeeds(&format!(
+            "new --preset llama-nano --set {sizes} --vocab-size 2000 --out model"
+        ));
+        sandbox.succeeds("export model --format gguf --type q4_k_m --out m.gguf");
+        let printed =
+            |line: &str| -> Value { serde_json::from_str(&sandbox.succeeds(line).stdout).unwrap() };
+        let tokens = |options: &str| {
+            let line = "generate m.gguf --tokens 1,2,3 --temperature 0 --max-new-tokens 12 --json";
+            printed(&format!("{line} {options}"))["tokens"].clone()
+        };
+        assert_eq!(tokens("--backend vulkan"), tokens("--weights f32"));
+        let line = "bench m.gguf --prompt-tokens 4 --decode 1 --repeat 1 --backend vulkan --json";
+        let in_use = printed(line)[0]["device_bytes"].as_u64().unwrap();
+        let file = sandbox.bytes("m.gguf").len() as u64;
+        assert!(
+            5 * in_use <= 6 * file,
+            "{in_use} bytes for a file of {file}"
+        );
+    }
+
     /// GPT-2's vocabulary size in learned positions takes 147 MiB, but a buffer of Mesa's software device
     /// holds at most 128 MiB. Token tables of that size are split (see `anywhere`), position tables are not.
     #[test]

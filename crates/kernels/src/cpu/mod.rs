@@ -21,7 +21,7 @@ pub mod activation;
 pub mod adamw;
 pub mod attention;
 pub mod bf16;
-mod blocks;
+pub(crate) mod blocks;
 pub mod embedding;
 mod few_rows;
 mod float16;

@@ -8,7 +8,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::launch::{address_type, empty, operand, rows_of};
+use super::launch::{address_type, empty, operand, rows_of, sum_over_lanes};
 use super::queue::{Queued, queue};
 
 /// The units of a cube.
@@ -186,18 +186,12 @@ fn columns_kernel<T: Float, S: Float, N: Float>(
         }
     }
     let mut partial = SharedMemory::<f32>::new(lanes * columns);
-    let at = lane * columns + UNIT_POS_X as usize;
-    partial[at] = sum;
-    let active = RuntimeCell::<usize>::new(lanes / 2);
-    while active.read() > 0 {
-        sync_cube();
-        if lane < active.read() {
-            partial[at] += partial[at + active.read() * columns];
-        }
-        active.store(active.read() / 2);
-    }
+    let mut own = Array::<f32>::new(1usize);
+    own[0] = sum;
+    let x = UNIT_POS_X as usize;
+    sum_over_lanes(&own, &mut partial, lane, x, 1usize, lanes, columns);
     if lane == 0 && column < width {
-        let sum = S::cast_from(partial[at]);
+        let sum = S::cast_from(partial[x]);
         #[comptime]
         if let ComptimeOption::Some(second) = second {
             if column < cut {

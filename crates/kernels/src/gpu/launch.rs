@@ -1,4 +1,5 @@
-//! Launches of own kernels: outputs, sizes of cubes and optional operands; and sums within a cube.
+//! Launches of own kernels: outputs, sizes of cubes and optional operands; and sums within a cube, of all its units or of
+//! those of a column.
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
@@ -148,5 +149,36 @@ pub(super) fn sum_over_cube(
             sum += memory[value * GROUPS + group];
         }
         values[value] = sum;
+    }
+}
+
+/// Adds up the `count` values of the units of each column in a tree. The cube's units are `lanes` rows, a power of two, of
+/// `columns` units. The sum of a value is then at `(value · lanes) · columns + column` of the memory, which has
+/// `count · lanes · columns` elements, for the units of the first lane.
+#[cube]
+pub(super) fn sum_over_lanes(
+    values: &Array<f32>,
+    memory: &mut SharedMemory<f32>,
+    lane: usize,
+    column: usize,
+    #[comptime] count: usize,
+    #[comptime] lanes: usize,
+    #[comptime] columns: usize,
+) {
+    #[unroll]
+    for value in 0..count {
+        memory[(value * lanes + lane) * columns + column] = values[value];
+    }
+    let active = RuntimeCell::<usize>::new(lanes / 2);
+    while active.read() > 0 {
+        sync_cube();
+        if lane < active.read() {
+            #[unroll]
+            for value in 0..count {
+                let to = (value * lanes + lane) * columns + column;
+                memory[to] += memory[to + active.read() * columns];
+            }
+        }
+        active.store(active.read() / 2);
     }
 }

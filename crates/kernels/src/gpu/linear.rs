@@ -1,18 +1,22 @@
 //! Linear layers of a few rows, as in decoding, in one kernel with bias, residual and activation.
 
-use burn::tensor::DType;
+use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::reshape;
+use burn_cubecl::tensor::CubeTensor;
 
 use super::activation::gated;
 use super::columns::column_sums;
 use super::launch::{empty, input_or, rows_of, with_contiguous_rows};
 use super::matmul::{Epilogue, MOST_ROWS, launch_few_rows};
 use super::meter;
+use super::packed::{MOST_PACKED_ROWS, launch_product};
 use super::queue::{OnRuntime, Queued, queue};
 use crate::base_ops::usable;
-use crate::{Activation, Backend, LinearGradients, LinearInputs, Precision, reference};
+use crate::{
+    Activation, Backend, LinearGradients, LinearInputs, PackedWeight, Precision, reference,
+};
 
 /// See [`crate::Backend::linear`] and [`crate::Backend::linear_activation`].
 pub fn linear<B, R>(
@@ -91,6 +95,43 @@ pub fn linear_backward<B: OnRuntime<R>, R: CubeRuntime>(
     LinearGradients { bias, ..products }
 }
 
+/// `f(residual + x Wᵀ + b)`: see [`crate::Backend::linear_packed`]. For many rows, W is unpacked first.
+pub fn linear_packed<B, R>(
+    activation: Option<Activation>,
+    x: Queued<R>,
+    weight: PackedWeight<B>,
+    bias: Option<Queued<R>>,
+    residual: Option<Queued<R>>,
+) -> Queued<R>
+where
+    B: Backend + OnRuntime<R>,
+    R: CubeRuntime,
+{
+    let (format, [outputs, _]) = (weight.format(), weight.shape());
+    if let Some(words) = weight.bytes()
+        && has_few_rows(&x, [&bias, &residual], outputs, MOST_PACKED_ROWS)
+    {
+        let launch = move |x, words, output, epilogue| {
+            launch_product(x, words, output, epilogue, format);
+        };
+        return queue_few_rows(
+            activation,
+            [x, words],
+            [bias, residual],
+            None,
+            outputs,
+            launch,
+        );
+    }
+    let inputs = LinearInputs::<B> {
+        x,
+        weight: B::float_swap_dims(B::unpack(weight), 0, 1), // [in, out]
+        bias,
+        residual,
+    };
+    linear(activation, inputs, Precision::F32)
+}
+
 /// `f(residual + x W + b)` with `x` `[…, in]` and `W` `[in, out]`, or `f` of the gate times the rest, if `x` has few rows and
 /// products are in f32; else `None`.
 fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
@@ -105,37 +146,64 @@ fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
         bias,
         residual,
     } = inputs;
-    let [rows, width] = rows_of(&x.shape);
     let [_, outputs] = rows_of(&weight.shape);
-    let gates = gate
-        .iter()
-        .flat_map(|gate| [&gate.weight].into_iter().chain(&gate.bias));
-    let mut all = [x, weight]
-        .into_iter()
-        .chain(bias)
-        .chain(residual)
-        .chain(gates);
-    let is_f32 = precision == Precision::F32 && all.all(|of| of.dtype == DType::F32);
-    if !(1..=MOST_ROWS).contains(&rows) || width == 0 || outputs == 0 || !is_f32 {
-        return None;
-    }
-    let has_gate = gate.map(|gate| gate.bias.is_some());
-    let (gate, gate_bias) = match gate {
-        Some(gate) => (Some(gate.weight.clone()), gate.bias.clone()),
-        None => (None, None),
-    };
-    let mut shape = x.shape.clone();
-    *shape.last_mut()? = outputs;
+    let gate = gate.map(|gate| (gate.weight.clone(), gate.bias.clone()));
+    let (of_gate, gate_bias) = gate.clone().unzip();
+    let gate_bias = gate_bias.flatten();
+    let others = [bias, residual, &of_gate, &gate_bias];
+    let fits = precision == Precision::F32
+        && weight.dtype == DType::F32
+        && has_few_rows(x, others, outputs, MOST_ROWS);
+    fits.then(|| {
+        let launch = |x, weight, output, epilogue: Epilogue<R>| {
+            // The kernel reads the rows of a weight one number after the other, and those of a gate at the same places.
+            let weight = match epilogue.gate {
+                Some(_) => into_contiguous(weight),
+                None => with_contiguous_rows(weight),
+            };
+            let launched = launch_few_rows(x, weight, output, epilogue);
+            debug_assert!(launched.is_ok(), "the sizes and layouts are supported");
+        };
+        let inputs = [x.clone(), weight.clone()];
+        let addends = [bias.clone(), residual.clone()];
+        queue_few_rows(activation, inputs, addends, gate, outputs, launch)
+    })
+}
+
+/// True if `x` has 1 to `most` rows, the output is not empty, and all these tensors are in f32.
+fn has_few_rows<R: CubeRuntime, const N: usize>(
+    x: &Queued<R>,
+    others: [&Option<Queued<R>>; N],
+    outputs: usize,
+    most: usize,
+) -> bool {
+    let [rows, width] = rows_of(&x.shape);
+    let mut all = [x].into_iter().chain(others.into_iter().flatten());
+    (1..=most).contains(&rows) && width > 0 && outputs > 0 && all.all(|of| of.dtype == DType::F32)
+}
+
+/// Adds a linear layer of a few rows to the queue. `launch` receives the rows of `x` `[rows, in]`, the weight, the output
+/// `[rows, outputs]` to write, and the operations on the product. A gate has a weight and maybe a bias.
+fn queue_few_rows<R: CubeRuntime>(
+    activation: Option<Activation>,
+    [x, weight]: [Queued<R>; 2],
+    [bias, residual]: [Option<Queued<R>>; 2],
+    gate: Option<(Queued<R>, Option<Queued<R>>)>,
+    outputs: usize,
+    launch: impl Fn(CubeTensor<R>, CubeTensor<R>, CubeTensor<R>, Epilogue<R>) + Send + Sync + 'static,
+) -> Queued<R> {
+    let [rows, width] = rows_of(&x.shape);
+    let mut shape: Vec<usize> = x.shape.iter().copied().collect();
+    shape.pop();
+    shape.push(outputs);
+    let shape = Shape::from(shape);
     let of_output = [(shape.clone(), DType::F32)];
     let has = [bias.is_some(), residual.is_some()];
-    let inputs = [
-        x.clone(),
-        weight.clone(),
-        input_or(bias.clone(), x),
-        input_or(residual.clone(), x),
-        input_or(gate, x),
-        input_or(gate_bias, x),
-    ];
+    let has_gate = gate.as_ref().map(|(_, bias)| bias.is_some());
+    let (gate, gate_bias) = gate.unzip();
+    let others = [bias, residual, gate, gate_bias.flatten()];
+    let [bias, residual, gate, gate_bias] = others.map(|of| input_or(of, &x));
+    let inputs = [x, weight, bias, residual, gate, gate_bias];
     let [output] = queue(
         "linear",
         inputs,
@@ -153,15 +221,9 @@ fn of_few_rows<B: OnRuntime<R>, R: CubeRuntime>(
                     (into_contiguous(gate), bias)
                 }),
             };
-            // The kernel reads the rows of a weight one number after the other.
-            let weight = match has_gate {
-                Some(_) => into_contiguous(weight),
-                None => with_contiguous_rows(weight),
-            };
-            let launched = launch_few_rows(x, weight, output.clone(), epilogue);
-            debug_assert!(launched.is_ok(), "the sizes and layouts are supported");
+            launch(x, weight, output.clone(), epilogue);
             [reshape(output, shape.clone())]
         },
     );
-    Some(output)
+    output
 }

@@ -31,7 +31,7 @@ use burn_cubecl::tensor::CubeTensor;
 use super::meter;
 use super::queue::{Queued, queue};
 
-pub(super) use few_rows::{Epilogue, MOST_ROWS, launch_with as launch_few_rows};
+pub(super) use few_rows::{Epilogue, MOST_ROWS, launch_with as launch_few_rows, with_addends};
 
 /// See [`crate::Backend::matmul_to`].
 pub fn matmul_to<R: CubeRuntime>(a: Queued<R>, b: Queued<R>, kind: DType) -> Queued<R> {

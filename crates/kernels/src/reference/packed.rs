@@ -13,11 +13,16 @@ use crate::{BaseOps, LinearInputs, PackedFormat, PackedWeight, Precision};
 
 /// See [`crate::Backend::pack`].
 pub fn pack<B: BurnBackend>(weight: FloatTensor<B>, format: PackedFormat) -> PackedWeight<B> {
-    let weight = typed::<B, 2>(weight); // [out, in]
+    let device = B::float_device(&weight);
+    packed_from_host(pack_on_host::<B>(weight, format), &device)
+}
+
+/// Packs a weight `[out, in]` in the host's memory.
+pub fn pack_on_host<B: BurnBackend>(weight: FloatTensor<B>, format: PackedFormat) -> PackedMatrix {
+    let weight = typed::<B, 2>(weight);
     let [rows, columns] = weight.dims();
-    let values: Vec<f32> = weight.to_data().iter::<f32>().collect();
-    let matrix = packed::pack(format, Matrix::row_major(&values, rows, columns));
-    packed_from_host(matrix, &weight.device())
+    let values: Vec<f32> = weight.into_data().iter::<f32>().collect();
+    packed::pack(format, Matrix::row_major(&values, rows, columns))
 }
 
 /// See [`crate::Backend::packed_from_host`].

@@ -28,6 +28,8 @@ mod head_loss;
 mod linear_attention;
 mod matmul;
 mod packed;
+#[cfg(feature = "vulkan")]
+mod packed_vulkan;
 mod precision;
 mod pytorch;
 mod table_parts;

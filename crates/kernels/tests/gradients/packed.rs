@@ -12,7 +12,7 @@ use crate::compare::{
 
 /// Each weight, row-major or transposed, is rounded to the nearest int8 value. The layer's output and the
 /// gradient of `x` are those of the rounded weights.
-fn linear_int8<B: Backend>(
+pub fn linear_int8<B: Backend>(
     [tokens, width, out]: [usize; 3],
     parts: [bool; 2],
     transposed: bool,

@@ -219,7 +219,13 @@ impl<B: Backend> Linear<B> {
                 self.record(&x);
                 ops::linear_activation(kind, x, weight, bias, self.precision)
             }
-            None => ops::activation(kind, self.run(x, None, rows)),
+            None => match &self.weight {
+                LinearWeight::Packed(weight) if !self.is_adapted(&x, rows) => {
+                    self.record(&x);
+                    weight.activated(kind, x, self.bias.as_ref().map(Param::val))
+                }
+                _ => ops::activation(kind, self.run(x, None, rows)),
+            },
         }
     }
 
@@ -254,9 +260,14 @@ impl<B: Backend> Linear<B> {
         let LinearWeight::Float(weight) = &self.weight else {
             return None;
         };
+        let bias = || self.bias.as_ref().map(Param::val);
+        (!self.is_adapted(x, rows)).then(|| (weight.val(), bias()))
+    }
+
+    /// Returns true if some row of `x` has an adapter.
+    fn is_adapted(&self, x: &Tensor<B, 3>, rows: Option<&AdapterRows>) -> bool {
         let groups = self.adapted_rows(x, rows);
-        let is_adapted = groups.iter().any(|group| group.adapter.is_some());
-        (!is_adapted).then(|| (weight.val(), self.bias.as_ref().map(Param::val)))
+        groups.iter().any(|group| group.adapter.is_some())
     }
 
     /// Returns the layer with a new adapter, replacing any existing one. Weight and bias are frozen; only the adapter

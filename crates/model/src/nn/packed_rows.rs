@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{Backend, PackedFormat, PackedWeight, ops};
+use emberlm_kernels::{Activation, Backend, PackedFormat, PackedWeight, ops};
 
 /// A packed matrix `[out, in]` in parts of consecutive rows. Parts exist because a device's buffers are limited, and
 /// because files store the rows of a fused layer, such as queries and values, in different formats. Packed weights are
@@ -71,6 +71,19 @@ impl<B: Backend> PackedRows<B> {
         match residual {
             Some(residual) => residual + y,
             None => y,
+        }
+    }
+
+    /// `f(x Wᵀ + b)`: `[…, in]` to `[…, out]`.
+    pub(crate) fn activated<const D: usize>(
+        &self,
+        kind: Activation,
+        x: Tensor<B, D>,
+        bias: Option<Tensor<B, 1>>,
+    ) -> Tensor<B, D> {
+        match self.parts.as_slice() {
+            [whole] => ops::linear_packed_activation(kind, x, whole.clone(), bias),
+            _ => ops::activation(kind, self.forward(x, bias, None)),
         }
     }
 

@@ -18,7 +18,7 @@ use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_model::{CacheFormat, ModelKind, TransformerConfig, WeightFormat, count};
 use serde::Serialize;
 
-use super::shape::{BatchShape, Head, SequenceSizes, largest, stacks};
+use super::shape::{BatchShape, Head, SequenceSizes, largest, largest_layer, stacks};
 use super::{COMPUTING, MIB};
 
 /// The weight formats of a model for inference.
@@ -238,6 +238,15 @@ pub(super) fn held_weights(model: &TransformerConfig, format: WeightFormat) -> f
         }
     }
     4.0 * floats + packed
+}
+
+/// The size in f32 of the largest linear layer of a decoder whose layers are packed, 0 for other weights. GPUs unpack one at a
+/// time in a pass of many tokens.
+pub fn unpacked_layer(model: &TransformerConfig, weights: HeldWeights) -> u64 {
+    match (weights.format.layers(), model.kind()) {
+        (Some(_), ModelKind::Decoder) => (4.0 * largest_layer(model)).round() as u64,
+        _ => 0,
+    }
 }
 
 /// The size of a sequence's cache in bytes.

@@ -49,7 +49,9 @@ use crate::optimizer::UpdateMemory;
 use crate::peers::Rank;
 use shape::{Head, largest};
 
-pub use inference::{HeadUse, HeldWeights, InferencePrediction, InferenceWork, predict_inference};
+pub use inference::{
+    HeadUse, HeldWeights, InferencePrediction, InferenceWork, predict_inference, unpacked_layer,
+};
 pub use plan::{Plan, plans};
 pub use shape::SequenceSizes;
 

@@ -226,10 +226,14 @@ pub(super) fn largest(model: &TransformerConfig) -> f64 {
         _ => 0,
     };
     let rows = model.vocab_size().max(positions);
-    let tables = rows as f64 * model.d_model() as f64;
+    largest_layer(model).max(rows as f64 * model.d_model() as f64)
+}
+
+/// Elements of the weight of the largest linear layer of a block.
+pub(super) fn largest_layer(model: &TransformerConfig) -> f64 {
     let stacks = model.stacks();
     let kinds = stacks.iter().flat_map(StackConfig::kinds);
     let linear = kinds.filter(|(blocks, _)| *blocks > 0);
     let linear = linear.flat_map(|(_, block)| block.linear_layers());
-    linear.map(|layer| elements(&layer)).fold(tables, f64::max)
+    linear.map(|layer| elements(&layer)).fold(0.0, f64::max)
 }

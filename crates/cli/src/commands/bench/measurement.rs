@@ -27,11 +27,13 @@ pub struct Measurement<'a> {
 }
 
 impl Job for Measurement<'_> {
-    type Output = Result<Vec<TestSpeed>, CliError>;
+    /// The memory in use on a device with own memory once the model is loaded, and the speeds.
+    type Output = Result<(Option<u64>, Vec<TestSpeed>), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let Self { weights, cache, .. } = self;
         let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
+        let in_use = B::InnerBackend::memory(&device).map(|memory| memory.in_use);
         let mut runner = Runner {
             token: pseudo_random(decoder.config().vocab_size()),
             decoder: Arc::new(decoder),
@@ -52,7 +54,7 @@ impl Job for Measurement<'_> {
             let name = tests.decode_name();
             speeds.push(TestSpeed::new(name, tests.decode, tests.depth, runs));
         }
-        Ok(speeds)
+        Ok((in_use, speeds))
     }
 }
 

@@ -24,6 +24,8 @@ pub struct ModelSpeed {
     pub batch: usize,
     /// Peak resident memory of the process. `None` except on Linux.
     pub peak_bytes: Option<u64>,
+    /// Memory in use on a GPU once the model is loaded.
+    pub device_bytes: Option<u64>,
     pub tests: Vec<TestSpeed>,
 }
 
@@ -138,6 +140,7 @@ mod tests {
             threads: device.is_none().then_some(2),
             batch: 1,
             peak_bytes: device.is_none().then_some(3 << 20),
+            device_bytes: None,
             tests: vec![
                 TestSpeed::new("pp512".to_owned(), 512, 0, vec![600.0, 604.0]),
                 TestSpeed::new("tg128".to_owned(), 128, 0, vec![50.0]),

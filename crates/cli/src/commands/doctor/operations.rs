@@ -68,6 +68,7 @@ pub fn all<B: TrainingBackend>() -> Vec<Operation<B>> {
     }
     add("linear", Box::new(|case| linear(case, Precision::F32)));
     add("linear int8", Box::new(linear_int8));
+    add("unpack", Box::new(unpack));
     add("embedding", Box::new(embedding));
     add("embedding, in parts", Box::new(embedding_parts));
     add("sum of squares", Box::new(sum_of_squares));
@@ -248,23 +249,44 @@ fn linear<B: TrainingBackend>(case: &Case<B>, precision: Precision) -> Vec<Named
     case.differentiated::<3>(y, inputs)
 }
 
-/// Inference only, without gradients.
+/// Inference only, without gradients, of many rows and of a few, whose product a GPU takes from the packed weight.
 fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
-    let x = case.constant(1, [TOKENS[0], TOKENS[1], WIDTH]).inner();
-    let weight = case.constant(2, [33, WIDTH]).inner();
-    let y = match case.composed {
-        true => {
-            let weight = reference::pack::<B::InnerBackend>(float(weight), PackedFormat::Int8);
-            typed(reference::linear_packed::<B::InnerBackend>(
-                float(x),
-                weight,
-                None,
-                None,
-            ))
-        }
-        false => ops::linear_packed(x, ops::pack(weight, PackedFormat::Int8), None, None),
+    let all = case.constant(1, [TOKENS[0], TOKENS[1], WIDTH]).inner();
+    let few = all.clone().narrow(0, 0, 1);
+    let output = |(name, x)| {
+        let weight = case.constant(2, [33, WIDTH]).inner();
+        let y = match case.composed {
+            true => {
+                let weight = reference::pack::<B::InnerBackend>(float(weight), PackedFormat::Int8);
+                typed(reference::linear_packed::<B::InnerBackend>(
+                    float(x),
+                    weight,
+                    None,
+                    None,
+                ))
+            }
+            false => ops::linear_packed(x, ops::pack(weight, PackedFormat::Int8), None, None),
+        };
+        named_values::<B::InnerBackend, 3>(name, y)
     };
-    vec![named_values::<B::InnerBackend, 3>("output", y)]
+    [("output", all), ("few rows", few)].map(output).into()
+}
+
+/// Every format of packed weights.
+fn unpack<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
+    let weight = case.constant(1, [3, 512]).inner();
+    let unpacked = |format: PackedFormat| {
+        let weight = weight.clone();
+        let floats = match case.composed {
+            true => {
+                let packed = reference::pack::<B::InnerBackend>(float(weight), format);
+                typed(reference::unpack::<B::InnerBackend>(packed))
+            }
+            false => ops::unpack(ops::pack(weight, format)),
+        };
+        named_values::<B::InnerBackend, 2>(format.name(), floats)
+    };
+    PackedFormat::ALL.into_iter().map(unpacked).collect()
 }
 
 fn embedding_parts<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {

@@ -9,7 +9,7 @@ use emberlm_trainer::fit::InferenceWork;
 use super::load::Plan;
 use super::models::ModelSpec;
 use crate::error::CliError;
-use crate::memory_guard::{Demand, MemoryGuard, Work};
+use crate::memory_guard::{MemoryGuard, Work};
 use crate::model;
 
 /// The work of each engine, by the model that stands for those that it runs.
@@ -61,7 +61,7 @@ pub fn places(
         let together: Vec<Work<'_>> = followed.iter().copied().chain([*work]).collect();
         check(&together, guard)?;
     }
-    let bytes = |works: &[Work<'_>]| Demand::inference("serving", works).on_device();
+    let bytes = |works: &[Work<'_>]| guard.inference("serving", works).on_device();
     let residency = Residency::new(memory.as_u64().saturating_sub(bytes(&followed)));
     let place = |(spec, work): (&ModelSpec, &Work<'_>)| {
         (!spec.follows).then(|| residency.add(bytes(std::slice::from_ref(work))))

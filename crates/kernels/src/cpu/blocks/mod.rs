@@ -17,8 +17,8 @@
 mod affine;
 mod bytes;
 pub(super) mod float;
-pub(super) mod levels;
-pub(super) mod nonlinear;
+pub(crate) mod levels;
+pub(crate) mod nonlinear;
 pub(super) mod put_levels;
 mod search;
 mod simple;

@@ -11,7 +11,7 @@ use cubek::matmul::definition::MatmulSetupError;
 
 use crate::Activation;
 use crate::gpu::activation::activated;
-use crate::gpu::launch::{address_type, operand};
+use crate::gpu::launch::{address_type, operand, sum_over_lanes};
 
 /// The largest number of rows on the left.
 pub const MOST_ROWS: usize = 8;
@@ -172,6 +172,27 @@ impl Task {
     }
 }
 
+/// `sum + bias + residual` of an element of a product: that of the bias is at `column`, that of the residual at `to`.
+#[cube]
+pub fn with_addends<T: Float>(
+    sum: f32,
+    bias: &ComptimeOption<Array<T>>,
+    residual: &ComptimeOption<Array<T>>,
+    column: usize,
+    to: usize,
+) -> f32 {
+    let mut sum = sum;
+    #[comptime]
+    if let ComptimeOption::Some(bias) = bias {
+        sum += f32::cast_from(bias[column]);
+    }
+    #[comptime]
+    if let ComptimeOption::Some(residual) = residual {
+        sum += f32::cast_from(residual[to]);
+    }
+    sum
+}
+
 /// Each cube computes `WIDTH` columns of all rows: its units sum every `lanes`-th product of a column in f32, and
 /// these sums are added in a tree.
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -231,26 +252,24 @@ fn few_rows<T: Float, O: Float>(
             at += lanes;
         }
     }
+    let x = UNIT_POS_X as usize;
     #[comptime]
     if let ComptimeOption::Some(_) = gate {
-        sum_lanes(&mut gates, &mut partial, rows, lanes);
+        sum_over_lanes(&gates, &mut partial, lane, x, rows, lanes, WIDTH);
+        #[unroll]
+        for row in 0..rows {
+            gates[row] = partial[row * lanes * WIDTH + x];
+        }
         // Before the memory is written again.
         sync_cube();
     }
-    sum_lanes(&mut sums, &mut partial, rows, lanes);
+    sum_over_lanes(&sums, &mut partial, lane, x, rows, lanes, WIDTH);
     if lane == 0 && column < columns {
         #[unroll]
         for row in 0..rows {
             let to = (matrix * rows + row) * columns + column;
-            let mut sum = sums[row];
-            #[comptime]
-            if let ComptimeOption::Some(bias) = bias {
-                sum += f32::cast_from(bias[column]);
-            }
-            #[comptime]
-            if let ComptimeOption::Some(residual) = residual {
-                sum += f32::cast_from(residual[to]);
-            }
+            let sum = partial[row * lanes * WIDTH + x];
+            let sum = with_addends(sum, bias, residual, column, to);
             #[comptime]
             if let ComptimeOption::Some(_) = gate {
                 let mut of_gate = gates[row];
@@ -263,37 +282,5 @@ fn few_rows<T: Float, O: Float>(
                 output[to] = O::cast_from(activated(sum, activation));
             }
         }
-    }
-}
-
-/// Replaces the sums of the first lane by those over all lanes, in a fixed order.
-#[cube]
-fn sum_lanes(
-    sums: &mut Array<f32>,
-    partial: &mut SharedMemory<f32>,
-    #[comptime] rows: usize,
-    #[comptime] lanes: usize,
-) {
-    let lane = UNIT_POS_Y as usize;
-    #[unroll]
-    for row in 0..rows {
-        partial[(row * lanes + lane) * WIDTH + UNIT_POS_X as usize] = sums[row];
-    }
-    let active = RuntimeCell::<usize>::new(lanes / 2);
-    while active.read() > 0 {
-        sync_cube();
-        if lane < active.read() {
-            #[unroll]
-            for row in 0..rows {
-                let to = (row * lanes + lane) * WIDTH + UNIT_POS_X as usize;
-                partial[to] += partial[to + active.read() * WIDTH];
-            }
-        }
-        active.store(active.read() / 2);
-    }
-    // The first lane wrote the last sums itself.
-    #[unroll]
-    for row in 0..rows {
-        sums[row] = partial[row * lanes * WIDTH + UNIT_POS_X as usize];
     }
 }
