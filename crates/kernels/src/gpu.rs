@@ -7,6 +7,7 @@
 //! | `adamw`, `squares` | the optimizer's update, and the norm of all gradients |
 //! | `activation` | activations |
 //! | `matmul` | the choice of matrix products, and the kernel for a few rows |
+//! | `cublas` | large matrix products by NVIDIA's library, where it is installed |
 //! | `meter` | counters of the work of a device |
 //! | `address` | the addresses of vectors in device memory |
 
@@ -16,6 +17,8 @@ mod adamw;
 mod address;
 mod attention;
 mod columns;
+#[cfg(any(feature = "cuda", test))]
+pub mod cublas;
 mod embedding;
 mod head_loss;
 mod launch;
