@@ -1,8 +1,8 @@
 //! Matrix products by cuBLASLt, NVIDIA's library, which uses the tensor cores of Hopper better than CubeK's kernels.
 //!
 //! The library is loaded while the program runs: without it, and on other devices, products are those of `super::matmul`.
-//! Untested on a GPU: no machine of the project has one. On each device, the first product is therefore preceded by products
-//! that are compared with the CPU's (`self_test`).
+//! Not run on hardware yet. On each device, the first product is preceded by products that are compared with the CPU's
+//! (`self_test`); after an error or a wrong product, the device does not use the library.
 //!
 //! CubeCL's stream of kernels is private, so a product starts when all work of the device is complete, and the host waits for
 //! its result. Only large products save more time than that costs (`task`).
