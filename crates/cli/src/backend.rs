@@ -1,6 +1,6 @@
 //! Selection of the compute backend by name.
 //!
-//! A [`Placement`] is a backend and one of its devices. Only [`Placement`] and [`devices`] name concrete
+//! A [`Placement`] is a backend and one of its devices, with the library of its products. Only [`Placement`] and [`devices`] name concrete
 //! backends in this binary. `start` opens a GPU, `cache` configures the runtime's caches, and `quiet` and
 //! `failure` turn the runtime's panics into errors.
 
@@ -10,6 +10,7 @@ pub mod devices;
 #[cfg(feature = "gpu")]
 mod failure;
 mod placement;
+mod products;
 mod quiet;
 #[cfg(feature = "gpu")]
 mod start;
@@ -21,6 +22,7 @@ use clap::{Args, ValueEnum};
 use emberlm_kernels::TrainingBackend;
 
 pub use self::placement::Placement;
+use self::products::Products;
 pub use self::quiet::quietly;
 use crate::error::CliError;
 
@@ -45,7 +47,7 @@ emberlm_system::named! {
     }
 }
 
-/// The option `--backend`, for every command that computes.
+/// The option `--backend` and those of its device, for every command that computes.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct BackendArg {
     #[arg(long, value_enum, value_name = "NAME", hide_possible_values = true, help = help(), help_heading = "Backend")]
@@ -53,6 +55,15 @@ pub struct BackendArg {
     /// The device's number in `emberlm devices` [default: the fastest one according to its driver]
     #[arg(long, value_name = "N", help_heading = "Backend")]
     device: Option<usize>,
+    /// What computes large matrix products on CUDA devices
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIBRARY",
+        default_value_t,
+        help_heading = "Backend"
+    )]
+    products: Products,
 }
 
 impl BackendArg {
@@ -67,14 +78,21 @@ impl BackendArg {
             (None, Some(&first)) => first,
             (None, None) => return Err(BackendName::Flex.not_compiled()),
         };
-        let device = self.device;
+        let Self {
+            device, products, ..
+        } = self;
+        products.check(backend)?;
         if let Some(number) = device.filter(|_| backend.numbers_devices()) {
             let found = devices::of(backend);
             if number >= found.len() {
                 return Err(backend.no_such_device(number, &found));
             }
         }
-        Ok(Placement { backend, device })
+        Ok(Placement {
+            backend,
+            device,
+            products,
+        })
     }
 }
 

@@ -6,7 +6,7 @@
 #[cfg(feature = "gpu")]
 use burn::tensor::ops::{FloatTensor, IntTensor};
 
-#[cfg(any(feature = "gpu", feature = "ndarray"))]
+#[cfg(feature = "ndarray")]
 use crate::reference;
 
 #[cfg(feature = "ndarray")]

@@ -8,6 +8,7 @@
 //! | `packed` | unpacking and products of packed weights |
 //! | `activation` | activations |
 //! | `matmul` | the choice of matrix products, and the kernel for a few rows |
+//! | `cublas` | large matrix products by NVIDIA's library, where it is installed |
 //! | `meter` | counters of the work of a device |
 //! | `address` | the addresses of vectors in device memory |
 
@@ -17,6 +18,8 @@ mod adamw;
 mod address;
 mod attention;
 mod columns;
+#[cfg(any(feature = "cuda", test))]
+pub mod cublas;
 mod embedding;
 mod head_loss;
 mod launch;

@@ -17,6 +17,7 @@
 //! | [`Precision`] | the rounding of matrix product operands |
 //! | [`BaseOps`] | the operations that the reference implementations use in addition to Burn's |
 //! | `meter` | with a GPU feature: counters of launches, synchronizations, bytes and products |
+//! | `cublas` | with the feature `cuda`: the library of large matrix products |
 //! | [`AddressedVector`] | a vector whose memory an MPI library accesses by its address |
 //! | [`cpu`] | CPU kernels over slices |
 //!
@@ -103,6 +104,8 @@ pub use backend::Backend;
 pub use base_ops::BaseOps;
 #[cfg(feature = "burn")]
 pub use device::{DeviceMemory, VectorMemory};
+#[cfg(feature = "cuda")]
+pub use gpu::cublas;
 #[cfg(feature = "gpu")]
 pub use gpu::meter;
 pub use head_loss::HeadLossOptions;

@@ -19,6 +19,8 @@ pub struct DeviceInfo {
     pub memory_bytes: Option<u64>,
     /// The largest supported buffer in bytes, if there is a limit.
     pub largest_buffer_bytes: Option<u64>,
+    /// On CUDA, the library of large matrix products; see [`with_products`].
+    pub products: Option<String>,
 }
 
 emberlm_system::named! {
@@ -86,7 +88,21 @@ fn cpu() -> DeviceInfo {
         driver: None,
         memory_bytes: Some(system.total_memory()).filter(|&bytes| bytes > 0),
         largest_buffer_bytes: None,
+        products: None,
     }
+}
+
+/// Returns [`of`] with the libraries of products, which opens and tests these.
+pub fn with_products(backend: BackendName) -> Vec<DeviceInfo> {
+    #[allow(unused_mut)]
+    let mut listed = of(backend);
+    #[cfg(feature = "cuda")]
+    if backend == BackendName::Cuda {
+        for device in &mut listed {
+            device.products = Some(cuda::products(device.number));
+        }
+    }
+    listed
 }
 
 /// Devices of the graphics APIs.
@@ -150,6 +166,7 @@ pub(super) mod adapters {
             driver: Some(driver.trim().to_owned()).filter(|driver| !driver.is_empty()),
             memory_bytes: None,
             largest_buffer_bytes: Some(adapter.limits().max_storage_buffer_binding_size),
+            products: None,
         }
     }
 }
@@ -158,6 +175,7 @@ pub(super) mod adapters {
 #[cfg(feature = "cuda")]
 pub(super) mod cuda {
     use cudarc::driver::CudaContext;
+    use emberlm_kernels::cublas::{ProductLibrary, library_of};
 
     use super::{DeviceInfo, Kind};
 
@@ -180,6 +198,16 @@ pub(super) mod cuda {
             driver: capability.map(|(major, minor)| format!("compute capability {major}.{minor}")),
             memory_bytes: context.total_mem().ok().map(|bytes| bytes as u64),
             largest_buffer_bytes: None,
+            products: None,
         })
+    }
+
+    /// Describes what computes the large products of device `number`.
+    pub fn products(number: usize) -> String {
+        let reason = match crate::backend::quietly(|| library_of(number)) {
+            Ok(ProductLibrary::CublasLt { version }) => return format!("cuBLASLt {version}"),
+            Ok(ProductLibrary::CubeCl { reason }) | Err(reason) => reason,
+        };
+        format!("CubeCL, since cuBLASLt is not used: {reason}")
     }
 }

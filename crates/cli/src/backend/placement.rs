@@ -12,7 +12,7 @@ use super::failure;
 use super::start::start;
 #[cfg(feature = "gpu")]
 use super::start::touch;
-use super::{BackendName, Job, devices};
+use super::{BackendName, Job, Products, devices};
 #[cfg(feature = "gpu")]
 use crate::ending;
 use crate::error::CliError;
@@ -23,6 +23,7 @@ pub struct Placement {
     pub backend: BackendName,
     /// The device's number. `None` selects the driver's default device.
     pub(super) device: Option<usize>,
+    pub(super) products: Products,
 }
 
 impl Placement {
@@ -46,6 +47,7 @@ impl Placement {
         Self {
             backend,
             device: None,
+            products: Products::default(),
         }
     }
 
@@ -77,6 +79,9 @@ impl Placement {
         let mut words = vec!["--backend".to_owned(), self.name().to_owned()];
         if let Some(number) = self.device {
             words.extend(["--device".to_owned(), number.to_string()]);
+        }
+        if self.products != Products::default() {
+            words.extend(["--products".to_owned(), self.products.name().to_owned()]);
         }
         words
     }
@@ -129,7 +134,10 @@ impl Placement {
             BackendName::Metal => run_on_adapter!(burn::backend::Metal, graphics::Metal),
             #[cfg(feature = "cuda")]
             BackendName::Cuda => {
-                let device = burn::backend::cuda::CudaDevice::new(self.device.unwrap_or(0));
+                let number = self.device.unwrap_or(0);
+                let device = burn::backend::cuda::CudaDevice::new(number);
+                start(self, || touch::<burn::backend::Cuda>(&device))?;
+                self.products.select(number)?;
                 run_on!(burn::backend::Cuda, device, touch::<burn::backend::Cuda>)
             }
             #[cfg(feature = "rocm")]

@@ -37,7 +37,7 @@ pub fn run(args: DevicesArgs) -> Result<(), CliError> {
             backend: backend.name(),
             compiled: backend.is_compiled(),
             devices: match backend.is_compiled() {
-                true => devices::of(backend),
+                true => devices::with_products(backend),
                 false => Vec::new(),
             },
         })
@@ -81,6 +81,15 @@ fn text(listed: &[ListedBackend]) -> String {
         .map(|backend| backend.backend)
         .collect();
     let mut text = table.render();
+    for backend in listed {
+        for device in &backend.devices {
+            if let Some(products) = &device.products {
+                let (backend, number) = (backend.backend, device.number);
+                text +=
+                    &format!("large matrix products of {backend} device {number}: {products}\n");
+            }
+        }
+    }
     if !missing.is_empty() {
         text += &format!("not compiled in: {}\n", missing.join(", "));
     }

@@ -73,6 +73,18 @@ fn missing_devices_are_rejected() {
 }
 
 #[test]
+fn nvidias_library_is_rejected_on_other_devices() {
+    let line = "new --preset char-nano --out m --backend flex --products cublas";
+    let ran = Sandbox::new().is_misused(line);
+    let expected = "error: --products must be auto or cubecl here (got cublas): the flex backend does not use NVIDIA's libraries\n\
+                    hint: leave out --products, or multiply by CubeCL's kernels: --products cubecl\n\
+                    hint: or use an NVIDIA GPU: --backend cuda";
+    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
+    let new = "new --preset char-nano --set model.vocab_size=65 --out m --products cubecl";
+    Sandbox::new().succeeds(new);
+}
+
+#[test]
 fn the_cpu_can_be_selected_by_number() {
     let sandbox = Sandbox::new();
     sandbox.succeeds("new --preset char-nano --set model.vocab_size=65 --out m --device 0");

@@ -14,7 +14,7 @@
 //!
 //! The fastest kernel varies between runs, so the same program was correct or wrong at random. This module also
 //! picks the fastest kernel, but only among those that are correct for the product, and does not fuse products.
-//! Software devices skip the benchmark.
+//! Software devices skip the benchmark. On CUDA devices, `super::cublas` computes large products.
 
 mod choice;
 mod few_rows;
@@ -48,6 +48,10 @@ pub(super) fn product<R: CubeRuntime>(
     b: CubeTensor<R>,
     kind: DType,
 ) -> CubeTensor<R> {
+    #[cfg(feature = "cuda")]
+    if let Some(product) = super::cublas::multiply(&a, &b, kind) {
+        return product;
+    }
     let product = init_matmul_output(&a, &b, kind);
     meter::record_product(&a, &product);
     choice::multiply(a, b, product.clone());

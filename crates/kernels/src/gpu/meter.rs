@@ -2,7 +2,7 @@
 //!
 //! [`Metered`] is a CubeCL runtime that counts what passes through it and leaves the work to another runtime. The counts
 //! depend on the program, the model and the sizes, hardly on the device. The cost of a training step can therefore be
-//! compared, and bounded by tests, on a software device.
+//! compared, and bounded by tests, on a software device. On CUDA, products that cuBLASLt would compute are CubeCL's.
 //!
 //! | module | contents |
 //! |---|---|
