@@ -241,7 +241,7 @@ pub trait Backend: BurnBackend {
     /// not.
     ///
     /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32: GPUs
-    /// read up to 16 rows' products from the packed weight, and unpack it for more.
+    /// read up to 32 rows' products from the packed weight, and unpack it for more.
     fn linear_packed(
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,

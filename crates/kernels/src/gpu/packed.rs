@@ -21,8 +21,9 @@ use crate::packed_weight::PackedValues;
 use crate::{Activation, Backend, PackedFormat, PackedWeight};
 use blocks::{SUB, Scale, four_weights, scale};
 
-/// The most rows of `x` that are multiplied with the bytes, and not with the unpacked weight.
-pub(super) const MOST_PACKED_ROWS: usize = 2 * MOST_ROWS;
+/// The most rows of `x` that are multiplied with the bytes, and not with the unpacked weight: reading the bytes for each
+/// [`MOST_ROWS`] rows takes less time than writing and reading a weight in f32.
+pub(super) const MOST_PACKED_ROWS: usize = 4 * MOST_ROWS;
 
 /// The most units of a cube, which divide the blocks of a row of the weight among themselves.
 const MOST_UNITS: usize = 256;

@@ -117,7 +117,8 @@ fn word(words: &Array<u32>, row: usize, at: usize, #[comptime] aligned: bool) ->
     let index = row + at / 4;
     let mut word = words[index];
     if comptime!(!aligned) {
-        if at % 4 != 0 {
+        let bytes_before = at % 4;
+        if bytes_before > 0 {
             word = (word >> 16) | (words[index + 1] << 16);
         }
     }
