@@ -9,7 +9,7 @@ use emberlm_model::TransformerConfig;
 use emberlm_trainer::bench::{Measured, WARM_UP, measure_among};
 use emberlm_trainer::config::PrecisionConfig;
 use emberlm_trainer::peak::matrix_product;
-use emberlm_trainer::{OrderedPeers, Peers, TrainConfig, TrainError};
+use emberlm_trainer::{OrderedPeers, Peers, TrainConfig};
 
 use emberlm_cli::shared::CliError;
 use emberlm_cli::shared::precision_parser;
@@ -125,14 +125,14 @@ struct Bench<'a> {
 }
 
 impl Job for Bench<'_> {
-    type Output = Result<(Measured, Option<f64>), TrainError>;
+    type Output = Result<(Measured, Option<f64>), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let peers: Arc<dyn Peers<B::InnerBackend>> = match (self.link, self.ranks.transport()) {
             (Some(_), Some(transport)) => {
                 Arc::new(OrderedPeers::new(Link::new(transport, self.link)))
             }
-            _ => self.ranks.peers(self.train.exchange),
+            _ => self.ranks.peers(self.train.exchange)?,
         };
         let measured = measure_among::<B>(
             &self.model,
