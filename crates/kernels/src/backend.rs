@@ -237,11 +237,10 @@ pub trait Backend: BurnBackend {
         reference::unpack::<Self>(weight)
     }
 
-    /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`. `x`, `b` and `residual` receive gradients, the weight does
-    /// not.
+    /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`, which receives no gradient, in contrast to the other operands.
     ///
     /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32: GPUs
-    /// read up to 32 rows' products from the packed weight, and unpack it for more.
+    /// multiply up to 32 rows with the packed weight, and unpack it for more.
     fn linear_packed(
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,
