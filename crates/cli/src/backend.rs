@@ -55,7 +55,7 @@ pub struct BackendArg {
     /// The device's number in `emberlm devices` [default: the fastest one according to its driver]
     #[arg(long, value_name = "N", help_heading = "Backend")]
     device: Option<usize>,
-    /// What computes large matrix products on CUDA devices
+    /// The kernels of large matrix products on CUDA devices
     #[arg(
         long,
         value_enum,

@@ -53,6 +53,8 @@ mod autodiff;
 #[cfg(feature = "burn")]
 mod backend;
 #[cfg(feature = "burn")]
+mod backend_ops;
+#[cfg(feature = "burn")]
 mod backends;
 #[cfg(feature = "burn")]
 mod base_ops;

@@ -53,7 +53,7 @@ pub use rows::{add_rows, add_rows_backward};
 pub use scale::{chunk_sums_of_squares, scaled, sum_of_squares};
 pub use self_attention::{
     blocked_self_attention, blocked_self_attention_backward, blocked_self_attention_training,
-    cached_attention, self_attention, self_attention_backward, self_attention_training,
+    self_attention, self_attention_backward, self_attention_training,
 };
 
 use burn::tensor::backend::Backend;

@@ -1,8 +1,10 @@
 //! Detection of a launcher from the variables that it sets.
 
+mod tcp;
+
 use std::fmt;
 
-use crate::TcpLaunch;
+pub use tcp::TcpLaunch;
 
 /// Variables with the number of tasks: of Open MPI; of MPICH, Intel MPI and `srun --mpi=pmi2`; and of a step of
 /// Slurm. Slurm's variables count only in a process that `srun` started: see [`SLURM_RANK`].
@@ -17,7 +19,7 @@ const SLURM_STEP_SIZE: &str = "SLURM_STEP_NUM_TASKS";
 /// The number of tasks of the whole allocation. A batch script has it too, and runs once.
 const SLURM_SIZE: &str = "SLURM_NTASKS";
 /// The index of the task. It is 0 in a batch script.
-pub(crate) const SLURM_RANK: &str = "SLURM_PROCID";
+const SLURM_RANK: &str = "SLURM_PROCID";
 /// The index of the task, by a launcher that may not say how many there are.
 const PMIX_RANK: &str = "PMIX_RANK";
 
@@ -47,7 +49,7 @@ pub enum LaunchError {
 /// A job of several processes, of which a launcher started this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// The processes are told where they find rank 0.
+    /// The processes have the address of rank 0.
     Tcp(TcpLaunch),
     /// The processes find each other by MPI.
     Mpi(MpiLaunch),

@@ -30,5 +30,5 @@ mod mpi;
 mod tcp;
 
 pub use job::{Job, JobTransport, JoinError};
-pub use launch::{Launch, LaunchError, MpiLaunch};
-pub use tcp::{TcpJoinError, TcpLaunch};
+pub use launch::{Launch, LaunchError, MpiLaunch, TcpLaunch};
+pub use tcp::TcpJoinError;

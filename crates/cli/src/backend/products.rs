@@ -6,7 +6,7 @@ use super::BackendName;
 use crate::error::CliError;
 
 emberlm_system::named! {
-    /// What computes large matrix products on CUDA devices.
+    /// The kernels of large matrix products on CUDA devices.
     #[derive(Default, ValueEnum)]
     pub enum Products {
         /// cuBLASLt if it is installed and agrees with the CPU

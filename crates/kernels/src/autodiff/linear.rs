@@ -13,7 +13,7 @@ use crate::{Backend, LinearInputs, Precision};
 #[derive(Debug)]
 struct LinearBackward;
 
-/// What is saved for the backward pass.
+/// The state of the backward pass.
 #[derive(Clone, Debug)]
 struct SavedState<B: Backend> {
     /// Its values are those of [`Backend::linear_training`].

@@ -50,7 +50,8 @@ use self::task::Task;
 use self::words::words;
 use super::launch::{empty, input_or, with_contiguous_rows};
 use super::queue::{OnRuntime, Queued, queue};
-use crate::reference::{self, BlockedAttention, DropoutDraws};
+use crate::attention_kernels::step_by_step;
+use crate::reference::{BlockedAttention, DropoutDraws};
 use crate::{
     AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, BaseOps, KeyValueCache,
     RotaryAngles, SelfAttention, SelfAttentionGradients,
@@ -145,7 +146,7 @@ impl<R: CubeRuntime, B: OnRuntime<R>> AttentionKernels<B> for TiledAttention<R> 
         let config = config.usable::<B>(&qkv);
         match Task::cached::<R, B>(&qkv, &cache, &mask, config) {
             Some(task) => cached_attention::<R, B>(task, qkv, angles, cache, mask, config),
-            None => reference::cached_attention::<B, Self>(qkv, angles, cache, mask, config),
+            None => step_by_step::<B, Self>(qkv, angles, cache, mask, config),
         }
     }
 

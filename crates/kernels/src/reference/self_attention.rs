@@ -9,8 +9,7 @@ use super::{
     typed,
 };
 use crate::{
-    AttentionGradients, AttentionKernels, AttentionMask, BaseOps, KeyValueCache, RotaryAngles,
-    SelfAttention, SelfAttentionGradients,
+    AttentionGradients, AttentionMask, BaseOps, RotaryAngles, SelfAttention, SelfAttentionGradients,
 };
 
 /// See [`crate::AttentionKernels::self_attention`].
@@ -41,27 +40,6 @@ pub fn blocked_self_attention<B: BaseOps>(
         config.options,
         blocks,
     ))
-}
-
-/// See [`crate::AttentionKernels::cached_attention`]: the backend's operations one after the other.
-pub fn cached_attention<B: BaseOps, A: AttentionKernels<B>>(
-    qkv: FloatTensor<B>,
-    angles: Option<RotaryAngles<B>>,
-    cache: KeyValueCache<B>,
-    mask: AttentionMask<B>,
-    config: SelfAttention,
-) -> (FloatTensor<B>, KeyValueCache<B>) {
-    let [q, k, v] = split::<B>(qkv, config);
-    let [q, k] = match angles {
-        Some(of) => [q, k].map(|x| B::rotary(of.layout, x, of.cos.clone(), of.sin.clone())),
-        None => [q, k],
-    };
-    let len = cache.len + v.shape()[2];
-    let keys = B::write_tokens(cache.keys, k, cache.len);
-    let values = B::write_tokens(cache.values, v, cache.len);
-    let seen = |held: &FloatTensor<B>| primitive(typed::<B, 4>(held.clone()).narrow(2, 0, len));
-    let output = A::attention(q, seen(&keys), seen(&values), mask, config.options);
-    (merged::<B>(output), KeyValueCache { keys, values, len })
 }
 
 /// See [`crate::AttentionKernels::self_attention_training`].
@@ -152,7 +130,11 @@ pub(crate) fn separated<B: BaseOps>(
     angles: Option<RotaryAngles<B>>,
     config: SelfAttention,
 ) -> [FloatTensor<B>; 3] {
-    let [q, k, v] = split::<B>(qkv, config);
+    let qkv = typed::<B, 3>(qkv);
+    let part = |first, count| primitive(heads(qkv.clone(), first, count, config.head_dim));
+    let q = part(0, config.heads);
+    let k = part(config.heads, config.kv_heads);
+    let v = part(config.heads + config.kv_heads, config.kv_heads);
     match angles {
         Some(of) => [
             rotary::<B>(of.layout, q, of.cos.clone(), of.sin.clone()),
@@ -161,17 +143,6 @@ pub(crate) fn separated<B: BaseOps>(
         ],
         None => [q, k, v],
     }
-}
-
-/// Splits `qkv` into queries, keys and values.
-fn split<B: BaseOps>(qkv: FloatTensor<B>, config: SelfAttention) -> [FloatTensor<B>; 3] {
-    let qkv = typed::<B, 3>(qkv);
-    let part = |first, count| primitive(heads(qkv.clone(), first, count, config.head_dim));
-    [
-        part(0, config.heads),
-        part(config.heads, config.kv_heads),
-        part(config.heads + config.kv_heads, config.kv_heads),
-    ]
 }
 
 /// Extracts `count` heads starting at head `first`: `[batch, seq, all]` to `[batch, count, seq, head_dim]`.

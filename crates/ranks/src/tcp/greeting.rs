@@ -13,7 +13,7 @@ const MAGIC: &[u8; 8] = b"emberlm\x01";
 /// The longest message. That of a job of 10,000 ranks takes about 1 MB.
 const LONGEST: u32 = 16 << 20;
 
-/// What a rank tells rank 0.
+/// The first message of a rank to rank 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub version: String,
@@ -22,7 +22,7 @@ pub(super) struct Hello {
     pub member: Member,
 }
 
-/// How a rank is reached.
+/// The place of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Member {
     /// The name of the host.
@@ -35,7 +35,7 @@ pub(super) struct Member {
     pub local: Option<[usize; 2]>,
 }
 
-/// What rank 0 answers.
+/// An answer of rank 0.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// The rank is expected, and waits for the members.
@@ -46,7 +46,7 @@ pub(super) enum Answer {
     Refused(String),
 }
 
-/// What a rank tells another one to which it connects.
+/// The first message of a rank to one that it connects to.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Connect {
     pub secret: u64,

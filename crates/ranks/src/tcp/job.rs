@@ -6,9 +6,10 @@ use std::time::Duration;
 use emberlm_trainer::{Rank, Transport};
 use sysinfo::System;
 
+use super::TcpJoinError;
 use super::links::{Channel, End, Links};
 use super::rendezvous::{self, PATIENCE};
-use super::{TcpJoinError, TcpLaunch};
+use crate::TcpLaunch;
 
 /// See [`crate::Job`].
 pub struct TcpJob {

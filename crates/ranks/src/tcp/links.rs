@@ -32,7 +32,7 @@ const HEART: u8 = 4;
 const ABORT: u8 = 5;
 const LEAVE: u8 = 6;
 
-/// Why a rank ends this process.
+/// The reason for which a rank ends this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// It aborts the job with this exit code.
@@ -41,7 +41,7 @@ pub(super) enum End {
     Lost(usize, String),
 }
 
-/// Connections with all ranks but one's own.
+/// Connections with all other ranks.
 #[derive(Debug)]
 pub(super) struct Links {
     /// By rank; `None` for this rank.
@@ -57,7 +57,7 @@ struct Inbox {
 
 #[derive(Debug)]
 struct State {
-    /// What has arrived from each rank in each channel.
+    /// The messages that have arrived, by rank and channel.
     messages: Vec<[VecDeque<Vec<u8>>; CHANNELS]>,
     /// The ranks that have left the job at its end.
     left: Vec<bool>,

@@ -1,8 +1,8 @@
-//! How the ranks of a job find each other.
+//! The search of a job's ranks for each other.
 //!
-//! Rank 0 listens at the launch's port, or at one of the next if it is taken. Every other rank says there who it is and where it
-//! listens itself. When all have come, rank 0 tells everyone, and each rank connects to those before it; the first connection
-//! stays the one with rank 0.
+//! Rank 0 listens at the launch's port, or at one of the next if it is taken. Every other rank sends its number and its own port
+//! there. When all have come, rank 0 sends the list to everyone, and each rank connects to those before it; the first
+//! connection stays the one with rank 0.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use emberlm_trainer::Rank;
 
-use super::TcpLaunch;
 use super::greeting::{self, Answer, Connect, Hello, Member};
+use crate::TcpLaunch;
 
 /// The time that ranks wait for each other. Machines of one job may start minutes apart.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
@@ -43,7 +43,7 @@ pub enum TcpJoinError {
         port: u16,
         /// The time of waiting.
         seconds: u64,
-        /// What the last attempt met.
+        /// The error of the last attempt.
         reason: String,
     },
     /// Some ranks have not come.

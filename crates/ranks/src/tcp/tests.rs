@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use emberlm_trainer::Transport;
 
+use super::TcpJoinError;
 use super::links::{Channel, End, Links};
 use super::rendezvous::{Meeting, meet};
-use super::{TcpJoinError, TcpLaunch};
+use crate::TcpLaunch;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

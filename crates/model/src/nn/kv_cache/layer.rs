@@ -186,20 +186,16 @@ impl<B: Backend> LayerCache<B> {
             return None;
         }
         // Taken out, so that nothing else owns them.
-        match (held.keys.take(), held.values.take()) {
-            (Some(CachedTokens::Floats(keys)), Some(CachedTokens::Floats(values))) => {
-                let cached = [keys, values];
-                let (mixed, cached) =
-                    ops::cached_attention(qkv, angles, cached, rows, mask, config);
-                [held.keys, held.values] = cached.map(|of| Some(CachedTokens::Floats(of)));
-                self.len += seq;
-                Some(mixed)
-            }
-            (keys, values) => {
-                (held.keys, held.values) = (keys, values);
-                None
-            }
-        }
+        let taken = (held.keys.take(), held.values.take());
+        let (Some(CachedTokens::Floats(keys)), Some(CachedTokens::Floats(values))) = taken else {
+            (held.keys, held.values) = taken;
+            return None;
+        };
+        let cached = [keys, values];
+        let (mixed, cached) = ops::cached_attention(qkv, angles, cached, rows, mask, config);
+        [held.keys, held.values] = cached.map(|of| Some(CachedTokens::Floats(of)));
+        self.len += seq;
+        Some(mixed)
     }
 
     /// Restricts the padding and bias of a mask over all tokens to the keys that [`LayerCache::append`] returns.

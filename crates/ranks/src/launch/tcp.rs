@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::LaunchError;
-use crate::launch::SLURM_RANK;
+use super::{LaunchError, SLURM_RANK};
 
 /// The host of rank 0.
 const ADDRESS: &str = "MASTER_ADDR";
