@@ -14,7 +14,7 @@ pub enum JoinError {
     /// The other ranks cannot be reached.
     #[error(transparent)]
     Tcp(#[from] TcpJoinError),
-    /// See [`MpiJoinError`].
+    /// The library is not that of the launcher, or lacks a function.
     #[cfg(feature = "mpi")]
     #[error(transparent)]
     Mpi(#[from] MpiJoinError),
