@@ -55,7 +55,8 @@ pub fn run(args: ExchangeArgs) -> Result<(), CliError> {
 fn run_as(args: &ExchangeArgs, ranks: &Ranks) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let Some(transport) = ranks.transport() else {
-        return Err(CliError::usage("this needs several ranks").hint("start it with mpirun -n 2"));
+        return Err(CliError::usage("this needs several ranks")
+            .hint("start it with mpirun -n 2, or with the variables of torchrun"));
     };
     let link = Link::new(transport, None);
     let measured = backend.run(Exchanges { args, link })?;

@@ -53,7 +53,7 @@ pub struct TrainArgs {
     pub backend: BackendArg,
 }
 
-/// Runs the command, on one of the ranks that `mpirun` may have started.
+/// Runs the command, on one of the ranks that a launcher may have started.
 ///
 /// # Errors
 /// The preset or the backend does not exist.

@@ -211,17 +211,12 @@ impl Ranks {
     }
 }
 
-/// Ends this process because another rank has ended. The rank that is to say so prints it.
-fn lost(reason: &str, speaks: bool) {
+/// Prints that another rank has ended, which ends the job.
+fn lost(reason: &str) {
     let error = CliError::new(reason.to_owned())
         .hint("the newest checkpoint is complete: start all ranks again with --resume");
-    if speaks {
-        error.report();
-        console::flush();
-        // The others end because of the same rank, not because of this one.
-        std::thread::sleep(GRACE);
-    }
-    std::process::exit(1);
+    error.report();
+    console::flush();
 }
 
 /// The error of a job that cannot be joined.

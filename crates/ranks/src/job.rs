@@ -49,15 +49,15 @@ macro_rules! member {
 impl Job {
     /// Joins the job. All processes of it must do so.
     ///
-    /// `lost` is called, on another thread, with the reason if another process ends before the job does, and with true in the
-    /// process that is to print it. It must end this process. `note` receives what is waited for, if that takes long.
+    /// If another process ends before the job does, all others end. One of them calls `lost` before, on another thread, with
+    /// the reason. `note` receives what is waited for, if that takes long.
     ///
     /// # Errors
     /// The others cannot be reached, or the library is not that of the launcher.
     pub fn join(
         launch: &Launch,
         note: impl Fn(&str),
-        lost: impl Fn(&str, bool) + Clone + Send + 'static,
+        lost: impl Fn(&str) + Clone + Send + 'static,
     ) -> Result<Self, JoinError> {
         match launch {
             Launch::Tcp(launch) => Ok(Self::Tcp(TcpJob::join(launch, note, lost)?)),

@@ -46,7 +46,7 @@ pub struct FitArgs {
     /// Memory limit of training, such as 8GiB [default: the memory available now]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub memory: Option<ByteSize>,
-    /// The number of ranks that train together, of which one is predicted [default: those of mpirun or srun, or 1]
+    /// The number of ranks that train together, of which one is predicted [default: those of the launcher, or 1]
     #[arg(long, value_name = "N")]
     pub ranks: Option<NonZero<usize>>,
     /// A setting that overrides the preset, such as model.d_model=256; can be repeated

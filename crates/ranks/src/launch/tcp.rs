@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{LaunchError, SLURM_RANK};
+use super::{LaunchError, SLURM_RANK, SLURM_STEP_SIZE};
 
 /// The host of rank 0.
 const ADDRESS: &str = "MASTER_ADDR";
@@ -11,27 +11,32 @@ const ADDRESS: &str = "MASTER_ADDR";
 const PORT: &str = "MASTER_PORT";
 /// The port if the variable is missing, as of `torchrun`.
 const DEFAULT_PORT: u16 = 29_500;
+/// The name of the job.
+const ID: &str = "TORCHELASTIC_RUN_ID";
+/// The most ranks of a job, each of which has a connection with every other.
+const MOST_RANKS: usize = 10_000;
 /// True if the launcher itself listens at the port.
 const TAKEN: &str = "TORCHELASTIC_USE_AGENT_STORE";
 
 /// The names of rank, number of ranks, and both on the same host, of one kind of launcher.
 struct Names {
     rank: &'static str,
-    sizes: &'static [&'static str],
+    size: &'static str,
     local_rank: &'static str,
     local_size: Option<&'static str>,
 }
 
 const TORCHRUN: Names = Names {
     rank: "RANK",
-    sizes: &["WORLD_SIZE"],
+    size: "WORLD_SIZE",
     local_rank: "LOCAL_RANK",
     local_size: Some("LOCAL_WORLD_SIZE"),
 };
 
+/// Of a step: a batch script has a rank and the tasks of the allocation, too, and runs once.
 const SLURM: Names = Names {
     rank: SLURM_RANK,
-    sizes: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+    size: SLURM_STEP_SIZE,
     local_rank: "SLURM_LOCALID",
     local_size: None,
 };
@@ -49,6 +54,8 @@ pub struct TcpLaunch {
     pub port: u16,
     /// The index of this process and the number of processes on the same host, if the launcher says so.
     pub local: Option<[usize; 2]>,
+    /// The launcher's name of the job.
+    pub id: Option<String>,
 }
 
 impl TcpLaunch {
@@ -59,56 +66,63 @@ impl TcpLaunch {
         let text = |name: &str| variable(name).map(|value| value.trim().to_owned());
         let number = |name: &'static str| parsed::<usize>(name, text(name), "a whole number");
         let address = text(ADDRESS).filter(|address| !address.is_empty());
-        let names = match (number(TORCHRUN.rank), number(TORCHRUN.sizes[0])) {
+        let names = match (number(TORCHRUN.rank), number(TORCHRUN.size)) {
             (Ok(None), Ok(None)) => &SLURM,
             _ => &TORCHRUN,
         };
-        let size_name = names
-            .sizes
-            .iter()
-            .copied()
-            .find(|name| text(name).is_some());
         let Some(address) = address else {
             // Other programs may use these names for something else, but hardly both.
-            return match (text(TORCHRUN.rank), text(TORCHRUN.sizes[0])) {
+            return match (text(TORCHRUN.rank), text(TORCHRUN.size)) {
                 (Some(_), Some(size)) if size != "1" => Err(LaunchError::Missing {
                     name: ADDRESS,
-                    other: TORCHRUN.sizes[0],
+                    other: TORCHRUN.size,
                 }),
                 _ => Ok(None),
             };
         };
-        let (rank, size_name) = match (number(names.rank)?, size_name) {
-            (Some(rank), Some(size_name)) => (rank, size_name),
-            (None, None) => return Ok(None),
-            (None, Some(other)) => return missing(names.rank, other),
-            (Some(_), None) => return missing(names.sizes[0], names.rank),
+        let (rank, world_size) = match (number(names.rank)?, number(names.size)?) {
+            (Some(rank), Some(size)) => (rank, size),
+            (Some(_), None) if names.rank == TORCHRUN.rank => {
+                return missing(names.size, names.rank);
+            }
+            (None, Some(_)) => return missing(names.rank, names.size),
+            (_, None) => return Ok(None),
         };
-        let world_size = number(size_name)?.unwrap_or(1);
-        if rank >= world_size {
-            return Err(LaunchError::Invalid {
-                name: names.rank,
-                value: rank.to_string(),
-                rule: format!("less than {size_name}, which is {world_size}"),
-            });
+        if world_size > MOST_RANKS {
+            return invalid(names.size, world_size, format!("at most {MOST_RANKS}"));
         }
+        below(names.rank, rank, names.size, world_size)?;
         if world_size == 1 {
             return Ok(None);
         }
-        let port = parsed(PORT, text(PORT), "a port, 1 to 65535")?.unwrap_or(DEFAULT_PORT);
+        let rule = "a port, 1 to 65535";
+        let port = match parsed(PORT, text(PORT), rule)? {
+            Some(0) => return invalid(PORT, 0, rule.to_owned()),
+            port => port.unwrap_or(DEFAULT_PORT),
+        };
         let taken = text(TAKEN).is_some_and(|taken| taken.eq_ignore_ascii_case("true"));
         let local_size = match names.local_size {
             Some(name) => number(name)?,
             None => None,
         };
         let local = number(names.local_rank)?.zip(local_size);
+        if let (Some((rank, size)), Some(size_name)) = (local, names.local_size) {
+            below(names.local_rank, rank, size_name, size)?;
+        }
         Ok(Some(Self {
             rank,
             world_size,
             address,
             port: port.saturating_add(taken.into()),
             local: local.map(|(rank, size)| [rank, size]),
+            id: text(ID),
         }))
+    }
+
+    /// The name of the job, which all its ranks have in common.
+    pub(crate) fn job(&self) -> String {
+        let id = self.id.as_deref().unwrap_or_default();
+        format!("{} {id}", self.port)
     }
 }
 
@@ -128,6 +142,24 @@ impl fmt::Display for TcpLaunch {
 
 fn missing<T>(name: &'static str, other: &'static str) -> Result<Option<T>, LaunchError> {
     Err(LaunchError::Missing { name, other })
+}
+
+fn invalid<T>(name: &'static str, value: usize, rule: String) -> Result<T, LaunchError> {
+    let value = value.to_string();
+    Err(LaunchError::Invalid { name, value, rule })
+}
+
+/// An error unless `value` is less than the value of the other variable.
+fn below(
+    name: &'static str,
+    value: usize,
+    other: &'static str,
+    limit: usize,
+) -> Result<(), LaunchError> {
+    match value < limit {
+        true => Ok(()),
+        false => invalid(name, value, format!("less than {other}, which is {limit}")),
+    }
 }
 
 fn parsed<T: FromStr>(
@@ -212,7 +244,11 @@ mod tests {
             (&[("RANK", "0"), ("WORLD_SIZE", "1"), address], "none"),
             (&[("RANK", "0"), ("WORLD_SIZE", "1")], "none"),
             (&[("RANK", "5")], "none"),
-            (&[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "8")], "none"),
+            // A batch script.
+            (
+                &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), address],
+                "none",
+            ),
             (&[address], "none"),
         ] {
             assert_eq!(found(variables), expected, "{variables:?}");
@@ -245,6 +281,24 @@ mod tests {
             (
                 &[rank, size, address, ("MASTER_PORT", "70000")],
                 "MASTER_PORT = 70000: must be a port, 1 to 65535",
+            ),
+            (
+                &[rank, size, address, ("MASTER_PORT", "0")],
+                "MASTER_PORT = 0: must be a port, 1 to 65535",
+            ),
+            (
+                &[rank, ("WORLD_SIZE", "1000000000000"), address],
+                "WORLD_SIZE = 1000000000000: must be at most 10000",
+            ),
+            (
+                &[
+                    rank,
+                    size,
+                    address,
+                    ("LOCAL_RANK", "2"),
+                    ("LOCAL_WORLD_SIZE", "2"),
+                ],
+                "LOCAL_RANK = 2: must be less than LOCAL_WORLD_SIZE, which is 2",
             ),
             (
                 &[rank, size, address, ("LOCAL_RANK", "x")],

@@ -16,6 +16,8 @@ const LONGEST: u32 = 16 << 20;
 /// The first message of a rank to rank 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
+    /// See [`crate::TcpLaunch::job`].
+    pub job: String,
     pub version: String,
     pub world_size: usize,
     pub rank: usize,
@@ -42,6 +44,8 @@ pub(super) enum Answer {
     Welcome,
     /// All ranks have come. The secret keeps others from connecting to them.
     Members { secret: u64, members: Vec<Member> },
+    /// The rank belongs to another job, which may listen at another port.
+    AnotherJob,
     /// The rank is not expected.
     Refused(String),
 }

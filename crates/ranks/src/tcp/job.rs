@@ -1,6 +1,8 @@
 //! This process's membership of a job over TCP, and the trainer's exchanges.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use emberlm_trainer::{Rank, Transport};
@@ -10,6 +12,9 @@ use super::TcpJoinError;
 use super::links::{Channel, End, Links};
 use super::rendezvous::{self, PATIENCE};
 use crate::TcpLaunch;
+
+/// The time in which the first rank that is left ends the others after a loss.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// See [`crate::Job`].
 pub struct TcpJob {
@@ -27,7 +32,7 @@ impl TcpJob {
     pub fn join(
         launch: &TcpLaunch,
         note: impl Fn(&str),
-        lost: impl Fn(&str, bool) + Clone + Send + 'static,
+        lost: impl Fn(&str) + Clone + Send + 'static,
     ) -> Result<Self, TcpJoinError> {
         Self::join_within(launch, PATIENCE, note, lost)
     }
@@ -36,19 +41,30 @@ impl TcpJob {
         launch: &TcpLaunch,
         patience: Duration,
         note: impl Fn(&str),
-        lost: impl Fn(&str, bool) + Clone + Send + 'static,
+        lost: impl Fn(&str) + Clone + Send + 'static,
     ) -> Result<Self, TcpJoinError> {
         let host = System::host_name().unwrap_or_default();
         let meeting = rendezvous::meet(launch, &host, patience, note)?;
         let local = meeting.local_rank(launch.rank);
         let hosts: Vec<String> = meeting.members.into_iter().map(|of| of.host).collect();
         let (own, size) = (launch.rank, launch.world_size);
-        let ended = move |end| match end {
+        let is_first = Arc::new(AtomicBool::new(true));
+        let ended = move |end, links: &Links| match end {
             End::Aborted(code) => std::process::exit(code.into()),
-            End::Lost(rank, reason) => {
-                let reason = format!("rank {rank} of {size} on {} is lost: {reason}", hosts[rank]);
-                // The first rank that is left.
-                lost(&reason, own == usize::from(rank == 0));
+            // The others end because of the first one.
+            End::Lost(..) if !is_first.swap(false, Ordering::Relaxed) => {}
+            // The first rank that is left ends the others.
+            End::Lost(rank, reason) if own == usize::from(rank == 0) => {
+                lost(&format!(
+                    "rank {rank} of {size} on {} is lost: {reason}",
+                    hosts[rank]
+                ));
+                links.abort(1);
+                std::process::exit(1);
+            }
+            End::Lost(..) => {
+                thread::sleep(GRACE);
+                std::process::exit(1);
             }
         };
         let failed = |error: std::io::Error| TcpJoinError::Connection {
@@ -124,7 +140,7 @@ pub struct TcpTransport {
 impl TcpTransport {
     /// The messages of all ranks, in rank order.
     fn gather(&self, channel: Channel, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        for rank in self.links.others() {
+        for rank in self.links.others_after(self.rank.index()) {
             self.links.send(rank, channel, own)?;
         }
         (0..self.rank.world_size())
@@ -171,16 +187,19 @@ impl Transport for TcpTransport {
 
     fn all_to_all(&self, sent: &[f32], received: &mut [f32]) -> Result<(), String> {
         let others = self.rank.world_size() - 1;
-        let slices = sent.chunks_exact((sent.len() / others.max(1)).max(1));
-        for (rank, slice) in self.links.others().zip(slices) {
-            self.links.send(rank, Channel::Numbers, &bytes(slice))?;
+        let length = sent.len() / others.max(1);
+        for rank in self.links.others_after(self.rank.index()) {
+            if let Some(place) = self.rank.place_of(rank) {
+                let slice = &sent[place * length..][..length];
+                self.links.send(rank, Channel::Numbers, &bytes(slice))?;
+            }
         }
         self.receive(Channel::Numbers, received)
     }
 
     fn all_gather(&self, own: &[f32], received: &mut [f32]) -> Result<(), String> {
         let own = bytes(own);
-        for rank in self.links.others() {
+        for rank in self.links.others_after(self.rank.index()) {
             self.links.send(rank, Channel::Gathers, &own)?;
         }
         self.receive(Channel::Gathers, received)

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,6 +48,8 @@ pub(super) struct Links {
     /// By rank; `None` for this rank.
     peers: Vec<Option<Mutex<TcpStream>>>,
     inbox: Arc<Inbox>,
+    /// True when this rank leaves, after which it sends nothing more: it would reach a connection that is closed.
+    is_leaving: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -73,7 +76,7 @@ impl Links {
     /// Takes the connections. `ended` is called on another thread, at most once for each rank.
     pub fn new(
         streams: Vec<Option<TcpStream>>,
-        ended: impl Fn(End) + Clone + Send + 'static,
+        ended: impl Fn(End, &Self) + Clone + Send + 'static,
     ) -> io::Result<Arc<Self>> {
         let count = streams.len();
         let inbox = Arc::new(Inbox {
@@ -83,25 +86,32 @@ impl Links {
             }),
             arrived: Condvar::new(),
         });
+        let mut received = Vec::new();
         for (rank, stream) in streams.iter().enumerate() {
-            let Some(stream) = stream else {
-                continue;
-            };
-            stream.set_read_timeout(Some(LIFE))?;
-            let (stream, inbox, ended) = (stream.try_clone()?, inbox.clone(), ended.clone());
-            thread::Builder::new()
-                .name(format!("rank {rank}"))
-                .spawn(move || {
-                    if let Some(end) = take_all(rank, stream, &inbox) {
-                        ended(end);
-                    }
-                })?;
+            if let Some(stream) = stream {
+                stream.set_read_timeout(Some(LIFE))?;
+                received.push((rank, stream.try_clone()?));
+            }
         }
         let peers = streams.into_iter().map(|stream| stream.map(Mutex::new));
         let links = Arc::new(Self {
             peers: peers.collect(),
             inbox,
+            is_leaving: AtomicBool::new(false),
         });
+        for (rank, stream) in received {
+            let (inbox, ended, links) =
+                (links.inbox.clone(), ended.clone(), Arc::downgrade(&links));
+            thread::Builder::new()
+                .name(format!("rank {rank}"))
+                .spawn(move || {
+                    if let (Some(end), Some(links)) =
+                        (take_all(rank, stream, &inbox), links.upgrade())
+                    {
+                        ended(end, &links);
+                    }
+                })?;
+        }
         let beating = Arc::downgrade(&links);
         thread::Builder::new()
             .name("heartbeat".to_owned())
@@ -118,7 +128,9 @@ impl Links {
     /// A sign of life to all ranks, unless something is being sent, which is one.
     fn beat(&self) {
         for peer in self.peers.iter().flatten() {
-            if let Ok(mut stream) = peer.try_lock() {
+            if let Ok(mut stream) = peer.try_lock()
+                && !self.is_leaving.load(Ordering::SeqCst)
+            {
                 // The thread that receives notices a failure.
                 let _ = write_frame(&mut stream, HEART, &[]);
             }
@@ -130,14 +142,24 @@ impl Links {
         (0..self.peers.len()).filter(|&rank| self.peers[rank].is_some())
     }
 
+    /// The other ranks from the one after `rank` on, so that not all send to the same one first.
+    pub fn others_after(&self, rank: usize) -> impl Iterator<Item = usize> {
+        let count = self.peers.len();
+        (1..count).map(move |distance| (rank + distance) % count)
+    }
+
     /// Sends a message to a rank.
     pub fn send(&self, rank: usize, channel: Channel, message: &[u8]) -> Result<(), String> {
         let Some(peer) = &self.peers[rank] else {
             return Ok(());
         };
         let mut stream = peer.lock().unwrap_or_else(PoisonError::into_inner);
-        write_frame(&mut stream, channel as u8, message)
-            .map_err(|error| format!("cannot send to rank {rank}: {error}"))
+        write_frame(&mut stream, channel as u8, message).map_err(|error| {
+            drop(stream);
+            // The thread that receives notices the loss, too, and ends the process.
+            thread::sleep(FAREWELL);
+            format!("cannot send to rank {rank}: {error}")
+        })
     }
 
     /// The next message of a rank.
@@ -172,6 +194,7 @@ impl Links {
 
     /// Leaves the job. Waits for the others, whose last frames would be lost with an open connection.
     pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::SeqCst);
         for peer in self.peers.iter().flatten() {
             let mut stream = peer.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = write_frame(&mut stream, LEAVE, &[]);

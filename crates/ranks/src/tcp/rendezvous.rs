@@ -113,11 +113,12 @@ pub(super) fn meet(
     }
 }
 
-/// The address at which this process listens: only that of the host itself, if rank 0 is sought there.
-fn own_address(launch: &TcpLaunch) -> Vec<IpAddr> {
-    let loopback = match (launch.address.as_str(), launch.port).to_socket_addrs() {
-        Ok(mut found) => found.next().map(|of| of.ip()).filter(IpAddr::is_loopback),
-        Err(_) => None,
+/// The addresses at which this process listens. A host's own name may stand for a loopback address there, but for another one
+/// on other hosts.
+fn own_addresses(launch: &TcpLaunch) -> Vec<IpAddr> {
+    let loopback = match launch.address.as_str() {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        other => other.parse().ok().filter(IpAddr::is_loopback),
     };
     match loopback {
         Some(address) => vec![address],
@@ -129,7 +130,7 @@ fn own_address(launch: &TcpLaunch) -> Vec<IpAddr> {
 fn listen(launch: &TcpLaunch, ports: RangeInclusive<u16>) -> Result<TcpListener, io::Error> {
     let mut last = io::Error::other("no address");
     for port in ports {
-        for address in own_address(launch) {
+        for address in own_addresses(launch) {
             match TcpListener::bind((address, port)) {
                 Ok(listener) => {
                     listener.set_nonblocking(true)?;
@@ -207,6 +208,11 @@ fn receive(
         let Ok(hello) = greeting::read::<Hello>(&mut stream) else {
             continue;
         };
+        if hello.job != launch.job() {
+            // It tries another port.
+            let _ = greeting::write(&mut stream, &Answer::AnotherJob);
+            continue;
+        }
         let address = Some(from.ip().to_canonical()).filter(|ip| !ip.is_loopback());
         let (rank, member) = (
             hello.rank,
@@ -288,6 +294,7 @@ fn join(
     let listener = listen(launch, 0..=0).map_err(failed_here)?;
     let port = listener.local_addr().map_err(failed_here)?.port();
     let hello = Hello {
+        job: launch.job(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         world_size: launch.world_size,
         rank: launch.rank,
