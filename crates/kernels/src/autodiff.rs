@@ -155,6 +155,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         packed::linear_packed::<B, C>(x, weight, bias, residual)
     }
 
+    fn embedding_packed(table: PackedWeight<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
+        packed::embedding_packed::<B, C>(&table, ids)
+    }
+
     fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
         embedding::embedding::<B, C>(table, ids)
     }

@@ -7,7 +7,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::module::AutodiffModule;
-use burn::tensor::ops::FloatTensor;
+use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Device, Shape, Tensor, TensorMetadata, TensorPrimitive};
 
 use crate::cpu::packed::PackedMatrix;
@@ -30,9 +30,22 @@ pub(super) fn packed_from_host<B: Backend, C: CheckpointStrategy>(
 pub(super) fn unpack<B: Backend, C: CheckpointStrategy>(
     weight: &PackedWeight<Autodiff<B, C>>,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let floats = TensorPrimitive::Float(B::unpack(weight.valid()));
-    let floats = Tensor::<B, 2>::from_primitive(floats);
-    Tensor::<Autodiff<B, C>, 2>::from_inner(floats)
+    without_gradient::<B, C, 2>(B::unpack(weight.valid()))
+}
+
+/// Looks up the rows without unpacking the others.
+pub(super) fn embedding_packed<B: Backend, C: CheckpointStrategy>(
+    table: &PackedWeight<Autodiff<B, C>>,
+    ids: IntTensor<B>,
+) -> FloatTensor<Autodiff<B, C>> {
+    without_gradient::<B, C, 3>(B::embedding_packed(table.valid(), ids))
+}
+
+fn without_gradient<B: Backend, C: CheckpointStrategy, const D: usize>(
+    floats: FloatTensor<B>,
+) -> FloatTensor<Autodiff<B, C>> {
+    let floats = Tensor::<B, D>::from_primitive(TensorPrimitive::Float(floats));
+    Tensor::<Autodiff<B, C>, D>::from_inner(floats)
         .into_primitive()
         .tensor()
 }

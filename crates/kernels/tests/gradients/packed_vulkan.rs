@@ -1,7 +1,8 @@
 //! Compares packed weights on a Vulkan device with the CPU's: values and bytes to the bit, products with those of the
 //! unpacked weight in f32.
 
-use burn::backend::Vulkan;
+use burn::backend::{Autodiff, Vulkan};
+use burn::module::AutodiffModule;
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_kernels::cpu::packed::{PackedMatrix, unpack};
@@ -67,8 +68,12 @@ fn values_and_bytes_equal_the_cpus() {
             });
             let data = TensorData::new(ids.clone(), [2, 3]);
             let ids = Tensor::<Vulkan, 2, Int>::from_data(data, &Default::default());
-            let found = host(ops::embedding_packed(packed, ids));
-            assert_same_bits(&what, &found, &looked_up.collect::<Vec<_>>());
+            let looked_up: Vec<f32> = looked_up.collect();
+            let found = host(ops::embedding_packed(packed.clone(), ids.clone()));
+            assert_same_bits(&what, &found, &looked_up);
+            let packed = PackedWeight::<Autodiff<Vulkan>>::from_inner(packed);
+            let found = host(ops::embedding_packed(packed, Tensor::from_inner(ids)));
+            assert_same_bits(&what, &found, &looked_up);
         }
     }
 }
