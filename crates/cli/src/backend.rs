@@ -1,7 +1,7 @@
 //! Selection of the compute backend by name.
 //!
-//! A [`Placement`] is a backend and one of its devices, with the library of its products. Only [`Placement`] and [`devices`] name concrete
-//! backends in this binary. `start` opens a GPU, `cache` configures the runtime's caches, and `quiet` and
+//! A [`Placement`] is a backend and one of its devices, with the library of its products. Only [`Placement`] and [`devices`]
+//! name concrete backends in this binary. `start` opens a GPU, `cache` configures the runtime's caches, and `quiet` and
 //! `failure` turn the runtime's panics into errors.
 
 #[cfg(feature = "gpu")]

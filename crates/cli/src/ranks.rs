@@ -11,9 +11,7 @@ use emberlm_data::{PrepareRanks, SingleRank};
 use emberlm_kernels::Backend;
 use emberlm_ranks::{Job, JoinError, Launch};
 use emberlm_trainer::config::ExchangeMemory;
-use emberlm_trainer::{
-    DeviceMemoryPeers, OrderedPeers, Peers, Rank, SingleProcess, TrainError, Transport,
-};
+use emberlm_trainer::{OrderedPeers, Peers, Rank, SingleProcess, TrainError, Transport};
 
 use self::pieces::InPieces;
 use crate::console;
@@ -159,16 +157,14 @@ impl Ranks {
         let Some(job) = &self.job else {
             return Ok(Arc::new(SingleProcess));
         };
-        let transport = job.transport();
         match memory {
-            ExchangeMemory::Host => Ok(Arc::new(OrderedPeers::new(transport))),
-            ExchangeMemory::Device if job.exchanges_addresses() => {
-                Ok(Arc::new(DeviceMemoryPeers::new(transport)))
-            }
-            ExchangeMemory::Device => Err(CliError::usage(
-                "train.exchange = device: must be host for ranks over TCP, which takes no addresses",
-            )
-            .hint("or start the ranks with the launcher of an MPI library, which may take them")),
+            ExchangeMemory::Host => Ok(Arc::new(OrderedPeers::new(job.transport()))),
+            ExchangeMemory::Device => job.device_peers().ok_or_else(|| {
+                CliError::usage(
+                    "train.exchange = device: must be host for ranks over TCP, which takes no addresses",
+                )
+                .hint("or start the ranks with the launcher of an MPI library, which may take them")
+            }),
         }
     }
 

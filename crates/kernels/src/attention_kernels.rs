@@ -16,7 +16,7 @@ use crate::{AttentionOptions, BaseOps, KeyValueCache, PackedTokens, RotaryAngles
 ///
 /// [`crate::reference`] has two implementations composed of plain tensor operations: `WholeAttention`, which
 /// materializes all scores at once, and `BlockedAttention`, which materializes a bounded number of them.
-pub trait AttentionKernels<B: BaseOps>: Sized + 'static {
+pub trait AttentionKernels<B: BaseOps>: 'static {
     /// The results of [`AttentionKernels::attention_training`] that its backward pass needs.
     type State: Clone + Debug + Send + 'static;
 
@@ -83,7 +83,34 @@ pub trait AttentionKernels<B: BaseOps>: Sized + 'static {
         mask: AttentionMask<B>,
         config: SelfAttention,
     ) -> (FloatTensor<B>, KeyValueCache<B>) {
-        step_by_step::<B, Self>(qkv, angles, cache, mask, config)
+        let SelfAttention {
+            heads,
+            kv_heads,
+            head_dim,
+            options,
+        } = config;
+        let qkv = Tensor::<B, 3>::from_primitive(TensorPrimitive::Float(qkv));
+        let [batch, seq, _] = qkv.dims();
+        let part = |first: usize, count: usize| {
+            let columns = qkv.clone().narrow(2, first * head_dim, count * head_dim);
+            let heads = columns.reshape([batch, seq, count, head_dim]);
+            heads.swap_dims(1, 2).into_primitive().tensor()
+        };
+        let [q, k] = [part(0, heads), part(heads, kv_heads)].map(|x| match &angles {
+            Some(of) => B::rotary(of.layout, x, of.cos.clone(), of.sin.clone()),
+            None => x,
+        });
+        let keys = B::write_tokens(cache.keys, k, cache.len);
+        let values = B::write_tokens(cache.values, part(heads + kv_heads, kv_heads), cache.len);
+        let len = cache.len + seq;
+        let seen = |held: &FloatTensor<B>| {
+            let held = Tensor::<B, 4>::from_primitive(TensorPrimitive::Float(held.clone()));
+            held.narrow(2, 0, len).into_primitive().tensor()
+        };
+        let output = Self::attention(q, seen(&keys), seen(&values), mask, options);
+        let output = B::float_swap_dims(output, 1, 2); // [batch, seq, heads, head_dim]
+        let output = B::float_reshape(output, Shape::new([batch, seq, heads * head_dim]));
+        (output, KeyValueCache { keys, values, len })
     }
 
     /// [`AttentionKernels::self_attention`] with dropout. Also returns the state for the backward pass.
@@ -103,44 +130,6 @@ pub trait AttentionKernels<B: BaseOps>: Sized + 'static {
         config: SelfAttention,
         bias: bool,
     ) -> SelfAttentionGradients<B>;
-}
-
-/// [`AttentionKernels::cached_attention`] by the backend's operations one after the other.
-pub(crate) fn step_by_step<B: BaseOps, A: AttentionKernels<B>>(
-    qkv: FloatTensor<B>,
-    angles: Option<RotaryAngles<B>>,
-    cache: KeyValueCache<B>,
-    mask: AttentionMask<B>,
-    config: SelfAttention,
-) -> (FloatTensor<B>, KeyValueCache<B>) {
-    let SelfAttention {
-        heads,
-        kv_heads,
-        head_dim,
-        options,
-    } = config;
-    let qkv = Tensor::<B, 3>::from_primitive(TensorPrimitive::Float(qkv));
-    let [batch, seq, _] = qkv.dims();
-    let part = |first: usize, count: usize| {
-        let columns = qkv.clone().narrow(2, first * head_dim, count * head_dim);
-        let heads = columns.reshape([batch, seq, count, head_dim]);
-        heads.swap_dims(1, 2).into_primitive().tensor()
-    };
-    let [q, k] = [part(0, heads), part(heads, kv_heads)].map(|x| match &angles {
-        Some(of) => B::rotary(of.layout, x, of.cos.clone(), of.sin.clone()),
-        None => x,
-    });
-    let keys = B::write_tokens(cache.keys, k, cache.len);
-    let values = B::write_tokens(cache.values, part(heads + kv_heads, kv_heads), cache.len);
-    let len = cache.len + seq;
-    let seen = |held: &FloatTensor<B>| {
-        let held = Tensor::<B, 4>::from_primitive(TensorPrimitive::Float(held.clone()));
-        held.narrow(2, 0, len).into_primitive().tensor()
-    };
-    let output = A::attention(q, seen(&keys), seen(&values), mask, options);
-    let output = B::float_swap_dims(output, 1, 2); // [batch, seq, heads, head_dim]
-    let output = B::float_reshape(output, Shape::new([batch, seq, heads * head_dim]));
-    (output, KeyValueCache { keys, values, len })
 }
 
 /// Optional restrictions and biases of attention scores, in addition to the reach.

@@ -6,8 +6,8 @@ use burn::tensor::{Device, FloatDType};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWInputs, AdamWOutputs, AdamWStep, AddRowsGradients, AttentionKernels,
-    DeviceMemory, GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients, LinearInputs,
+    Activation, AdamWInputs, AdamWOutputs, AddRowsGradients, AttentionKernels, DeviceMemory,
+    GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients, LinearInputs,
     LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
     Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
 };
@@ -425,26 +425,13 @@ pub trait Backend: BurnBackend {
         reference::head_losses_backward::<Self>(inputs, grads, trains_weights, rows)
     }
 
-    /// One AdamW update with the gradient times `factor` `[1]`. Returns the updated
-    /// `(parameter, moment1, moment2)`. A negative factor leaves all three as they are.
+    /// An AdamW update of each parameter with its gradient times `factor` `[1]`, in order. A negative factor leaves parameters
+    /// and moments as they are.
     fn adamw(
-        parameter: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-        moments: (FloatTensor<Self>, FloatTensor<Self>),
-        factor: Option<FloatTensor<Self>>,
-        step: AdamWStep,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step)
-    }
-
-    /// [`Backend::adamw`] of each parameter, in order.
-    fn adamw_all(
         inputs: Vec<AdamWInputs<Self>>,
         factor: Option<FloatTensor<Self>>,
     ) -> Vec<AdamWOutputs<Self>> {
-        let update = |of: AdamWInputs<Self>| {
-            Self::adamw(of.parameter, of.grad, of.moments, factor.clone(), of.step)
-        };
+        let update = |of| reference::clipped_adamw::<Self>(of, factor.clone());
         inputs.into_iter().map(update).collect()
     }
 }

@@ -214,21 +214,10 @@ macro_rules! on_a_gpu {
 
             #[inline]
             fn adamw(
-                parameter: FloatTensor<Self>,
-                grad: FloatTensor<Self>,
-                moments: (FloatTensor<Self>, FloatTensor<Self>),
-                factor: Option<FloatTensor<Self>>,
-                step: crate::AdamWStep,
-            ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-                crate::gpu::adamw(parameter, grad, moments, factor, step)
-            }
-
-            #[inline]
-            fn adamw_all(
                 inputs: Vec<crate::AdamWInputs<Self>>,
                 factor: Option<FloatTensor<Self>>,
             ) -> Vec<crate::AdamWOutputs<Self>> {
-                crate::gpu::adamw_all::<Self, $runtime>(inputs, factor)
+                crate::gpu::adamw::<Self, $runtime>(inputs, factor)
             }
 
             #[inline]

@@ -38,7 +38,7 @@ use burn::tensor::{DType, Device};
 use crate::{DeviceMemory, Precision, reference};
 
 pub use activation::{gated, gated_backward};
-pub use adamw::{adamw, adamw_all};
+pub use adamw::adamw;
 #[cfg(feature = "cuda")]
 pub use address::vector_memory;
 pub use attention::TiledAttention;

@@ -334,15 +334,16 @@ pub fn embedding_parts<B: Backend>(
     selected.unwrap_or_else(|| Tensor::zeros([ids.dims()[0], ids.dims()[1], 0], &ids.device()))
 }
 
-/// [`Backend::adamw_all`] of primitives, with the gradients times `factor` `[1]`.
+/// [`Backend::adamw`] of primitives, with the gradients times `factor` `[1]`.
 pub fn adamw_all<B: Backend>(
     inputs: Vec<AdamWInputs<B>>,
     factor: Option<Tensor<B, 1>>,
 ) -> Vec<AdamWOutputs<B>> {
-    B::adamw_all(inputs, factor.map(float))
+    B::adamw(inputs, factor.map(float))
 }
 
-/// [`Backend::adamw`]: `(parameter, moment1, moment2)` after an update with the gradient times `factor` `[1]`.
+/// [`Backend::adamw`] of one parameter: `(parameter, moment1, moment2)` after an update with the gradient times `factor`
+/// `[1]`.
 pub fn adamw<B: Backend, const D: usize>(
     parameter: Tensor<B, D>,
     grad: Tensor<B, D>,
@@ -350,13 +351,13 @@ pub fn adamw<B: Backend, const D: usize>(
     factor: Option<Tensor<B, 1>>,
     step: AdamWStep,
 ) -> (Tensor<B, D>, (Tensor<B, D>, Tensor<B, D>)) {
-    let moments = (float(moments.0), float(moments.1));
-    let (p, m, v) = B::adamw(
-        float(parameter),
-        float(grad),
-        moments,
-        factor.map(float),
+    let inputs = AdamWInputs {
+        parameter: float(parameter),
+        grad: float(grad),
+        moments: (float(moments.0), float(moments.1)),
         step,
-    );
+    };
+    // As many as inputs.
+    let (p, m, v) = B::adamw(vec![inputs], factor.map(float)).remove(0);
     (tensor(p), (tensor(m), tensor(v)))
 }

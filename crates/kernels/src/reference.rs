@@ -105,7 +105,7 @@ fn last(shape: &Shape) -> usize {
 }
 
 /// Returns `shape` with its last dimension replaced by `width`.
-fn with_last(shape: Shape, width: usize) -> Shape {
+pub(crate) fn with_last(shape: Shape, width: usize) -> Shape {
     let mut dims: Vec<usize> = shape.iter().copied().collect();
     if let Some(last) = dims.last_mut() {
         *last = width;

@@ -1,7 +1,11 @@
 //! This process's membership of a job.
 
-use emberlm_kernels::{AddressedVector, Backend};
-use emberlm_trainer::{AddressTransport, Rank, Transport};
+use std::sync::Arc;
+
+use emberlm_kernels::Backend;
+#[cfg(feature = "mpi")]
+use emberlm_trainer::DeviceMemoryPeers;
+use emberlm_trainer::{Peers, Rank, Transport};
 
 #[cfg(feature = "mpi")]
 use crate::mpi::{MpiJob, MpiJoinError, MpiTransport};
@@ -92,9 +96,13 @@ impl Job {
         }
     }
 
-    /// Returns true if the transport is an [`AddressTransport`] in fact.
-    pub fn exchanges_addresses(&self) -> bool {
-        !matches!(self, Self::Tcp(_))
+    /// The exchanges of gradients and parameters in the memory of devices, whose addresses only MPI's libraries take.
+    pub fn device_peers<B: Backend>(&self) -> Option<Arc<dyn Peers<B>>> {
+        match self {
+            Self::Tcp(_) => None,
+            #[cfg(feature = "mpi")]
+            Self::Mpi(job) => Some(Arc::new(DeviceMemoryPeers::new(job.transport()))),
+        }
     }
 
     /// Waits until all processes wait here.
@@ -146,35 +154,4 @@ impl Transport for JobTransport {
     fn all_gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         member!(Self, self, of => of.all_gather_bytes(own))
     }
-}
-
-/// Only MPI's libraries take addresses.
-impl<B: Backend> AddressTransport<B> for JobTransport {
-    fn all_to_all_addressed(
-        &self,
-        sent: &AddressedVector<B>,
-        received: &mut AddressedVector<B>,
-    ) -> Result<(), String> {
-        match self {
-            #[cfg(feature = "mpi")]
-            Self::Mpi(of) => of.all_to_all_addressed(sent, received),
-            Self::Tcp(_) => without_addresses(&[sent, received]),
-        }
-    }
-
-    fn all_gather_addressed(
-        &self,
-        own: &AddressedVector<B>,
-        received: &mut AddressedVector<B>,
-    ) -> Result<(), String> {
-        match self {
-            #[cfg(feature = "mpi")]
-            Self::Mpi(of) => of.all_gather_addressed(own, received),
-            Self::Tcp(_) => without_addresses(&[own, received]),
-        }
-    }
-}
-
-fn without_addresses<B: Backend>(_: &[&AddressedVector<B>]) -> Result<(), String> {
-    Err("ranks over TCP do not exchange the memory of devices".to_owned())
 }

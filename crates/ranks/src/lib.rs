@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`Launch`] | the job that a launcher started this process for, from the environment |
 //! | [`Job`] | this process's membership of the job: rank, host, end, abort |
-//! | [`JobTransport`] | the exchanges of [`emberlm_trainer::OrderedPeers`] and [`emberlm_trainer::DeviceMemoryPeers`] |
+//! | [`JobTransport`] | the exchanges of [`emberlm_trainer::OrderedPeers`] |
 //! | `tcp` | ranks that find each other by the variables of `torchrun` and connect to each other |
 //! | `mpi` | ranks of `mpirun` and `srun`, over the system's MPI library, behind the feature `mpi` |
 //!

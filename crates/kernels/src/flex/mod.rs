@@ -22,9 +22,10 @@ use crate::cpu::bf16;
 use crate::cpu::packed::PackedMatrix;
 use crate::cpu::team;
 use crate::{
-    Activation, AdamWStep, AddRowsGradients, Backend, GatedGradients, HeadLossGradients,
-    HeadLossInputs, LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization,
-    PackedFormat, PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory, reference,
+    Activation, AdamWInputs, AdamWOutputs, AddRowsGradients, Backend, GatedGradients,
+    HeadLossGradients, HeadLossInputs, LinearGradients, LinearInputs, LowRankUpdate, NormGradients,
+    Normalization, PackedFormat, PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory,
+    reference,
 };
 use buffer::is_f32;
 
@@ -364,15 +365,18 @@ impl Backend for Flex {
     }
 
     fn adamw(
-        parameter: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-        moments: (FloatTensor<Self>, FloatTensor<Self>),
+        inputs: Vec<AdamWInputs<Self>>,
         factor: Option<FloatTensor<Self>>,
-        step: AdamWStep,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        match is_f32(&[&parameter, &grad, &moments.0, &moments.1]) {
-            true => optimizer::adamw(parameter, grad, moments, factor, step),
-            false => reference::clipped_adamw::<Self>(parameter, grad, moments, factor, step),
-        }
+    ) -> Vec<AdamWOutputs<Self>> {
+        let update = |of: AdamWInputs<Self>| match is_f32(&[
+            &of.parameter,
+            &of.grad,
+            &of.moments.0,
+            &of.moments.1,
+        ]) {
+            true => optimizer::adamw(of, factor.clone()),
+            false => reference::clipped_adamw::<Self>(of, factor.clone()),
+        };
+        inputs.into_iter().map(update).collect()
     }
 }

@@ -1,18 +1,18 @@
 //! The AdamW update, in place where tensors are not shared, and the operations of gradient clipping.
 
-use burn_flex::FlexTensor;
+use burn_flex::{Flex, FlexTensor};
 
 use super::buffer::{dense, elements, elements_mut, filled, number};
-use crate::AdamWStep;
 use crate::cpu::{adamw, reduce};
+use crate::{AdamWInputs, AdamWOutputs};
 
-pub(super) fn adamw(
-    parameter: FlexTensor,
-    grad: FlexTensor,
-    (moment1, moment2): (FlexTensor, FlexTensor),
-    factor: Option<FlexTensor>,
-    step: AdamWStep,
-) -> (FlexTensor, FlexTensor, FlexTensor) {
+pub(super) fn adamw(inputs: AdamWInputs<Flex>, factor: Option<FlexTensor>) -> AdamWOutputs<Flex> {
+    let AdamWInputs {
+        parameter,
+        grad,
+        moments: (moment1, moment2),
+        step,
+    } = inputs;
     let [mut parameter, grad, mut moment1, mut moment2] =
         [parameter, grad, moment1, moment2].map(dense);
     let factor = factor.map_or(1.0, |factor| elements(&dense(factor))[0]);

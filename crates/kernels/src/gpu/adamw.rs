@@ -8,31 +8,15 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::launch::{ELEMENTWISE_UNITS, address_type, cubes, most_tensors, operand, overwritable};
-use super::queue::{OnRuntime, Queued, queue_all, queue_many};
+use super::queue::{OnRuntime, Queued, queue_all};
 use crate::{AdamWInputs, AdamWOutputs, AdamWStep};
 
 /// The tensors of a parameter: itself, its gradient and two moments.
 const TENSORS: usize = 4;
 
-/// See [`crate::Backend::adamw`]: one launch. Tensors that nothing else uses are updated in place, others are copied before.
-pub fn adamw<R: CubeRuntime>(
-    parameter: Queued<R>,
-    grad: Queued<R>,
-    moments: (Queued<R>, Queued<R>),
-    factor: Option<Queued<R>>,
-    step: AdamWStep,
-) -> (Queued<R>, Queued<R>, Queued<R>) {
-    let outputs = [&parameter, &moments.0, &moments.1].map(|of| (of.shape.clone(), of.dtype));
-    let mut tensors = vec![parameter, grad, moments.0, moments.1];
-    tensors.extend(factor);
-    let [parameter, first, second] = queue_many("adamw", tensors, outputs, move |tensors| {
-        update(tensors, 1, step).try_into().ok()
-    });
-    (parameter, first, second)
-}
-
-/// See [`crate::Backend::adamw_all`]: parameters with the same hyperparameters and types share launches.
-pub fn adamw_all<B: OnRuntime<R>, R: CubeRuntime>(
+/// See [`crate::Backend::adamw`]: parameters with the same hyperparameters and types share launches. Tensors that nothing else
+/// uses are updated in place, others are copied before.
+pub fn adamw<B: OnRuntime<R>, R: CubeRuntime>(
     inputs: Vec<AdamWInputs<B>>,
     factor: Option<Queued<R>>,
 ) -> Vec<AdamWOutputs<B>> {

@@ -50,7 +50,6 @@ use self::task::Task;
 use self::words::words;
 use super::launch::{empty, input_or, with_contiguous_rows};
 use super::queue::{OnRuntime, Queued, queue};
-use crate::attention_kernels::step_by_step;
 use crate::reference::{BlockedAttention, DropoutDraws};
 use crate::{
     AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, BaseOps, KeyValueCache,
@@ -127,7 +126,7 @@ impl<R: CubeRuntime, B: OnRuntime<R>> AttentionKernels<B> for TiledAttention<R> 
         config: SelfAttention,
     ) -> FloatTensor<B> {
         let config = config.usable::<B>(&qkv);
-        match Task::fused::<R, B>(&qkv, &mask, config) {
+        match Task::fused::<R, B>(&qkv, None, &mask, config) {
             Some(task) => {
                 let qkv = rotated::<R, B>(qkv, angles, config, false);
                 attend(task, fused(qkv), mask)
@@ -144,9 +143,9 @@ impl<R: CubeRuntime, B: OnRuntime<R>> AttentionKernels<B> for TiledAttention<R> 
         config: SelfAttention,
     ) -> (FloatTensor<B>, KeyValueCache<B>) {
         let config = config.usable::<B>(&qkv);
-        match Task::cached::<R, B>(&qkv, &cache, &mask, config) {
+        match Task::fused::<R, B>(&qkv, Some(&cache), &mask, config) {
             Some(task) => cached_attention::<R, B>(task, qkv, angles, cache, mask, config),
-            None => step_by_step::<B, Self>(qkv, angles, cache, mask, config),
+            None => BlockedAttention::cached_attention(qkv, angles, cache, mask, config),
         }
     }
 
@@ -157,7 +156,7 @@ impl<R: CubeRuntime, B: OnRuntime<R>> AttentionKernels<B> for TiledAttention<R> 
         config: SelfAttention,
     ) -> (FloatTensor<B>, TiledState<B>) {
         let config = config.usable::<B>(&qkv);
-        match Task::fused::<R, B>(&qkv, &mask, config) {
+        match Task::fused::<R, B>(&qkv, None, &mask, config) {
             Some(task) => {
                 let qkv = rotated::<R, B>(qkv, angles, config, false);
                 attend_training(task, fused(qkv), mask)

@@ -1,6 +1,6 @@
 //! Linear layers of a few rows, as in decoding, in one kernel with bias, residual and activation.
 
-use burn::tensor::{DType, Shape};
+use burn::tensor::DType;
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::reshape;
@@ -14,6 +14,7 @@ use super::meter;
 use super::packed::{MOST_PACKED_ROWS, launch_product};
 use super::queue::{OnRuntime, Queued, queue};
 use crate::base_ops::usable;
+use crate::reference::with_last;
 use crate::{
     Activation, Backend, LinearGradients, LinearInputs, PackedWeight, Precision, reference,
 };
@@ -193,10 +194,7 @@ fn queue_few_rows<R: CubeRuntime>(
     launch: impl Fn(CubeTensor<R>, CubeTensor<R>, CubeTensor<R>, Epilogue<R>) + Send + Sync + 'static,
 ) -> Queued<R> {
     let [rows, width] = rows_of(&x.shape);
-    let mut shape: Vec<usize> = x.shape.iter().copied().collect();
-    shape.pop();
-    shape.push(outputs);
-    let shape = Shape::from(shape);
+    let shape = with_last(x.shape.clone(), outputs);
     let of_output = [(shape.clone(), DType::F32)];
     let has = [bias.is_some(), residual.is_some()];
     let has_gate = gate.as_ref().map(|(_, bias)| bias.is_some());

@@ -4,7 +4,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
 use super::{flat, scaled, typed, unflat};
-use crate::AdamWStep;
+use crate::{AdamWInputs, AdamWOutputs, AdamWStep};
 
 /// See [`crate::Backend::adamw`]. In PyTorch's order: weight decay first, then `p -= rate · m̂ / (√v̂ + ε)` with
 /// `m̂ = m/(1-β₁ᵗ)`, `v̂ = v/(1-β₂ᵗ)`.
@@ -36,12 +36,15 @@ pub fn adamw<B: Backend>(
 
 /// See [`crate::Backend::adamw`]: [`adamw`] with the gradient times `factor`, unless that is negative.
 pub fn clipped_adamw<B: Backend>(
-    parameter: FloatTensor<B>,
-    grad: FloatTensor<B>,
-    moments: (FloatTensor<B>, FloatTensor<B>),
+    inputs: AdamWInputs<B>,
     factor: Option<FloatTensor<B>>,
-    step: AdamWStep,
-) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
+) -> AdamWOutputs<B> {
+    let AdamWInputs {
+        parameter,
+        grad,
+        moments,
+        step,
+    } = inputs;
     let Some(factor) = factor else {
         return adamw::<B>(parameter, grad, moments.0, moments.1, step);
     };

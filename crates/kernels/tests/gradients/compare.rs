@@ -124,6 +124,7 @@ pub fn assert_same<B: Backend, const N: usize, const D: usize, const E: usize>(
 }
 
 /// Tests that the output and the gradients of an operation have the same bits in two runs.
+#[cfg(feature = "vulkan")]
 pub fn assert_repeatable<B: Backend, const N: usize, const D: usize, const E: usize>(
     what: &str,
     inputs: &[TensorData; N],

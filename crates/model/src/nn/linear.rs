@@ -214,18 +214,16 @@ impl<B: Backend> Linear<B> {
         x: Tensor<B, 3>,
         rows: Option<&AdapterRows>,
     ) -> Tensor<B, 3> {
-        match self.plain(&x, rows) {
-            Some((weight, bias)) => {
-                self.record(&x);
-                ops::linear_activation(kind, x, weight, bias, self.precision)
+        if self.is_adapted(&x, rows) {
+            return ops::activation(kind, self.run(x, None, rows));
+        }
+        self.record(&x);
+        let bias = self.bias.as_ref().map(Param::val);
+        match &self.weight {
+            LinearWeight::Float(weight) => {
+                ops::linear_activation(kind, x, weight.val(), bias, self.precision)
             }
-            None => match &self.weight {
-                LinearWeight::Packed(weight) if !self.is_adapted(&x, rows) => {
-                    self.record(&x);
-                    weight.activated(kind, x, self.bias.as_ref().map(Param::val))
-                }
-                _ => ops::activation(kind, self.run(x, None, rows)),
-            },
+            LinearWeight::Packed(weight) => weight.activated(kind, x, bias),
         }
     }
 
@@ -238,30 +236,20 @@ impl<B: Backend> Linear<B> {
         x: Tensor<B, 3>,
         rows: Option<&AdapterRows>,
     ) -> Tensor<B, 3> {
-        match (gate.plain(&x, rows), self.plain(&x, rows)) {
-            (Some(of_gate), Some(own)) if gate.precision == self.precision => {
-                gate.record(&x);
-                self.record(&x);
-                ops::gated_linear(kind, x, of_gate, own, self.precision)
-            }
-            _ => {
-                let of_gate = gate.run(x.clone(), None, rows);
-                ops::gated(kind, of_gate, self.run(x, None, rows))
-            }
+        let layers = [gate, self];
+        let are_alike = gate.precision == self.precision;
+        if let (LinearWeight::Float(of_gate), LinearWeight::Float(own)) =
+            (&gate.weight, &self.weight)
+            && are_alike
+            && !layers.iter().any(|layer| layer.is_adapted(&x, rows))
+        {
+            layers.iter().for_each(|layer| layer.record(&x));
+            let [gate_bias, bias] = layers.map(|layer| layer.bias.as_ref().map(Param::val));
+            let (of_gate, own) = ((of_gate.val(), gate_bias), (own.val(), bias));
+            return ops::gated_linear(kind, x, of_gate, own, self.precision);
         }
-    }
-
-    /// The weight and the bias, if the weight is not packed and no row of `x` has an adapter.
-    fn plain(
-        &self,
-        x: &Tensor<B, 3>,
-        rows: Option<&AdapterRows>,
-    ) -> Option<(Tensor<B, 2>, Option<Tensor<B, 1>>)> {
-        let LinearWeight::Float(weight) = &self.weight else {
-            return None;
-        };
-        let bias = || self.bias.as_ref().map(Param::val);
-        (!self.is_adapted(x, rows)).then(|| (weight.val(), bias()))
+        let of_gate = gate.run(x.clone(), None, rows);
+        ops::gated(kind, of_gate, self.run(x, None, rows))
     }
 
     /// Returns true if some row of `x` has an adapter.

@@ -18,27 +18,24 @@ const MOST_RANKS: usize = 10_000;
 /// True if the launcher itself listens at the port.
 const TAKEN: &str = "TORCHELASTIC_USE_AGENT_STORE";
 
-/// The names of rank, number of ranks, and both on the same host, of one kind of launcher.
+/// The names of rank and number of ranks of one kind of launcher, and those of both on the same host.
 struct Names {
     rank: &'static str,
     size: &'static str,
-    local_rank: &'static str,
-    local_size: Option<&'static str>,
+    local: Option<[&'static str; 2]>,
 }
 
 const TORCHRUN: Names = Names {
     rank: "RANK",
     size: "WORLD_SIZE",
-    local_rank: "LOCAL_RANK",
-    local_size: Some("LOCAL_WORLD_SIZE"),
+    local: Some(["LOCAL_RANK", "LOCAL_WORLD_SIZE"]),
 };
 
 /// Of a step: a batch script has a rank and the tasks of the allocation, too, and runs once.
 const SLURM: Names = Names {
     rank: SLURM_RANK,
     size: SLURM_STEP_SIZE,
-    local_rank: "SLURM_LOCALID",
-    local_size: None,
+    local: None,
 };
 
 /// A job whose ranks connect to each other.
@@ -101,20 +98,22 @@ impl TcpLaunch {
             port => port.unwrap_or(DEFAULT_PORT),
         };
         let taken = text(TAKEN).is_some_and(|taken| taken.eq_ignore_ascii_case("true"));
-        let local_size = match names.local_size {
-            Some(name) => number(name)?,
+        let local = match names.local {
+            Some([rank, size]) => match number(rank)?.zip(number(size)?) {
+                Some((own, all)) => {
+                    below(rank, own, size, all)?;
+                    Some([own, all])
+                }
+                None => None,
+            },
             None => None,
         };
-        let local = number(names.local_rank)?.zip(local_size);
-        if let (Some((rank, size)), Some(size_name)) = (local, names.local_size) {
-            below(names.local_rank, rank, size_name, size)?;
-        }
         Ok(Some(Self {
             rank,
             world_size,
             address,
             port: port.saturating_add(taken.into()),
-            local: local.map(|(rank, size)| [rank, size]),
+            local,
             id: text(ID),
         }))
     }

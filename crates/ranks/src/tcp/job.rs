@@ -34,17 +34,8 @@ impl TcpJob {
         note: impl Fn(&str),
         lost: impl Fn(&str) + Clone + Send + 'static,
     ) -> Result<Self, TcpJoinError> {
-        Self::join_within(launch, PATIENCE, note, lost)
-    }
-
-    fn join_within(
-        launch: &TcpLaunch,
-        patience: Duration,
-        note: impl Fn(&str),
-        lost: impl Fn(&str) + Clone + Send + 'static,
-    ) -> Result<Self, TcpJoinError> {
         let host = System::host_name().unwrap_or_default();
-        let meeting = rendezvous::meet(launch, &host, patience, note)?;
+        let meeting = rendezvous::meet(launch, &host, PATIENCE, note)?;
         let local = meeting.local_rank(launch.rank);
         let hosts: Vec<String> = meeting.members.into_iter().map(|of| of.host).collect();
         let (own, size) = (launch.rank, launch.world_size);

@@ -106,10 +106,9 @@ pub(super) fn meet(
     patience: Duration,
     note: impl Fn(&str),
 ) -> Result<Meeting, TcpJoinError> {
-    let end = Instant::now() + patience;
     match launch.rank {
         0 => receive(launch, host, patience, note),
-        _ => join(launch, host, patience, end, note),
+        _ => join(launch, host, patience, note),
     }
 }
 
@@ -287,7 +286,6 @@ fn join(
     launch: &TcpLaunch,
     host: &str,
     patience: Duration,
-    end: Instant,
     note: impl Fn(&str),
 ) -> Result<Meeting, TcpJoinError> {
     let failed_here = |error: io::Error| failed(launch.rank, &error);
@@ -305,7 +303,7 @@ fn join(
             local: launch.local,
         },
     };
-    let mut first = find(launch, &hello, patience, end, note)?;
+    let mut first = find(launch, &hello, patience, note)?;
     // Rank 0 waits for the others as long as this rank would.
     let _ = first.set_read_timeout(Some(patience + ANSWER));
     let (secret, members) = match greeting::read::<Answer>(&mut first) {
@@ -329,16 +327,15 @@ fn join(
         streams[rank] = Some(connected.map_err(|error| failed(rank, &error))?);
     }
     streams[0] = Some(first);
-    let is_missing =
-        |(rank, stream): (usize, &Option<TcpStream>)| rank != launch.rank && stream.is_none();
-    while let Some(rank) = (0..launch.world_size).find(|&rank| is_missing((rank, &streams[rank]))) {
-        let Some((mut stream, _)) = next(&listener, Instant::now() + patience) else {
+    let end = Instant::now() + patience;
+    let later = launch.rank + 1..launch.world_size;
+    while let Some(rank) = later.clone().find(|&rank| streams[rank].is_none()) {
+        let Some((mut stream, _)) = next(&listener, end) else {
             return Err(failed(rank, &io::ErrorKind::TimedOut.into()));
         };
         if let Ok(Connect { secret: told, rank }) = greeting::read(&mut stream)
             && told == secret
-            && rank > launch.rank
-            && rank < launch.world_size
+            && later.contains(&rank)
         {
             streams[rank] = Some(stream);
         }
@@ -351,9 +348,9 @@ fn find(
     launch: &TcpLaunch,
     hello: &Hello,
     patience: Duration,
-    end: Instant,
     note: impl Fn(&str),
 ) -> Result<TcpStream, TcpJoinError> {
+    let end = Instant::now() + patience;
     let mut silent_until = Some(Instant::now() + SILENCE);
     let mut reason = String::new();
     loop {

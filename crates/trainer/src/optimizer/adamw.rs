@@ -1,12 +1,11 @@
 //! AdamW (Loshchilov and Hutter 2019); [`emberlm_kernels::Backend::adamw`] has its equations.
 
-use burn::tensor::Tensor;
-use emberlm_kernels::{AdamWStep, Backend, ops};
+use emberlm_kernels::{AdamWInputs, AdamWStep, Backend};
 use emberlm_model::ParameterRole;
 
-use super::rule::{RuleSettings, UpdateInputs, UpdateRule};
+use super::rule::{RuleSettings, UpdateInputs, UpdateRule, Updated};
 use super::state::StateKind;
-use super::{Moments, Rule, typed};
+use super::{Moments, Rule, primitive};
 use crate::config::{AdamWConfig, Group};
 
 /// AdamW's hyperparameters for a group.
@@ -28,20 +27,6 @@ impl RuleSettings for AdamWConfig {
     }
 }
 
-impl Step {
-    /// The numbers of update `number` at this learning rate.
-    pub(super) fn numbers(&self, rate: f64, number: u64) -> AdamWStep {
-        AdamWStep {
-            rate,
-            beta1: self.beta1,
-            beta2: self.beta2,
-            epsilon: self.epsilon,
-            decay: self.decay,
-            step: number,
-        }
-    }
-}
-
 impl UpdateRule for Step {
     const IS_ELEMENTWISE: bool = true;
     const READS_GUARD: bool = true;
@@ -49,20 +34,25 @@ impl UpdateRule for Step {
     /// The update is in place.
     const TEMPORARIES: f64 = 0.0;
 
-    fn update<B: Backend, const D: usize>(
-        self,
-        inputs: UpdateInputs<'_, B, D>,
-    ) -> (Tensor<B, D>, Moments<B>) {
-        let (first, second) = Moments::two_or_zeros(inputs.moments, &inputs.grad);
-        let moments = (typed(first), typed(second));
-        let step = self.numbers(inputs.rate, inputs.number);
-        let UpdateInputs {
-            parameter,
-            grad,
-            factor,
-            ..
-        } = inputs;
-        let (updated, (first, second)) = ops::adamw(parameter, grad, moments, factor, step);
-        (updated, Moments::two(first, second))
+    fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
+        let step = AdamWStep {
+            rate: inputs.rate,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            decay: self.decay,
+            step: inputs.number,
+        };
+        let zeros = || primitive(inputs.grad.zeros_like());
+        let moments = match inputs.moments {
+            Some(Moments::Two { first, second }) => (first, second),
+            Some(Moments::One(_)) | None => (zeros(), zeros()),
+        };
+        Updated::Together(AdamWInputs {
+            parameter: primitive(inputs.parameter),
+            grad: primitive(inputs.grad),
+            moments,
+            step,
+        })
     }
 }

@@ -1,10 +1,9 @@
 //! Lion (Chen et al. 2023, algorithm 2).
 
-use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
 use emberlm_model::ParameterRole;
 
-use super::rule::{RuleSettings, UpdateInputs, UpdateRule, clipped};
+use super::rule::{RuleSettings, UpdateInputs, UpdateRule, Updated, clipped};
 use super::state::StateKind;
 use super::{Moments, Rule};
 use crate::config::{Group, LionConfig};
@@ -38,16 +37,13 @@ impl UpdateRule for Step {
     /// p <- p · (1 - rate · decay) - rate · sign(β₁ · m + (1 - β₁) · g)
     /// m <- β₂ · m + (1 - β₂) · g
     /// ```
-    fn update<B: Backend, const D: usize>(
-        self,
-        inputs: UpdateInputs<'_, B, D>,
-    ) -> (Tensor<B, D>, Moments<B>) {
+    fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
         let grad = clipped(inputs.grad, inputs.factor);
         let mean = Moments::mean_or_zeros(inputs.moments, &grad);
         let rate = inputs.rate;
         let blend = mean.clone() * self.beta1 + grad.clone() * (1.0 - self.beta1);
         let updated = inputs.parameter * (1.0 - rate * self.decay) - blend.sign() * rate;
         let mean = mean * self.beta2 + grad * (1.0 - self.beta2);
-        (updated, Moments::one(mean))
+        Updated::Made(updated, Moments::one(mean))
     }
 }

@@ -1,9 +1,10 @@
 //! The optimizers AdamW, Muon and Lion over a module's parameters. Their state is stored by parameter path, which is
 //! the name in the model's list ([`Parameters`]) and in weight files.
 //!
-//! Map: `apply` updates a module, `groups` assigns parameters to groups, `rule` is the interface of the update rules, `adamw`, `muon` and `lion` are the
-//! rules, `sharded` updates one rank's shard, `state` reads the state of a checkpoint, `snapshot` writes it,
-//! `burn_optimizer` implements Burn's `Optimizer`. Beside them are the learning rate ([`schedule`]) and the decisions on an update:
+//! Map: `apply` updates a module and `sharded` one rank's shard, each by `updates`; `groups` assigns parameters to groups, `rule`
+//! is the interface of the update rules, `adamw`, `muon` and `lion` are the rules, `state` reads the state of a checkpoint,
+//! `snapshot` writes it, `burn_optimizer` implements Burn's `Optimizer`. Beside them are the learning rate ([`schedule`]) and the
+//! decisions on an update:
 //! `guard` on the device, [`skip`] on the host, and [`loss_scale`].
 
 mod adamw;
@@ -20,6 +21,7 @@ mod sharded;
 pub mod skip;
 pub(crate) mod snapshot;
 pub(crate) mod state;
+mod updates;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +45,7 @@ use crate::peers::{Peers, PeersError};
 pub use burn_optimizer::OptimizerRecord;
 pub use groups::ParameterGroup;
 pub(crate) use rule::UpdateMemory;
-use rule::{RuleSettings, Settings, UpdateInputs, UpdateRule, rules};
+use rule::{RuleSettings, Settings, UpdateInputs, UpdateRule, Updated, rules};
 pub(crate) use sharded::RankCost;
 pub use snapshot::Snapshot;
 use state::StateKind;
@@ -234,65 +236,11 @@ impl<B: Backend> Optimizer<B> {
     }
 }
 
-/// The arguments of a step that all its parameters share.
-struct UpdateStep<'a, B: Backend> {
-    factor: StepFactor<'a, B>,
-    rate: f64,
-}
-
 impl<B: Backend> Optimizer<B> {
     /// The role of the parameter at `path`.
     fn role(&self, path: &str, dimensions: usize) -> ParameterRole {
         let listed = self.parameters.role(path).cloned();
         listed.unwrap_or_else(|| ParameterRole::of_dimensions(dimensions))
-    }
-
-    /// The update rule of the parameter at `path`, and its learning rate if that of the step is `rate`.
-    fn rule(&self, path: &str, role: &ParameterRole, rate: f64) -> (Rule, f64) {
-        let rate = rate * self.layer_factor(path) * self.settings.group(role).rate;
-        (self.settings.rule(role), rate)
-    }
-
-    /// The parameter at `path`, or a piece of it, after the update by its gradient. Also updates its moments.
-    fn updated<const D: usize>(
-        &mut self,
-        path: &str,
-        role: &ParameterRole,
-        value: Tensor<B, D>,
-        grad: Tensor<B, D>,
-        step: UpdateStep<'_, B>,
-    ) -> Tensor<B, D> {
-        let UpdateStep { factor, rate } = step;
-        let (rule, rate) = self.rule(path, role, rate);
-        let moments = self.moments.remove(path);
-        // A second handle would prevent the update in place, so it exists only under a guard that the rule does not read.
-        let (factor, before) = match factor.guarded {
-            Some(_) if rule.reads_guard() => (factor.of_guarded_rule(), None),
-            Some((guard, _)) => {
-                let before = (guard, value.clone(), moments.clone());
-                (factor.clip, Some(before))
-            }
-            None => (factor.clip, None),
-        };
-        let inputs = UpdateInputs {
-            parameter: value,
-            grad,
-            factor,
-            moments,
-            rate,
-            number: self.updates,
-            widths: role.widths(),
-        };
-        let (updated, moments) = rule.update(inputs);
-        let (updated, moments) = match before {
-            Some((guard, value, before)) => (
-                guard.choose(value, updated),
-                Moments::chosen::<D>(guard, before, moments),
-            ),
-            None => (updated, moments),
-        };
-        self.moments.insert(path.to_owned(), moments);
-        updated
     }
 }
 
@@ -327,25 +275,6 @@ impl<B: Backend> Moments<B> {
 }
 
 impl<B: BurnBackend> Moments<B> {
-    fn two<const D: usize>(first: Tensor<B, D>, second: Tensor<B, D>) -> Self {
-        Self::Two {
-            first: primitive(first),
-            second: primitive(second),
-        }
-    }
-
-    /// The moments of a parameter with this gradient; zeros before the first update.
-    fn two_or_zeros<const D: usize>(
-        moments: Option<Self>,
-        grad: &Tensor<B, D>,
-    ) -> (FloatTensor<B>, FloatTensor<B>) {
-        let zeros = || primitive(grad.zeros_like());
-        match moments {
-            Some(Self::Two { first, second }) => (first, second),
-            Some(Self::One(_)) | None => (zeros(), zeros()),
-        }
-    }
-
     fn one<const D: usize>(mean: Tensor<B, D>) -> Self {
         Self::One(primitive(mean))
     }

@@ -20,7 +20,7 @@ use emberlm_kernels::Backend;
 use emberlm_kernels::ops::matmul;
 use emberlm_model::ParameterRole;
 
-use super::rule::{RuleSettings, UpdateInputs, UpdateRule, clipped};
+use super::rule::{RuleSettings, UpdateInputs, UpdateRule, Updated, clipped};
 use super::state::StateKind;
 use super::{Moments, Rule};
 use crate::config::{AdamWConfig, Group, MuonConfig};
@@ -64,10 +64,7 @@ impl UpdateRule for Step {
     const STATE: &'static [StateKind] = &[StateKind::Momentum];
     const TEMPORARIES: f64 = 2.0;
 
-    fn update<B: Backend, const D: usize>(
-        self,
-        inputs: UpdateInputs<'_, B, D>,
-    ) -> (Tensor<B, D>, Moments<B>) {
+    fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
         let grad = clipped(inputs.grad, inputs.factor);
         let mean = Moments::mean_or_zeros(inputs.moments, &grad);
         let rate = inputs.rate;
@@ -75,7 +72,7 @@ impl UpdateRule for Step {
         let ahead = grad * (1.0 - self.momentum) + mean.clone() * self.momentum;
         let change = change(ahead, inputs.widths);
         let updated = inputs.parameter * (1.0 - rate * self.decay) - change * rate;
-        (updated, Moments::one(mean))
+        Updated::Made(updated, Moments::one(mean))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
-use emberlm_kernels::Backend;
+use emberlm_kernels::{AdamWInputs, Backend};
 use emberlm_model::ParameterRole;
 
 use super::state::StateKind;
@@ -20,11 +20,16 @@ pub(super) trait UpdateRule {
     /// The most memory that an update takes in addition to its inputs, in copies of the parameter.
     const TEMPORARIES: f64;
 
-    /// The parameter and its moments after an update.
-    fn update<B: Backend, const D: usize>(
-        self,
-        inputs: UpdateInputs<'_, B, D>,
-    ) -> (Tensor<B, D>, Moments<B>);
+    /// The update of a parameter.
+    fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D>;
+}
+
+/// The update of a parameter by its rule.
+pub(super) enum Updated<B: Backend, const D: usize> {
+    /// The parameter and its moments after the update.
+    Made(Tensor<B, D>, Moments<B>),
+    /// The inputs of the update, which is made together with those of other parameters, with the step's factor.
+    Together(AdamWInputs<B>),
 }
 
 /// The inputs of the update of a parameter.
@@ -137,11 +142,11 @@ macro_rules! rules {
                 match self { $( Self::$optimizer(_) => <$module::Step>::TEMPORARIES, )+ }
             }
 
-            /// The parameter and its moments after an update.
+            /// The update of a parameter.
             fn update<B: Backend, const D: usize>(
                 self,
                 inputs: UpdateInputs<'_, B, D>,
-            ) -> (Tensor<B, D>, Moments<B>) {
+            ) -> Updated<B, D> {
                 match self { $( Self::$optimizer(step) => step.update(inputs), )+ }
             }
         }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use burn::module::{AutodiffModule, ParamId};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::ops::FloatTensor;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Shape, Tensor, TensorData, TensorMetadata};
 use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::Parameter;
 use emberlm_model::weights::{HostTensor, ParamVisitor, visit_params};
 
 use super::snapshot::{Snapshot, StateTensor};
-use super::{Guard, Optimizer, StepFactor, UpdateStep, primitive, typed};
+use super::updates::Updates;
+use super::{Guard, Optimizer, StepFactor, typed};
 use crate::peers::exchange::ShardGradients;
 use crate::peers::shards::{Bucketing, DividedParameter, Shards, present};
 use crate::peers::{Peers, PeersError, Rank};
@@ -88,18 +89,20 @@ impl<B: Backend> Optimizer<B> {
         let paths: Vec<&str> = own.iter().map(|(it, _)| it.path.as_str()).collect();
         let pieces = own.iter().zip(gradients.pieces);
         let mut update = UpdatePieces {
-            optimizer: self,
             pieces: pieces
                 .map(|((parameter, elements), grad)| {
                     (parameter.path.as_str(), (elements.clone(), grad))
                 })
                 .collect(),
-            factor: StepFactor::new(factor, guard),
-            rate,
-            updated: HashMap::new(),
+            updates: Updates::new(self, StepFactor::new(factor, guard), rate),
         };
         visit_params::<A, M>(module, &mut update);
-        let mut updated = update.updated;
+        let updated = update.updates.finish().into_iter();
+        let flat = |of: FloatTensor<B>| {
+            let elements = of.shape().num_elements();
+            B::float_reshape(of, Shape::new([elements]))
+        };
+        let mut updated: HashMap<String, _> = updated.map(|(path, of)| (path, flat(of))).collect();
         let in_order = paths.into_iter().filter_map(|path| updated.remove(path));
         in_order.collect()
     }
@@ -204,12 +207,9 @@ fn own_pieces<'a>(
 }
 
 struct UpdatePieces<'a, B: Backend> {
-    optimizer: &'a mut Optimizer<B>,
     /// The elements and the gradient of each piece, by the parameter's path.
     pieces: HashMap<&'a str, (Range<usize>, FloatTensor<B>)>,
-    factor: StepFactor<'a, B>,
-    rate: f64,
-    updated: HashMap<String, FloatTensor<B>>,
+    updates: Updates<'a, B, String>,
 }
 
 impl<B, A> ParamVisitor<A> for UpdatePieces<'_, B>
@@ -223,27 +223,21 @@ where
         };
         let value = value.inner();
         let grad: Tensor<B, 1> = typed(grad);
-        let role = self.optimizer.role(path, D);
-        let step = UpdateStep {
-            factor: self.factor.clone(),
-            rate: self.rate,
-        };
+        let role = self.updates.optimizer.role(path, D);
+        let key = path.to_owned();
         let shape = value.shape();
-        let updated: Tensor<B, 1> = match elements.len() == shape.num_elements() {
+        match elements.len() == shape.num_elements() {
             // Muon needs the matrix.
-            true => {
-                let grad = grad.reshape(shape);
-                let updated = self.optimizer.updated(path, &role, value, grad, step);
-                updated.reshape([-1])
-            }
+            true => self
+                .updates
+                .add(key, path, &role, value, grad.reshape(shape)),
             false => {
                 let vector: Tensor<B, 1> = value.reshape([-1]);
                 let piece = vector.narrow(0, elements.start, elements.len());
                 // A copy in one pass: updating a view would copy the whole parameter.
-                let piece = piece.mul_scalar(1.0);
-                self.optimizer.updated(path, &role, piece, grad, step)
+                self.updates
+                    .add(key, path, &role, piece.mul_scalar(1.0), grad);
             }
-        };
-        self.updated.insert(path.to_owned(), primitive(updated));
+        }
     }
 }

@@ -4,8 +4,9 @@ mod attention;
 
 use burn::tensor::Tensor;
 use emberlm_kernels::{
-    Activation, AdamWStep, AttentionOptions, HeadLossInputs, HeadLossOptions, LinearInputs,
-    Normalization, PackedFormat, Precision, Reach, RotaryLayout, TrainingBackend, ops, reference,
+    Activation, AdamWInputs, AdamWStep, AttentionOptions, HeadLossInputs, HeadLossOptions,
+    LinearInputs, Normalization, PackedFormat, Precision, Reach, RotaryLayout, TrainingBackend,
+    ops, reference,
 };
 
 use super::case::{Case, NamedValues, float, gradient_of, named_values, typed};
@@ -408,31 +409,27 @@ fn head_loss<B: TrainingBackend>(
 
 fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
     let of = |seed| case.constant::<2>(seed, [17, WIDTH]).inner();
-    // The second moment is a mean of squares, so it must not be negative.
-    let (parameter, grad, moments) = (of(1), of(2), (of(3), of(4) * of(4)));
-    let factor = Some(Tensor::full([1], 0.5, &case.device));
-    let step = AdamWStep {
-        rate: 1e-2,
-        beta1: 0.9,
-        beta2: 0.95,
-        epsilon: 1e-8,
-        decay: 0.1,
-        step: 3,
+    let inputs = AdamWInputs {
+        parameter: float(of(1)),
+        grad: float(of(2)),
+        // The second moment is a mean of squares, so it must not be negative.
+        moments: (float(of(3)), float(of(4) * of(4))),
+        step: AdamWStep {
+            rate: 1e-2,
+            beta1: 0.9,
+            beta2: 0.95,
+            epsilon: 1e-8,
+            decay: 0.1,
+            step: 3,
+        },
     };
-    let (parameter, (m, v)) = match case.composed {
-        true => {
-            let moments = (float(moments.0), float(moments.1));
-            let (parameter, m, v) = reference::clipped_adamw::<B::InnerBackend>(
-                float(parameter),
-                float(grad),
-                moments,
-                factor.map(float),
-                step,
-            );
-            (typed(parameter), (typed(m), typed(v)))
-        }
-        false => ops::adamw(parameter, grad, moments, factor, step),
+    let factor = Tensor::<B::InnerBackend, 1>::full([1], 0.5, &case.device);
+    let (parameter, m, v) = match case.composed {
+        true => reference::clipped_adamw::<B::InnerBackend>(inputs, Some(float(factor))),
+        // As many as inputs.
+        false => ops::adamw_all::<B::InnerBackend>(vec![inputs], Some(factor)).remove(0),
     };
+    let [parameter, m, v] = [parameter, m, v].map(typed);
     vec![
         named_values::<B::InnerBackend, 2>("parameter", parameter),
         named_values::<B::InnerBackend, 2>("first moment", m),

@@ -88,7 +88,7 @@ fn launch<R: CubeRuntime>(
     let of_angles = cos.as_ref().map_or(qkv.dtype, |cos| cos.dtype);
     let kinds = [qkv.dtype.into(), of_angles.into()];
     // SAFETY: All tensors are contiguous. A unit copies one of the elements of `qkv`, to the same place in the output or to
-    // tokens from `len` on of the cache, which the caller has made sure are below its capacity. To rotate, it reads elements
+    // tokens from `len` on of the cache, which `Task::fused` checks to be below its capacity. To rotate, it reads elements
     // of the same head, since `2 · pairs` are at most `head_dim`, and angles below `seq` and `pairs`.
     unsafe {
         copied_elements::launch_unchecked::<R>(

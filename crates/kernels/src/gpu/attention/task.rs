@@ -81,42 +81,30 @@ impl Task {
         Self::new::<R, B>(sizes, inputs, mask, options)
     }
 
-    /// [`Task::separate`] over the output of a fused projection.
+    /// [`Task::separate`] over the output of a fused projection, whose keys and values are appended to a cache if there is one.
     pub fn fused<R: CubeRuntime, B: OnRuntime<R>>(
         qkv: &Queued<R>,
+        cache: Option<&KeyValueCache<B>>,
         mask: &AttentionMask<B>,
         config: SelfAttention,
     ) -> Option<Self> {
+        let SelfAttention {
+            heads,
+            kv_heads,
+            head_dim,
+            ..
+        } = config;
         let [batch, seq, _] = qkv.shape.dims();
-        let sizes = [
-            batch,
-            config.heads,
-            config.kv_heads,
-            seq,
-            seq,
-            config.head_dim,
-        ];
-        Self::new::<R, B>(sizes, [qkv; 3], mask, config.options)
-    }
-
-    /// [`Task::fused`] over a cache and the tokens that are appended to it.
-    pub fn cached<R: CubeRuntime, B: OnRuntime<R>>(
-        qkv: &Queued<R>,
-        cache: &KeyValueCache<B>,
-        mask: &AttentionMask<B>,
-        config: SelfAttention,
-    ) -> Option<Self> {
-        let [batch, seq, _] = qkv.shape.dims();
-        let sizes = [
-            batch,
-            config.heads,
-            config.kv_heads,
-            seq,
-            cache.len + seq,
-            config.head_dim,
-        ];
-        let inputs = [qkv, &cache.keys, &cache.values];
-        Self::new::<R, B>(sizes, inputs, mask, config.options)
+        let k_len = cache.map_or(0, |cache| cache.len) + seq;
+        let held = cache.map(|cache| [&cache.keys, &cache.values]);
+        let has_room = held.iter().flatten().all(|held| {
+            let [held_batch, held_heads, capacity, width] = held.shape.dims();
+            [held_batch, held_heads, width] == [batch, kv_heads, head_dim] && k_len <= capacity
+        });
+        let [keys, values] = held.unwrap_or([qkv, qkv]);
+        let sizes = [batch, heads, kv_heads, seq, k_len, head_dim];
+        let task = Self::new::<R, B>(sizes, [qkv, keys, values], mask, config.options);
+        task.filter(|_| has_room)
     }
 
     fn new<R: CubeRuntime, B: OnRuntime<R>>(

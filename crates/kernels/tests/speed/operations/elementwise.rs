@@ -1,7 +1,9 @@
 //! Memory-bound operations: norms, activations, rotary positions, embeddings, and the optimizer's updates.
 
-use burn::tensor::ops::ModuleOps;
-use emberlm_kernels::{Activation, AdamWStep, Backend, Normalization, RotaryLayout, reference};
+use burn::tensor::ops::{FloatTensor, ModuleOps};
+use emberlm_kernels::{
+    Activation, AdamWInputs, AdamWStep, Backend, Normalization, RotaryLayout, reference,
+};
 
 use super::{Operation, Work};
 
@@ -143,6 +145,12 @@ pub fn adamw<B: Backend>(shape: [usize; 2]) -> Operation<B> {
         decay: 0.1,
         step: 3,
     };
+    let inputs = move |[parameter, m, v]: [FloatTensor<B>; 3], grad| AdamWInputs::<B> {
+        parameter,
+        grad,
+        moments: (m, v),
+        step,
+    };
     Operation::<B>::in_place(
         "adamw",
         Work::numbers(7 * count(shape)),
@@ -150,9 +158,9 @@ pub fn adamw<B: Backend>(shape: [usize; 2]) -> Operation<B> {
             let held = [(); 2].map(|()| [(); 3].map(|()| random.positive(shape)));
             (held, (random.floats(shape), Some(random.number(0.5))))
         },
-        move |[p, m, v], (grad, factor)| B::adamw(p, grad, (m, v), factor, step).into(),
-        move |[p, m, v], (grad, factor)| {
-            reference::clipped_adamw::<B>(p, grad, (m, v), factor, step).into()
+        move |held, (grad, factor)| B::adamw(vec![inputs(held, grad)], factor).remove(0).into(),
+        move |held, (grad, factor)| {
+            reference::clipped_adamw::<B>(inputs(held, grad), factor).into()
         },
     )
 }
