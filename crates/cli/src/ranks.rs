@@ -153,17 +153,19 @@ impl Ranks {
     ///
     /// # Errors
     /// The processes cannot exchange this memory.
-    pub fn peers<B: Backend>(&self, memory: ExchangeMemory) -> Result<Arc<dyn Peers<B>>, CliError> {
+    pub fn peers<B: Backend>(
+        &self,
+        memory: ExchangeMemory,
+        device: &B::Device,
+    ) -> Result<Arc<dyn Peers<B>>, CliError> {
         let Some(job) = &self.job else {
             return Ok(Arc::new(SingleProcess));
         };
         match memory {
             ExchangeMemory::Host => Ok(Arc::new(OrderedPeers::new(job.transport()))),
-            ExchangeMemory::Device => job.device_peers().ok_or_else(|| {
-                CliError::usage(
-                    "train.exchange = device: must be host for ranks over TCP, which takes no addresses",
-                )
-                .hint("or start the ranks with the launcher of an MPI library, which may take them")
+            ExchangeMemory::Device => job.device_peers(device).map_err(|error| {
+                CliError::usage(format!("train.exchange = device: {error}"))
+                    .hint("`--set train.exchange=host` exchanges copies in the memory of the host")
             }),
         }
     }

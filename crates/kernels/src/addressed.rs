@@ -1,4 +1,4 @@
-//! Vectors whose memory a library other than Burn accesses by its address, as a CUDA-aware MPI library accesses that of GPUs.
+//! Vectors whose memory a library other than Burn accesses by its address, as NCCL and CUDA-aware MPI libraries access that of GPUs.
 
 use burn::tensor::{Tensor, TensorPrimitive};
 
@@ -43,12 +43,12 @@ impl<B: Backend> AddressedVector<B> {
         self.memory.host_mut()
     }
 
-    #[cfg(feature = "mpi")]
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
     pub(crate) fn memory(&self) -> &dyn VectorMemory<B> {
         &*self.memory
     }
 
-    #[cfg(feature = "mpi")]
+    #[cfg(any(feature = "mpi", feature = "cuda"))]
     pub(crate) fn memory_mut(&mut self) -> &mut dyn VectorMemory<B> {
         &mut *self.memory
     }

@@ -9,6 +9,7 @@
 //! | `activation` | activations |
 //! | `matmul` | the choice of matrix products, and the kernel for a few rows |
 //! | `cublas` | large matrix products by NVIDIA's library, where it is installed |
+//! | `nccl` | exchanges between the GPUs of several processes |
 //! | `meter` | counters of the work of a device |
 //! | `address` | the addresses of vectors in device memory |
 
@@ -26,6 +27,8 @@ mod launch;
 mod linear;
 mod matmul;
 pub mod meter;
+#[cfg(feature = "cuda")]
+pub mod nccl;
 mod norm;
 mod packed;
 mod queue;

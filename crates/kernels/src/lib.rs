@@ -18,7 +18,8 @@
 //! | [`BaseOps`] | the operations that the reference implementations use in addition to Burn's |
 //! | `meter` | with a GPU feature: counters of launches, synchronizations, bytes and products |
 //! | `cublas` | with the feature `cuda`: the library of large matrix products |
-//! | [`AddressedVector`] | a vector whose memory an MPI library accesses by its address |
+//! | `nccl` | with the feature `cuda`: exchanges between the GPUs of several processes |
+//! | [`AddressedVector`] | a vector whose memory MPI or NCCL accesses by its address |
 //! | [`cpu`] | CPU kernels over slices |
 //!
 //! ```
@@ -106,10 +107,10 @@ pub use backend::Backend;
 pub use base_ops::BaseOps;
 #[cfg(feature = "burn")]
 pub use device::{DeviceMemory, VectorMemory};
-#[cfg(feature = "cuda")]
-pub use gpu::cublas;
 #[cfg(feature = "gpu")]
 pub use gpu::meter;
+#[cfg(feature = "cuda")]
+pub use gpu::{cublas, nccl};
 pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};

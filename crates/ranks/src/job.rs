@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use emberlm_kernels::Backend;
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", feature = "cuda"))]
 use emberlm_trainer::DeviceMemoryPeers;
 use emberlm_trainer::{Peers, Rank, Transport};
 
 #[cfg(feature = "mpi")]
 use crate::mpi::{MpiJob, MpiJoinError, MpiTransport};
+#[cfg(feature = "cuda")]
+use crate::nccl::{self, NcclTransport};
 use crate::tcp::{TcpJob, TcpJoinError, TcpTransport};
 use crate::{Launch, MpiLaunch};
 
@@ -27,6 +29,17 @@ pub enum JoinError {
         "a launcher started several processes ({0}), but this binary was built without MPI: each process would do the whole work"
     )]
     WithoutMpi(MpiLaunch),
+}
+
+/// The memory of devices cannot be exchanged.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceExchangeError {
+    /// Ranks over TCP need NCCL for it.
+    #[error("must be host for ranks over TCP without NCCL: {0}")]
+    WithoutNccl(String),
+    /// The library cannot connect the devices.
+    #[error("NCCL cannot connect the devices of the ranks: {0}")]
+    Nccl(String),
 }
 
 /// This process's membership of a job of several. The job is aborted if this is dropped without [`Job::finish`], as when the
@@ -96,12 +109,33 @@ impl Job {
         }
     }
 
-    /// The exchanges of gradients and parameters in the memory of devices, whose addresses only MPI's libraries take.
-    pub fn device_peers<B: Backend>(&self) -> Option<Arc<dyn Peers<B>>> {
+    /// The exchanges of gradients and parameters in the memory of devices: by NCCL if all ranks have it and CUDA devices, else
+    /// by an MPI library, which must take the addresses. All ranks must call this.
+    ///
+    /// # Errors
+    /// There is neither, or NCCL fails.
+    pub fn device_peers<B: Backend>(
+        &self,
+        device: &B::Device,
+    ) -> Result<Arc<dyn Peers<B>>, DeviceExchangeError> {
+        #[cfg(feature = "cuda")]
+        let reason = match nccl::ids::<B>(&self.transport(), device) {
+            Ok(ids) => {
+                let joined = NcclTransport::join::<B>(self.transport(), device, ids);
+                let transport = joined.map_err(DeviceExchangeError::Nccl)?;
+                return Ok(Arc::new(DeviceMemoryPeers::new(transport)));
+            }
+            Err(reason) => reason,
+        };
+        #[cfg(not(feature = "cuda"))]
+        let reason = {
+            let _ = device;
+            "this binary was built without the feature cuda".to_owned()
+        };
         match self {
-            Self::Tcp(_) => None,
+            Self::Tcp(_) => Err(DeviceExchangeError::WithoutNccl(reason)),
             #[cfg(feature = "mpi")]
-            Self::Mpi(job) => Some(Arc::new(DeviceMemoryPeers::new(job.transport()))),
+            Self::Mpi(job) => Ok(Arc::new(DeviceMemoryPeers::new(job.transport()))),
         }
     }
 

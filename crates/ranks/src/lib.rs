@@ -10,6 +10,7 @@
 //! | [`JobTransport`] | the exchanges of [`emberlm_trainer::OrderedPeers`] |
 //! | `tcp` | ranks that find each other by the variables of `torchrun` and connect to each other |
 //! | `mpi` | ranks of `mpirun` and `srun`, over the system's MPI library, behind the feature `mpi` |
+//! | `nccl` | exchanges between NVIDIA's GPUs, behind the feature `cuda` |
 //!
 //! ```
 //! use emberlm_ranks::Launch;
@@ -27,8 +28,10 @@ mod job;
 mod launch;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(feature = "cuda")]
+mod nccl;
 mod tcp;
 
-pub use job::{Job, JobTransport, JoinError};
+pub use job::{DeviceExchangeError, Job, JobTransport, JoinError};
 pub use launch::{Launch, LaunchError, MpiLaunch, TcpLaunch};
 pub use tcp::TcpJoinError;

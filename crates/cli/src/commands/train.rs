@@ -345,7 +345,7 @@ impl Job for Training<'_> {
             report_memory::<B>(&self.config, &self.start, texts, ranks, &device)?;
         }
         let weights = self.from.map(OpenedModel::weights::<B>);
-        let peers = self.ranks.peers(self.config.train.exchange)?;
+        let peers = self.ranks.peers(self.config.train.exchange, &device)?;
         let mut training = emberlm_trainer::Training::<B>::new(self.config, self.start)
             .options(self.options)
             .device(device)

@@ -37,7 +37,9 @@ fn assert_exists(hint: &str, commands: &[&str]) {
             let found = cli.find_subcommand(name);
             assert!(found.is_some(), "{hint}: {name}");
         }
-        for option in words.iter().filter(|word| word.starts_with("--")) {
+        // Those before it are the launcher's.
+        let own = &words[named.unwrap_or(0)..];
+        for option in own.iter().filter(|word| word.starts_with("--")) {
             let subjects: Vec<&str> = match (subject, commands) {
                 (Some(name), _) => vec![name],
                 (None, []) => vec!["generate", "train", "export"],

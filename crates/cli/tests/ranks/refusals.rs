@@ -59,12 +59,11 @@ fn a_step_must_have_micro_batches_for_all_ranks() {
 
 #[cfg(not(feature = "mpi"))]
 #[test]
-fn device_memory_is_not_exchanged_over_tcp() {
+fn device_memory_needs_nccl_or_mpi() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --accumulation 2 --set train.exchange=device --out run";
     let ran = sandbox.ranks(2, line);
-    let expected =
-        "error: train.exchange = device: must be host for ranks over TCP, which takes no addresses";
+    let expected = "error: train.exchange = device: must be host for ranks over TCP without NCCL";
     assert!(refused(&sandbox, &ran).contains(expected), "{ran}");
 }
 

@@ -41,7 +41,11 @@ impl TcpJob {
         let (own, size) = (launch.rank, launch.world_size);
         let is_first = Arc::new(AtomicBool::new(true));
         let ended = move |end, links: &Links| match end {
-            End::Aborted(code) => std::process::exit(code.into()),
+            End::Aborted(code) => {
+                // So that the end of this process is no loss to those that the abort has not reached yet.
+                links.abort(code);
+                std::process::exit(code.into())
+            }
             // The others end because of the first one.
             End::Lost(..) if !is_first.swap(false, Ordering::Relaxed) => {}
             // The first rank that is left ends the others.

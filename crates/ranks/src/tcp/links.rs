@@ -48,8 +48,9 @@ pub(super) struct Links {
     /// By rank; `None` for this rank.
     peers: Vec<Option<Mutex<TcpStream>>>,
     inbox: Arc<Inbox>,
-    /// True when this rank leaves, after which it sends nothing more: it would reach a connection that is closed.
-    is_leaving: AtomicBool,
+    /// True when this rank leaves or aborts the job. It sends no signs of life from then on, which would reach closed
+    /// connections, and no rank counts as lost any more.
+    is_ending: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -69,6 +70,12 @@ struct State {
 impl Inbox {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing more comes from a rank.
+    fn leaves(&self, rank: usize) {
+        self.state().left[rank] = true;
+        self.arrived.notify_all();
     }
 }
 
@@ -97,7 +104,7 @@ impl Links {
         let links = Arc::new(Self {
             peers: peers.collect(),
             inbox,
-            is_leaving: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
         });
         for (rank, stream) in received {
             let (inbox, ended, links) =
@@ -105,10 +112,15 @@ impl Links {
             thread::Builder::new()
                 .name(format!("rank {rank}"))
                 .spawn(move || {
-                    if let (Some(end), Some(links)) =
-                        (take_all(rank, stream, &inbox), links.upgrade())
-                    {
-                        ended(end, &links);
+                    let (end, links) = (take_all(rank, stream, &inbox), links.upgrade());
+                    match (end, links) {
+                        (Some(End::Lost(..)), Some(links))
+                            if links.is_ending.load(Ordering::SeqCst) =>
+                        {
+                            inbox.leaves(rank);
+                        }
+                        (Some(end), Some(links)) => ended(end, &links),
+                        _ => {}
                     }
                 })?;
         }
@@ -129,7 +141,7 @@ impl Links {
     fn beat(&self) {
         for peer in self.peers.iter().flatten() {
             if let Ok(mut stream) = peer.try_lock()
-                && !self.is_leaving.load(Ordering::SeqCst)
+                && !self.is_ending.load(Ordering::SeqCst)
             {
                 // The thread that receives notices a failure.
                 let _ = write_frame(&mut stream, HEART, &[]);
@@ -179,6 +191,7 @@ impl Links {
 
     /// Ends the other ranks' processes with this exit code.
     pub fn abort(&self, code: u8) {
+        self.is_ending.store(true, Ordering::SeqCst);
         let end = Instant::now() + FAREWELL;
         for peer in self.peers.iter().flatten() {
             // Another thread may wait for a rank that does not take anything any more.
@@ -194,7 +207,7 @@ impl Links {
 
     /// Leaves the job. Waits for the others, whose last frames would be lost with an open connection.
     pub fn leave(&self) {
-        self.is_leaving.store(true, Ordering::SeqCst);
+        self.is_ending.store(true, Ordering::SeqCst);
         for peer in self.peers.iter().flatten() {
             let mut stream = peer.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = write_frame(&mut stream, LEAVE, &[]);
@@ -244,17 +257,15 @@ fn take_all(rank: usize, mut stream: TcpStream, inbox: &Inbox) -> Option<End> {
                 });
             }
         };
-        let mut state = inbox.state();
         match (kind, message.as_slice()) {
             (HEART, _) => {}
             (ABORT, &[code]) => return Some(End::Aborted(code)),
             (LEAVE, _) => {
-                state.left[rank] = true;
-                inbox.arrived.notify_all();
+                inbox.leaves(rank);
                 return None;
             }
             (channel, _) if usize::from(channel) < CHANNELS => {
-                state.messages[rank][usize::from(channel)].push_back(message);
+                inbox.state().messages[rank][usize::from(channel)].push_back(message);
                 inbox.arrived.notify_all();
             }
             (kind, _) => return lost(format!("it sent a frame of the unknown kind {kind}")),

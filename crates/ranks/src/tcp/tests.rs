@@ -132,23 +132,24 @@ fn ranks_that_are_not_expected_are_told_why() {
             other => panic!("{:?}", other.err()),
         };
         assert_eq!(refused(1, 2), "it is one of 2 ranks, rank 0 of 3");
-        let one = scope.spawn(|| meet(&launch(1, 3, port), "a", PATIENCE, |_| {}));
-        let two = scope.spawn(|| {
-            // One of the two that call themselves rank 1 is refused, after the other was taken.
-            let other = meet(&launch(1, 3, port), "b", PATIENCE, |_| {});
-            meet(&launch(2, 3, port), "b", PATIENCE, |_| {}).map(|_| other.err())
-        });
-        let (one, two) = (one.join().unwrap(), two.join().unwrap());
-        let refused = two.unwrap_or_else(|error| panic!("{error}")).or(one.err());
-        match refused {
+        // Of two that call themselves rank 1, the later one is refused.
+        let (sender, ends) = mpsc::channel();
+        for host in ["a", "b"] {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let met = meet(&launch(1, 3, port), host, PATIENCE, |_| {});
+                sender.send(met.err()).unwrap();
+            });
+        }
+        match ends.recv().unwrap() {
             Some(TcpJoinError::Refused(reason)) => {
-                assert!(
-                    reason.starts_with("another process is rank 1, on "),
-                    "{reason}"
-                );
+                let expected = "another process is rank 1, on ";
+                assert!(reason.starts_with(expected), "{reason}");
             }
             other => panic!("{other:?}"),
         }
+        assert!(meet(&launch(2, 3, port), "b", PATIENCE, |_| {}).is_ok());
+        assert!(ends.recv().unwrap().is_none());
         assert!(first.join().unwrap().is_ok());
     });
 }
@@ -204,9 +205,12 @@ fn a_rank_ends_by_leaving_aborting_or_breaking_off() {
     drop((one, two));
     assert!(ends.recv().is_err() && others.recv().is_err());
 
-    let [(one, _ends), (_two, others)] = pair();
+    let [(one, ends), (two, others)] = pair();
     one.abort(3);
     assert_eq!(others.recv().unwrap(), End::Aborted(3));
+    // Who aborts the job does not report that the others end.
+    drop(two);
+    assert!(ends.recv().is_err());
 
     let mut meetings = met(&["a", "a"], free_port()).into_iter();
     let (sender, ends) = mpsc::channel();

@@ -15,7 +15,7 @@ emberlm_system::named! {
         /// That of the host, to which devices copy.
         #[default]
         Host = "host",
-        /// That of the device, by its address. The MPI library must be able to access it.
+        /// That of the device, by its address: by NCCL between CUDA devices, else by an MPI library that is able to access it.
         Device = "device",
     }
 }

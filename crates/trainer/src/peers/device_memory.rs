@@ -2,7 +2,7 @@
 //!
 //! [`OrderedPeers`] copies vectors to the host, exchanges them, and adds them there. [`DeviceMemoryPeers`] exchanges the same
 //! slices in the same order, but as tensors: their addresses are passed to the transport, which must access the memory of
-//! the device, such as a CUDA-aware MPI library. The sums are operations on the device.
+//! the device, as NCCL or a CUDA-aware MPI library does. The sums are operations on the device.
 //!
 //! ```text
 //! concatenate     a slice for every other rank ─► one vector on the device

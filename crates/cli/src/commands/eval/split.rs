@@ -157,7 +157,9 @@ impl Job for Evaluate<'_> {
             "evaluate",
             &[("the hash of the weights", weights_hash(&decoder))],
         )?;
-        let peers = self.ranks.peers::<B::InnerBackend>(ExchangeMemory::Host)?;
+        let peers = self
+            .ranks
+            .peers::<B::InnerBackend>(ExchangeMemory::Host, &device)?;
         let batches = EvalBatches::new(windows, batch, None)?;
         let protocol = Protocol {
             windows: batches.windows(),

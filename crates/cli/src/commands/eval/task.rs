@@ -119,7 +119,9 @@ impl Job for Score<'_> {
             "evaluate",
             &[("the hash of the weights", weights_hash(&decoder))],
         )?;
-        let peers = self.ranks.peers::<B::InnerBackend>(ExchangeMemory::Host)?;
+        let peers = self
+            .ranks
+            .peers::<B::InnerBackend>(ExchangeMemory::Host, &device)?;
         let tokens = self.rows.iter().map(|row| row.seq() as u64).sum();
         let bar = progress::tokens(tokens, self.ranks.rank());
         let found = score(&*peers, &decoder, &self.rows, self.batch, |tokens| {
