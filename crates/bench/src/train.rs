@@ -132,7 +132,7 @@ impl Job for Bench<'_> {
             (Some(_), Some(transport)) => {
                 Arc::new(OrderedPeers::new(Link::new(transport, self.link)))
             }
-            _ => self.ranks.peers(self.train.exchange)?,
+            _ => self.ranks.peers(self.train.exchange, &device)?,
         };
         let measured = measure_among::<B>(
             &self.model,
