@@ -336,7 +336,7 @@ impl<B: Backend> BeamModel for ModelBeams<'_, B> {
         let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
         let ids = TensorData::new(ids, [tokens.len(), 1]);
         let (model, source) = (self.model, source.as_ref());
-        let logits = B::run_pass(tokens.len(), || {
+        let logits = B::run(|| {
             let ids = Tensor::<B, 2, Int>::from_data(ids, &model.device());
             match source {
                 Some(source) => model.next_target_logits(ids, source, cache),

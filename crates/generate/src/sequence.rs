@@ -114,9 +114,7 @@ impl<B: Backend> Sequence<B> {
         output: RequestedOutput,
     ) -> Option<TensorData> {
         let chunk = self.chunk(len, output);
-        B::run_pass(len, || {
-            model.ragged(&mut [chunk]).logits.map(Tensor::into_data)
-        })
+        B::run(|| model.ragged(&mut [chunk]).logits.map(Tensor::into_data))
     }
 
     /// Copies another sequence whose cache is not longer than the capacity here.

@@ -77,10 +77,6 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         B::run(operations)
     }
 
-    fn run_pass<R: Send>(rows: usize, operations: impl FnOnce() -> R + Send) -> R {
-        B::run_pass(rows, operations)
-    }
-
     fn multiplies_in(precision: Precision, device: &Device<Self>) -> bool {
         B::multiplies_in(precision, device)
     }

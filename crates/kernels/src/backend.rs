@@ -21,16 +21,10 @@ pub trait Backend: BurnBackend {
     /// The backend's attention. It is a type because the state between the forward and backward passes differs.
     type Attention: AttentionKernels<Self>;
 
-    /// Runs many operations where they start fastest: on the CPU on a thread of the pool, which no operation has to wake up.
+    /// Runs many operations where they start fastest: on the CPU with threads that wait for the next one in a loop, because to wake
+    /// them up would take longer than many an operation.
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
         operations()
-    }
-
-    /// [`Backend::run`] for a forward pass over `rows` tokens. With few tokens, as in decoding, the operations are so
-    /// short that waking up a thread for each of them can take most of the time.
-    fn run_pass<R: Send>(rows: usize, operations: impl FnOnce() -> R + Send) -> R {
-        let _ = rows;
-        Self::run(operations)
     }
 
     /// Returns true if products on this device support `precision`. Otherwise they use f32.

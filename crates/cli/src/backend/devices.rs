@@ -19,7 +19,7 @@ pub struct DeviceInfo {
     pub memory_bytes: Option<u64>,
     /// The largest supported buffer in bytes, if there is a limit.
     pub largest_buffer_bytes: Option<u64>,
-    /// On CUDA, the library of large matrix products; see [`with_products`].
+    /// What multiplies matrices: on the CPU the instructions of each type, on CUDA the library; see [`with_products`].
     pub products: Option<String>,
 }
 
@@ -92,10 +92,14 @@ fn cpu() -> DeviceInfo {
     }
 }
 
-/// Returns [`of`] with the libraries of products, which opens and tests these.
+/// Returns [`of`] with what multiplies matrices, which opens and tests libraries.
 pub fn with_products(backend: BackendName) -> Vec<DeviceInfo> {
-    #[allow(unused_mut)]
     let mut listed = of(backend);
+    if backend == BackendName::Flex {
+        for device in &mut listed {
+            device.products = Some(emberlm_kernels::cpu::instructions::of_products());
+        }
+    }
     #[cfg(feature = "cuda")]
     if backend == BackendName::Cuda {
         for device in &mut listed {

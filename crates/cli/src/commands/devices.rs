@@ -85,8 +85,7 @@ fn text(listed: &[ListedBackend]) -> String {
         for device in &backend.devices {
             if let Some(products) = &device.products {
                 let (backend, number) = (backend.backend, device.number);
-                text +=
-                    &format!("large matrix products of {backend} device {number}: {products}\n");
+                text += &format!("matrix products of {backend} device {number}: {products}\n");
             }
         }
     }

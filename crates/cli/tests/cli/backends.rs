@@ -56,6 +56,26 @@ fn the_cpu_is_listed_with_name_and_memory() {
     assert_eq!(devices("rocm"), None);
 }
 
+/// What the CPU multiplies with, by the features that the kernel reports.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn the_instructions_of_the_cpus_products_are_listed() {
+    let features = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    let has = |name: &str| features.split_whitespace().any(|feature| feature == name);
+    let products = devices("flex").unwrap()[0]["products"].clone();
+    let products = products.as_str().unwrap();
+    assert_eq!(products.contains("f32 with AVX-512,"), has("avx512f"));
+    // The system may deny their use.
+    for (text, feature) in [
+        ("bf16 with AMX, f16 as f32", "amx_bf16"),
+        ("quantized weights with AVX512-VNNI", "avx512_vnni"),
+    ] {
+        assert!(has(feature) || !products.contains(text), "{products}");
+    }
+    let expected = format!("matrix products of flex device 0: {products}\n");
+    Sandbox::new().succeeds("devices").prints(&expected);
+}
+
 /// The error for a device number that does not exist, which lists the available ones.
 fn refused(backend: &str, number: usize) -> String {
     let line = format!("new --preset char-nano --out m --backend {backend} --device {number}");

@@ -160,7 +160,7 @@ impl<B: Backend> Engine<B> {
             });
         }
         self.done.passes += 1;
-        let (logits, sums) = B::run_pass(takes.iter().sum(), || {
+        let (logits, sums) = B::run(|| {
             let output = model.ragged(&mut chunks);
             let data = Tensor::<B, 2>::into_data;
             (output.logits.map(data), output.hidden_sums.map(data))

@@ -57,20 +57,28 @@ impl Instructions {
         cpu::avx512() && (self == Self::Avx512 || *AMX.get_or_init(cpu::amx))
     }
 
-    /// The instructions that [`product`] uses: none if no available ones are faster than f32.
-    fn fastest() -> Option<Self> {
-        static FASTEST: OnceLock<Option<Instructions>> = OnceLock::new();
-        *FASTEST.get_or_init(|| match () {
-            () if Self::Amx.available() => Some(Self::Amx),
-            () if Self::Avx512.available() && !cpu::is_intel() => Some(Self::Avx512),
-            () => None,
-        })
+    /// The name of the instruction set.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Amx => "AMX",
+            Self::Avx512 => "AVX512-BF16",
+        }
     }
+}
+
+/// The instructions that [`product`] uses: none if no available ones are faster than f32.
+pub fn instructions() -> Option<Instructions> {
+    static FASTEST: OnceLock<Option<Instructions>> = OnceLock::new();
+    *FASTEST.get_or_init(|| match () {
+        () if Instructions::Amx.available() => Some(Instructions::Amx),
+        () if Instructions::Avx512.available() && !cpu::is_intel() => Some(Instructions::Avx512),
+        () => None,
+    })
 }
 
 /// Returns true if this CPU multiplies faster in bfloat16 than in f32. Otherwise products use f32.
 pub fn supported() -> bool {
-    Instructions::fastest().is_some()
+    instructions().is_some()
 }
 
 /// Returns the precision that products use: f32 instead of bfloat16 without fast instructions, and of f16.
@@ -136,7 +144,7 @@ pub fn product(
     assert_fit(c, a, b);
     // Asking for the instructions requests permission for AMX, which enlarges the state of every thread.
     if precision == Precision::Bf16 {
-        let instructions = Instructions::fastest();
+        let instructions = instructions();
         if let Some(instructions) = instructions {
             product_with(instructions, c, a, b, output, threads);
         }

@@ -15,7 +15,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod chunk;
-mod instructions;
+pub(super) mod instructions;
 mod layout;
 #[cfg(target_arch = "x86_64")]
 mod load;

@@ -10,7 +10,7 @@
 //! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
 //!   [`reduce`] are the operations.
 //! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
-//!   threads, which for decoding are those of a [`team`].
+//!   threads, which in a step are those of a [`team`]. [`instructions`] names those of this CPU.
 //!
 //! Results are bit-identical for any number of threads: work is divided by shape only, and the results of several
 //! tasks are summed in a fixed order.
@@ -28,6 +28,7 @@ mod float16;
 pub mod gptq;
 pub mod head_loss;
 pub mod inner_products;
+pub mod instructions;
 mod int8;
 mod integer;
 pub mod low_rank;

@@ -1,9 +1,9 @@
-//! A team of threads for sequences of short operations, as in a decoding step.
+//! A team of threads for sequences of operations, as in a decoding step or a training step.
 //!
-//! A step of a small model has hundreds of operations of a few microseconds each. Waking up a sleeping thread takes
-//! longer than such an operation. Within [`lead`], the helpers of the team therefore wait for the next operation in a
-//! loop, and [`super::parallel::for_each`] hands tasks to them through a few atomic variables. A helper that has waited
-//! for `PATIENCE` sleeps until the next step.
+//! A step of a small model has hundreds of operations of some microseconds each. To wake up a sleeping thread takes longer
+//! than many of them. Within [`lead`], the helpers of the team therefore wait for the next operation in a loop, and
+//! [`super::parallel::for_each`] hands tasks to them through a few atomic variables. A helper that has waited for
+//! `PATIENCE` sleeps until the next operation.
 //!
 //! There is one team per process. A second concurrent step, and an operation within a task, use rayon's pool.
 
@@ -44,7 +44,6 @@ pub fn lead<R>(operations: impl FnOnce() -> R) -> R {
     }
     LED.set(Some(team));
     let _led = Led;
-    team.wake();
     operations()
 }
 
@@ -112,10 +111,10 @@ impl Team {
         (started.len() == helpers).then_some((&TEAM, held))
     }
 
-    /// Wakes up the helpers that sleep.
-    fn wake(&self) {
-        for (thread, asleep) in self.helpers.get().into_iter().flatten() {
-            if asleep.swap(false, Ordering::AcqRel) {
+    /// Wakes up those of the first `count` helpers that sleep.
+    fn wake(&self, count: usize) {
+        for (thread, asleep) in self.helpers.get().into_iter().flatten().take(count) {
+            if asleep.load(Ordering::Relaxed) && asleep.swap(false, Ordering::AcqRel) {
                 thread.unpark();
             }
         }
@@ -129,6 +128,7 @@ impl Team {
         unsafe { *self.operation.0.task.get() = Some((count, task)) };
         self.next.0.store(0, Ordering::Relaxed);
         self.state.0.fetch_add(OPEN, Ordering::Release);
+        self.wake(count.saturating_sub(1));
         let result = catch_unwind(AssertUnwindSafe(|| self.work(count, task)));
         // A helper that has not joined by now has nothing left to do. Adding `OPEN` again clears the bit and carries
         // into the number of operations.

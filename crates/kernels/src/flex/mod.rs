@@ -29,22 +29,11 @@ use crate::{
 };
 use buffer::is_f32;
 
-/// The maximum number of tokens of a pass whose operations are shared with a [`team`]. With more tokens, waking up
-/// threads takes a small part of the time.
-const TEAM_ROWS: usize = 16;
-
 impl Backend for Flex {
     type Attention = attention::TiledAttention;
 
     fn run<R: Send>(operations: impl FnOnce() -> R + Send) -> R {
-        rayon::scope(|_| operations())
-    }
-
-    fn run_pass<R: Send>(rows: usize, operations: impl FnOnce() -> R + Send) -> R {
-        match rows <= TEAM_ROWS {
-            true => Self::run(|| team::lead(operations)),
-            false => Self::run(operations),
-        }
+        rayon::scope(|_| team::lead(operations))
     }
 
     fn multiplies_in(precision: Precision, _device: &Device<Self>) -> bool {

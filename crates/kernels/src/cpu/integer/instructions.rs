@@ -12,7 +12,7 @@ use crate::cpu::vector::wide;
 
 /// An instruction set. All sets with fused multiply-adds compute the same bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Instructions {
+pub(in crate::cpu) enum Instructions {
     /// Any CPU.
     Portable,
     /// x86-64 with AVX2.
@@ -54,8 +54,25 @@ impl Instructions {
     }
 
     /// The fastest set that this CPU has.
-    pub(super) fn fastest() -> Self {
+    pub(in crate::cpu) fn fastest() -> Self {
         Self::supported().next_back().unwrap_or(Self::Portable)
+    }
+
+    /// The name of the instruction set; `None` for those of any CPU.
+    pub(in crate::cpu) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Portable => None,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => Some("AVX2"),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni => Some("AVX-VNNI"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni => Some("AVX512-VNNI"),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => Some("NEON"),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot => Some("NEON dot products"),
+        }
     }
 
     fn is_supported(self) -> bool {
