@@ -19,7 +19,7 @@ pub struct DeviceInfo {
     pub memory_bytes: Option<u64>,
     /// The largest supported buffer in bytes, if there is a limit.
     pub largest_buffer_bytes: Option<u64>,
-    /// What multiplies matrices: on the CPU the instructions of each type, on CUDA the library; see [`with_products`].
+    /// The means of matrix products: on the CPU the instructions of each type, on CUDA the library; see [`with_products`].
     pub products: Option<String>,
 }
 
@@ -92,7 +92,7 @@ fn cpu() -> DeviceInfo {
     }
 }
 
-/// Returns [`of`] with what multiplies matrices, which opens and tests libraries.
+/// Returns [`of`] with the means of matrix products, which opens and tests libraries.
 pub fn with_products(backend: BackendName) -> Vec<DeviceInfo> {
     let mut listed = of(backend);
     if backend == BackendName::Flex {

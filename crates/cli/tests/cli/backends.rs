@@ -56,7 +56,7 @@ fn the_cpu_is_listed_with_name_and_memory() {
     assert_eq!(devices("rocm"), None);
 }
 
-/// What the CPU multiplies with, by the features that the kernel reports.
+/// Those that the kernel reports.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
 fn the_instructions_of_the_cpus_products_are_listed() {
