@@ -69,6 +69,7 @@ fn the_instructions_of_the_cpus_products_are_listed() {
     for (text, feature) in [
         ("bf16 with AMX, f16 as f32", "amx_bf16"),
         ("quantized weights with AVX512-VNNI", "avx512_vnni"),
+        ("quantized weights with AMX", "amx_int8"),
     ] {
         assert!(has(feature) || !products.contains(text), "{products}");
     }

@@ -92,7 +92,11 @@ pub fn usable(precision: Precision) -> Precision {
 /// The instruction sets of this CPU.
 #[cfg(target_arch = "x86_64")]
 mod cpu {
-    pub(super) use super::amx::permitted as amx;
+    use crate::cpu::amx::{Products, permitted};
+
+    pub(super) fn amx() -> bool {
+        permitted(Products::Bf16)
+    }
 
     pub(super) fn avx512() -> bool {
         is_x86_feature_detected!("avx512f")

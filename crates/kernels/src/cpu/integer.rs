@@ -31,6 +31,8 @@ mod registers;
 #[cfg(target_arch = "x86_64")]
 mod subs;
 #[cfg(target_arch = "x86_64")]
+mod tiles;
+#[cfg(target_arch = "x86_64")]
 mod vnni;
 
 use std::ops::Range;
@@ -78,11 +80,15 @@ unsafe fn product_by(
     let sums = Sums::new(&mut y, output);
     let mut x = rounded_rows(x);
     instructions.prepare(&mut x, w.format);
+    #[cfg(target_arch = "x86_64")]
+    let tiles = instructions.tiles(&x, w);
     let step = parallel::weight_rows_per_task([n, k], TASK / x.len().max(1));
     let step = step.next_multiple_of(instructions.outputs(x.len()));
     parallel::for_each(n.div_ceil(step), |task| {
         let task = Task {
             x: &x,
+            #[cfg(target_arch = "x86_64")]
+            tiles: &tiles,
             w,
             outputs: task * step..n.min((task + 1) * step),
             sums,
@@ -164,14 +170,14 @@ impl WithSimd for Round<'_> {
     type Output = Rounded;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Rounded {
+    fn with_simd<S: Simd>(self, simd: S) -> Rounded {
         let mut chunks = vec![Chunk::ZERO; self.x.len().div_ceil(CHUNK)];
         for (x, chunk) in self.x.chunks(CHUNK).zip(&mut chunks) {
             let (values, _) = chunk.values.as_flattened_mut().as_chunks_mut::<BLOCK>();
             // The length of rows is a multiple of the blocks of W, and so of these.
             let blocks = x.as_chunks::<BLOCK>().0.iter().zip(values);
             for (block, (x, values)) in blocks.enumerate() {
-                let (scale, sums) = round(x, values);
+                let (scale, sums) = round(simd, x, values);
                 for (sub, sum) in sums.iter().enumerate() {
                     let at = block * (BLOCK / SUB) + sub;
                     chunk.scales[at] = scale;
@@ -186,50 +192,38 @@ impl WithSimd for Round<'_> {
     }
 }
 
+/// A number whose sum with one below 2²² in magnitude is rounded to an integer, to nearest with ties to even, which the
+/// lowest bits hold. Conversions to integers that check their range are not vectorized.
+const ROUNDER: f32 = 1.5 * (1 << 23) as f32;
+
 /// Rounds a block, and returns its scale and the sums of the rounded elements of its sub-blocks.
 #[inline(always)]
-fn round(x: &[f32; BLOCK], values: &mut [i8; BLOCK]) -> (f32, [i32; BLOCK / SUB]) {
-    // Loops over local arrays are vectorized. Sums of magnitudes that are not finite stay so, unlike maximums.
-    let (mut largest, mut finite) = ([0.0f32; SUB], [0.0f32; SUB]);
-    let (subs, _) = x.as_chunks::<SUB>();
-    for x in subs {
-        for lane in 0..SUB {
-            let x = x[lane];
-            largest[lane] = if x.abs() > largest[lane] {
-                x.abs()
-            } else {
-                largest[lane]
-            };
-            finite[lane] += x * 0.0;
-        }
+fn round<S: Simd>(
+    simd: S,
+    x: &[f32; BLOCK],
+    values: &mut [i8; BLOCK],
+) -> (f32, [i32; BLOCK / SUB]) {
+    let zero = simd.splat_f32s(0.0);
+    let (mut largest, mut finite) = (zero, zero);
+    for x in S::as_simd_f32s(x).0 {
+        largest = simd.max_f32s(largest, simd.abs_f32s(*x));
+        // Not a number if x is not finite, unlike maximums.
+        finite = simd.add_f32s(finite, simd.mul_f32s(*x, zero));
     }
-    let mut half = SUB / 2;
-    while half > 0 {
-        for lane in 0..half {
-            let other = largest[lane + half];
-            largest[lane] = if other > largest[lane] {
-                other
-            } else {
-                largest[lane]
-            };
-            finite[lane] += finite[lane + half];
-        }
-        half /= 2;
-    }
-    let (largest, finite) = (largest[0], finite[0]);
+    let (largest, finite) = (simd.reduce_max_f32s(largest), simd.reduce_sum_f32s(finite));
     let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
+    let mut rounded = [0; BLOCK];
+    for (rounded, x) in rounded.iter_mut().zip(x) {
+        // In ±127, or any number if x is not finite: then the scale is none.
+        let sum = x * inverse + ROUNDER;
+        *rounded = sum.to_bits().wrapping_sub(ROUNDER.to_bits()).cast_signed();
+    }
+    for (value, rounded) in values.iter_mut().zip(rounded) {
+        *value = rounded as i8;
+    }
+    let (subs, _) = rounded.as_chunks::<SUB>();
     let mut sums = [0; BLOCK / SUB];
-    let (out, _) = values.as_chunks_mut::<SUB>();
-    for ((x, out), sum) in subs.iter().zip(out).zip(&mut sums) {
-        let mut rounded = [0; SUB];
-        for lane in 0..SUB {
-            // In ±127, or not a number: then the scale is none, too.
-            let nearest = (x[lane] * inverse).round_ties_even();
-            rounded[lane] = nearest as i32;
-        }
-        for lane in 0..SUB {
-            out[lane] = rounded[lane] as i8;
-        }
+    for (sum, rounded) in sums.iter_mut().zip(subs) {
         *sum = rounded
             .iter()
             .fold(0i32, |sum, value| sum.wrapping_add(*value));
@@ -240,6 +234,9 @@ fn round(x: &[f32; BLOCK], values: &mut [i8; BLOCK]) -> (f32, [i32; BLOCK / SUB]
 /// Some rows of W with all rows of x.
 struct Task<'a> {
     x: &'a [Rounded],
+    /// Those of them that are multiplied by tile registers.
+    #[cfg(target_arch = "x86_64")]
+    tiles: &'a tiles::Tiles,
     w: PackedView<'a>,
     /// The rows of W, each of which is a column of y.
     outputs: Range<usize>,

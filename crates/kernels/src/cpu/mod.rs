@@ -19,6 +19,8 @@
 
 pub mod activation;
 pub mod adamw;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 pub mod attention;
 pub mod bf16;
 pub(crate) mod blocks;

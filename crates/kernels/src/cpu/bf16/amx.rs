@@ -17,6 +17,7 @@ use std::arch::asm;
 
 use super::kernel::{Kernel, Tile};
 use super::pack::{self, Factor, Place};
+use crate::cpu::amx::{Configuration, Configured, Shape};
 
 /// The number of rows of a panel of A: two registers.
 const ROWS: usize = 32;
@@ -40,11 +41,8 @@ impl Kernel for Amx {
     const SMALL_TASK: [usize; 2] = [128, 256];
 
     unsafe fn prepare() -> Configured {
-        // SAFETY: guaranteed by the caller; the configuration is valid.
-        unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &CONFIGURATION, options(nostack, preserves_flags, readonly));
-        }
-        Configured(())
+        // SAFETY: guaranteed by the caller.
+        unsafe { CONFIGURATION.load() }
     }
 
     unsafe fn pack_a(from: Factor, to: Place) {
@@ -88,45 +86,8 @@ impl Kernel for Amx {
 #[repr(align(64))]
 struct Whole([f32; ROWS * COLUMNS]);
 
-/// A thread whose tile registers are in use. Dropping it releases them: a context switch then no longer saves them.
-pub struct Configured(());
-
-impl Drop for Configured {
-    fn drop(&mut self) {
-        // SAFETY: the CPU supports the instruction, since the registers are configured.
-        unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
-    }
-}
-
-/// The operand of `ldtilecfg`.
-#[repr(C, align(64))]
-struct Configuration {
-    palette: u8,
-    start_row: u8,
-    reserved: [u8; 14],
-    /// The bytes per row of each register.
-    row_bytes: [u16; 16],
-    /// The rows of each register.
-    rows: [u8; 16],
-}
-
-/// Eight registers of 16 rows of 64 bytes.
-static CONFIGURATION: Configuration = {
-    let mut configuration = Configuration {
-        palette: 1,
-        start_row: 0,
-        reserved: [0; 14],
-        row_bytes: [0; 16],
-        rows: [0; 16],
-    };
-    let mut register = 0;
-    while register < 8 {
-        configuration.row_bytes[register] = 64;
-        configuration.rows[register] = 16;
-        register += 1;
-    }
-    configuration
-};
+/// Eight whole registers.
+static CONFIGURATION: Configuration = Configuration::new([Shape::WHOLE; 8]);
 
 /// `C (+)= A B` for a whole tile with contiguous rows. Registers 0 to 3 hold C, 4 and 5 the rows of A, 6 and 7 the
 /// columns of B. The loads of B are hinted to leave the cache to the panel of A, which the next tile uses again.
@@ -188,45 +149,4 @@ unsafe fn registers(
             options(nostack),
         );
     }
-}
-
-/// Returns true if the CPU has AMX with bfloat16, and the operating system permits its use to the process, which this
-/// function requests.
-#[cfg(target_os = "linux")]
-pub fn permitted() -> bool {
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
-
-    /// The bits of EDX of leaf 7.
-    const AMX_BF16: u32 = 1 << 22;
-    const AMX_TILE: u32 = 1 << 24;
-    /// The number of the system call `arch_prctl`, of its request for permission, and of the state of tile registers.
-    const ARCH_PRCTL: i64 = 158;
-    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
-    const XFEATURE_XTILEDATA: u64 = 18;
-
-    if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & (AMX_BF16 | AMX_TILE) != AMX_BF16 | AMX_TILE
-    {
-        return false;
-    }
-    let result: i64;
-    // SAFETY: the system call enlarges the state that context switches save. It changes neither memory nor other
-    // registers. Kernels before Linux 5.16, and kernels that do not support AMX on this CPU, return an error.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") ARCH_PRCTL => result,
-            in("rdi") ARCH_REQ_XCOMP_PERM,
-            in("rsi") XFEATURE_XTILEDATA,
-            out("rcx") _,
-            out("r11") _,
-            options(nostack),
-        );
-    }
-    result == 0
-}
-
-/// Only Linux is supported.
-#[cfg(not(target_os = "linux"))]
-pub fn permitted() -> bool {
-    false
 }

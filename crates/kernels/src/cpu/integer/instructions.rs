@@ -1,13 +1,17 @@
 //! The instruction sets that have kernels for products in integers.
 
+use std::sync::OnceLock;
+
 #[cfg(target_arch = "aarch64")]
 use super::neon;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::offsets;
 use super::{FEW, Rounded, Task, portable};
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, panel, registers, vnni};
+use super::{avx2, panel, registers, tiles, vnni};
 use crate::PackedFormat;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::packed::PackedView;
 use crate::cpu::vector::wide;
 
 /// An instruction set. All sets with fused multiply-adds compute the same bits.
@@ -24,6 +28,9 @@ pub(in crate::cpu) enum Instructions {
     /// AVX-512 with AVX512-VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
+    /// AVX512-VNNI, and AMX for many rows of x.
+    #[cfg(target_arch = "x86_64")]
+    AmxInt8,
     /// 64-bit Arm.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -42,6 +49,8 @@ impl Instructions {
         Self::AvxVnni,
         #[cfg(target_arch = "x86_64")]
         Self::Avx512Vnni,
+        #[cfg(target_arch = "x86_64")]
+        Self::AmxInt8,
         #[cfg(target_arch = "aarch64")]
         Self::Neon,
         #[cfg(target_arch = "aarch64")]
@@ -55,7 +64,9 @@ impl Instructions {
 
     /// The fastest set that this CPU has.
     pub(in crate::cpu) fn fastest() -> Self {
-        Self::supported().next_back().unwrap_or(Self::Portable)
+        // A virtual machine may take long to say what its CPU has.
+        static FASTEST: OnceLock<Instructions> = OnceLock::new();
+        *FASTEST.get_or_init(|| Self::supported().next_back().unwrap_or(Self::Portable))
     }
 
     /// The name of the instruction set; `None` for those of any CPU.
@@ -68,6 +79,8 @@ impl Instructions {
             Self::AvxVnni => Some("AVX-VNNI"),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => Some("AVX512-VNNI"),
+            #[cfg(target_arch = "x86_64")]
+            Self::AmxInt8 => Some("AMX"),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => Some("NEON"),
             #[cfg(target_arch = "aarch64")]
@@ -84,6 +97,8 @@ impl Instructions {
             Self::AvxVnni => avx2::vnni_supported(),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => vnni::supported(),
+            #[cfg(target_arch = "x86_64")]
+            Self::AmxInt8 => tiles::supported(),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => neon::supported(),
             #[cfg(target_arch = "aarch64")]
@@ -111,6 +126,15 @@ impl Instructions {
         }
     }
 
+    /// The rows of x that are multiplied by tile registers, in their order.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn tiles(self, x: &[Rounded], w: PackedView<'_>) -> tiles::Tiles {
+        match self {
+            Self::AmxInt8 if x.len() > FEW => tiles::Tiles::new(x, w.shape[1], w.format),
+            _ => tiles::Tiles::default(),
+        }
+    }
+
     /// The number of rows of W that are multiplied at once with `rows` rows of x.
     pub(super) const fn outputs(self, rows: usize) -> usize {
         if rows <= FEW {
@@ -121,7 +145,7 @@ impl Instructions {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 | Self::AvxVnni => avx2::PANEL,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => panel::ROWS,
+            Self::Avx512Vnni | Self::AmxInt8 => panel::ROWS,
             #[cfg(target_arch = "aarch64")]
             Self::Neon | Self::NeonDot => neon::PANEL,
         }
@@ -142,9 +166,9 @@ impl Instructions {
                 #[cfg(target_arch = "x86_64")]
                 Self::AvxVnni => avx2::run_vnni(&task),
                 #[cfg(target_arch = "x86_64")]
-                Self::Avx512Vnni if task.x.len() <= FEW => vnni::run(&task),
+                Self::Avx512Vnni | Self::AmxInt8 if task.x.len() <= FEW => vnni::run(&task),
                 #[cfg(target_arch = "x86_64")]
-                Self::Avx512Vnni => panel::run(&task),
+                Self::Avx512Vnni | Self::AmxInt8 => panel::run(&task),
                 #[cfg(target_arch = "aarch64")]
                 Self::Neon => neon::run(&task),
                 #[cfg(target_arch = "aarch64")]

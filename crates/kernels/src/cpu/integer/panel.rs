@@ -2,7 +2,7 @@
 //!
 //! A panel has [`ROWS`] rows of W, whose levels are interleaved: a register has four consecutive levels of 16 rows, so that
 //! it is multiplied with four elements of x in all lanes, and the lanes' sums are outputs. Panels are made in
-//! the caches, [`COLUMNS`] columns at a time, and multiplied with all rows of x.
+//! the caches, [`COLUMNS`] columns at a time, and multiplied with all rows of x: by [`Tiles`] if there are some.
 
 use std::arch::x86_64::{
     __m512i, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32,
@@ -16,6 +16,7 @@ use super::chunk;
 use super::layout::{self, FOURS, LEN, format, order};
 use super::load::{floats, integers, put_floats, put_integers};
 use super::registers::{READ, bytes_at, sub_blocks, with_format};
+use super::tiles::Tiles;
 use super::{Rounded, STEP, SUB, Task, levels};
 use crate::PackedFormat;
 use crate::cpu::packed::PackedView;
@@ -25,7 +26,7 @@ const LANES: usize = 16;
 /// Rows of W per panel.
 pub(super) const ROWS: usize = GROUPS * LANES;
 /// Registers per panel and four columns.
-const GROUPS: usize = 2;
+pub(super) const GROUPS: usize = 2;
 /// Columns of W that are interleaved at a time: they stay in the L1 cache.
 const COLUMNS: usize = 2 * LEN;
 /// Rows of x that are multiplied at a time: their sums stay in registers.
@@ -34,22 +35,22 @@ const TILE: usize = 4;
 /// A value for each row of a panel.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line<T>([[T; LANES]; GROUPS]);
+pub(super) struct Line<T>(pub(super) [[T; LANES]; GROUPS]);
 
 /// Some columns of [`ROWS`] rows of W.
-struct Panel {
+pub(super) struct Panel {
     /// Four levels per element.
-    levels: [Line<u32>; COLUMNS / 4],
+    pub(super) levels: [Line<u32>; COLUMNS / 4],
     /// One per sub-block.
-    scales: [Line<f32>; COLUMNS / SUB],
+    pub(super) scales: [Line<f32>; COLUMNS / SUB],
     /// `m + s o` of each sub-block.
-    subtracted: [Line<f32>; COLUMNS / SUB],
+    pub(super) subtracted: [Line<f32>; COLUMNS / SUB],
 }
 
 /// Computes a task's outputs.
 ///
 /// # Safety
-/// The CPU has the instructions ([`super::vnni::supported`]).
+/// The CPU has the instructions ([`super::vnni::supported`], and [`super::tiles::supported`] if the task has tiles).
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
 pub(super) unsafe fn run(task: &Task<'_>) {
     with_format!(task.w.format, panels(; task));
@@ -63,20 +64,22 @@ fn panels<const FORMAT: u8>(task: &Task<'_>) {
         scales: [Line([[0.0; LANES]; GROUPS]); COLUMNS / SUB],
         subtracted: [Line([[0.0; LANES]; GROUPS]); COLUMNS / SUB],
     });
-    let mut sums = vec![Line([[0.0; LANES]; GROUPS]); task.x.len()];
+    let tiles = task.tiles;
+    let (by_tiles, others) = task.x.split_at(tiles.rows());
+    let mut sums = vec![Line([[0.0; LANES]; GROUPS]); task.x.len().max(tiles.padded_rows())];
+    // SAFETY: tiles are made if the registers are supported.
+    let _configured = (!by_tiles.is_empty()).then(|| unsafe { Tiles::configure() });
     for start in task.outputs.clone().step_by(ROWS) {
         let rows = start..task.outputs.end.min(start + ROWS);
         sums.fill(Line([[0.0; LANES]; GROUPS]));
         for column in (0..k).step_by(COLUMNS) {
             panel.read::<FORMAT>(task.w, rows.clone(), column);
-            panel.multiply_all(
-                task.w.format,
-                task.x,
-                column..k.min(column + COLUMNS),
-                &mut sums,
-            );
+            let columns = column..k.min(column + COLUMNS);
+            // SAFETY: the registers are configured, if there are tiles.
+            unsafe { tiles.multiply(&panel, &columns, &mut sums) };
+            panel.multiply_all(task.w.format, others, columns, &mut sums[by_tiles.len()..]);
         }
-        for (i, sums) in sums.iter().enumerate() {
+        for (i, sums) in sums.iter().enumerate().take(task.x.len()) {
             let sums = &sums.0.as_flattened()[..rows.len()];
             // SAFETY: the elements are within y, and only this task writes them.
             unsafe { task.sums.put_all(i, start, sums) };

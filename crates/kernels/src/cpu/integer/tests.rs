@@ -56,7 +56,17 @@ fn every_instruction_set_computes_the_same_bits() {
     // Chunks and steps that are not whole, and rows of W that do not fill a panel.
     for k in [32, 64, 256, 288, 736, 1024] {
         for format in formats(k) {
-            for (m, n) in [(1, 3), (2, 16), (3, 33), (4, 50), (5, 17), (6, 31), (9, 70)] {
+            for (m, n) in [
+                (1, 3),
+                (2, 16),
+                (3, 33),
+                (4, 50),
+                (5, 17),
+                (6, 31),
+                (9, 70),
+                (20, 33),
+                (45, 18),
+            ] {
                 let (x, w) = (numbers(3, m * k), numbers(11, n * k));
                 let w = pack(format, Matrix::row_major(&w, n, k));
                 let expected = product_of(Instructions::Portable, &x, &w);
