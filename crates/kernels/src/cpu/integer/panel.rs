@@ -2,7 +2,7 @@
 //!
 //! A panel has [`ROWS`] rows of W, whose levels are interleaved: a register has four consecutive levels of 16 rows, so that
 //! it is multiplied with four elements of x in all lanes, and the lanes' sums are outputs. Panels are made in
-//! the caches, [`COLUMNS`] columns at a time, and multiplied with all rows of x: by [`Tiles`] if there are some.
+//! the caches, [`COLUMNS`] columns at a time, and multiplied with all rows of x: by [tile registers](super::tiles) if there are some.
 
 use std::arch::x86_64::{
     __m512i, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32,
@@ -16,7 +16,6 @@ use super::chunk;
 use super::layout::{self, FOURS, LEN, format, order};
 use super::load::{floats, integers, put_floats, put_integers};
 use super::registers::{READ, bytes_at, sub_blocks, with_format};
-use super::tiles::Tiles;
 use super::{Rounded, STEP, SUB, Task, levels};
 use crate::PackedFormat;
 use crate::cpu::packed::PackedView;
@@ -68,15 +67,16 @@ fn panels<const FORMAT: u8>(task: &Task<'_>) {
     let (by_tiles, others) = task.x.split_at(tiles.rows());
     let mut sums = vec![Line([[0.0; LANES]; GROUPS]); task.x.len().max(tiles.padded_rows())];
     // SAFETY: tiles are made if the registers are supported.
-    let _configured = (!by_tiles.is_empty()).then(|| unsafe { Tiles::configure() });
+    let mut running = unsafe { tiles.start() };
     for start in task.outputs.clone().step_by(ROWS) {
         let rows = start..task.outputs.end.min(start + ROWS);
         sums.fill(Line([[0.0; LANES]; GROUPS]));
         for column in (0..k).step_by(COLUMNS) {
             panel.read::<FORMAT>(task.w, rows.clone(), column);
             let columns = column..k.min(column + COLUMNS);
-            // SAFETY: the registers are configured, if there are tiles.
-            unsafe { tiles.multiply(&panel, &columns, &mut sums) };
+            if let Some(running) = &mut running {
+                running.multiply(&panel, &columns, &mut sums);
+            }
             panel.multiply_all(task.w.format, others, columns, &mut sums[by_tiles.len()..]);
         }
         for (i, sums) in sums.iter().enumerate().take(task.x.len()) {

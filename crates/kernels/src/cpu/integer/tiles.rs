@@ -24,6 +24,10 @@ use crate::cpu::parallel::{self, Shared};
 pub(super) const ROWS: usize = 16;
 /// Elements of x that are stored together.
 const STEP: usize = 2 * SUB;
+/// Lines of four levels per step.
+const FOUR: usize = STEP / 4;
+/// Sub-blocks per step.
+const SUBS: usize = STEP / SUB;
 /// The fewest rows that a register is used for, rather than instructions for each row.
 const LEAST: usize = 12;
 /// The number of steps whose products are stored before they are used.
@@ -101,34 +105,43 @@ impl Tiles {
         self.rows.next_multiple_of(ROWS)
     }
 
-    /// Configures the registers of this thread.
+    /// Configures the registers of this thread, if there are rows.
     ///
     /// # Safety
     /// They are [`supported`].
-    pub(super) unsafe fn configure() -> Configured {
-        // SAFETY: guaranteed by the caller.
-        unsafe { CONFIGURATION.load() }
+    pub(super) unsafe fn start(&self) -> Option<Running<'_>> {
+        (self.rows > 0).then(|| Running {
+            tiles: self,
+            products: Box::new([const { [const { Products([[0; ROWS]; ROWS]) }; GROUPS] }; BATCH]),
+            // SAFETY: guaranteed by the caller.
+            _configured: unsafe { CONFIGURATION.load() },
+        })
     }
+}
 
-    /// Adds the products of the rows with some columns of W to the first [`Self::padded_rows`] sums.
-    ///
-    /// # Safety
-    /// The registers are configured, unless there are no rows.
+/// A thread that multiplies.
+pub(super) struct Running<'a> {
+    tiles: &'a Tiles,
+    products: Box<[[Products; GROUPS]; BATCH]>,
+    _configured: Configured,
+}
+
+impl Running<'_> {
+    /// Adds the products of the rows with some columns of W to the first [`Tiles::padded_rows`] sums.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,fma")]
-    pub(super) unsafe fn multiply(
-        &self,
+    pub(super) fn multiply(
+        &mut self,
         panel: &Panel,
         columns: &Range<usize>,
         sums: &mut [Line<f32>],
     ) {
         let columns = columns.start / STEP..columns.end / STEP;
-        let (sums, _) = sums[..self.padded_rows()].as_chunks_mut::<ROWS>();
-        let mut products = [const { [const { Products([[0; ROWS]; ROWS]) }; GROUPS] }; BATCH];
+        let (sums, _) = sums[..self.tiles.padded_rows()].as_chunks_mut::<ROWS>();
         for (tile, sums) in sums.iter_mut().enumerate() {
-            let steps = &self.steps[tile * self.per_row..][columns.clone()];
+            let steps = &self.tiles.steps[tile * self.tiles.per_row..][columns.clone()];
             for (batch, steps) in steps.chunks(BATCH).enumerate() {
-                // SAFETY: guaranteed by the caller.
-                unsafe { multiply(panel, batch * BATCH, steps, &mut products, sums) };
+                // SAFETY: the registers are configured as long as this exists.
+                unsafe { multiply(panel, batch * BATCH, steps, &mut self.products, sums) };
             }
         }
     }
@@ -139,7 +152,7 @@ impl Step {
     fn set(&mut self, row: usize, x: &Rounded, at: usize) {
         const PER_CHUNK: usize = super::CHUNK / STEP;
         let chunk = &x.chunks[at / PER_CHUNK];
-        let first = at % PER_CHUNK * (STEP / SUB);
+        let first = at % PER_CHUNK * SUBS;
         let (steps, _) = chunk.values.as_flattened().as_chunks();
         self.values[row] = steps[at % PER_CHUNK];
         self.scales[row] = chunk.scales[first];
@@ -161,11 +174,6 @@ static CONFIGURATION: Configuration = {
     };
     Configuration::new([whole, whole, x, w, w, whole, whole, whole])
 };
-
-/// Lines of four levels per step.
-const FOUR: usize = STEP / 4;
-/// Sub-blocks per step.
-const SUBS: usize = STEP / SUB;
 
 /// The products of 16 rows of x and 16 rows of W.
 #[repr(align(64))]
