@@ -78,7 +78,7 @@ fn run<C>(
 ) -> ExitCode {
     sandbox::serve_if_worker();
     sandbox::render_templates_apart();
-    emberlm_kernels::memory::keep_freed();
+    emberlm_kernels::memory::return_freed();
     console::start();
     let ran = parse().and_then(|parsed| parsed.map_or(Ok(()), run));
     ending::of(match ran {

@@ -61,7 +61,8 @@ mod token_type {
 /// directory has for them.
 #[derive(Clone, Debug)]
 pub struct GgufTokenizer {
-    tokenizer: Value,
+    /// The contents of `tokenizer.json`. As text, since its tree is ten times as large.
+    tokenizer: String,
     config: Map<String, Value>,
     generation: Map<String, Value>,
     end_of_text: Option<u32>,
@@ -91,7 +92,7 @@ impl GgufTokenizer {
     /// # Errors
     /// The vocabulary is not usable.
     pub fn tokenizer(&self) -> Result<Tokenizer, TokenizerError> {
-        Tokenizer::from_json_with_end(self.tokenizer.to_string(), self.end_of_text)
+        Tokenizer::from_json_with_end(self.tokenizer.as_str(), self.end_of_text)
     }
 
     /// The fields of `tokenizer_config.json`.
@@ -149,7 +150,7 @@ fn read(metadata: &Metadata) -> Result<Option<GgufTokenizer>, GgufError> {
         generation.insert("eos_token_id".to_owned(), json!(ends));
     }
     Ok(Some(GgufTokenizer {
-        tokenizer,
+        tokenizer: tokenizer.to_string(),
         config,
         generation,
         end_of_text: end,

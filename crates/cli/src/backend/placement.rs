@@ -4,6 +4,7 @@ use std::fmt;
 
 #[cfg(feature = "gpu")]
 use burn::tensor::Device;
+use emberlm_kernels::memory::keep_freed;
 use emberlm_trainer::Rank;
 
 #[cfg(feature = "gpu")]
@@ -86,7 +87,7 @@ impl Placement {
         words
     }
 
-    /// Runs `job` on the device.
+    /// Runs `job` on the device. What it frees is kept for its next pass.
     ///
     /// # Errors
     /// Returns an error if the device or its driver is missing.
@@ -113,6 +114,7 @@ impl Placement {
         }
         #[cfg(feature = "adapters")]
         use burn::backend::wgpu::{WgpuDevice, graphics, init_setup};
+        keep_freed();
         match self.backend {
             #[cfg(feature = "flex")]
             BackendName::Flex => {

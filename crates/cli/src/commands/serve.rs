@@ -20,7 +20,7 @@ use burn::tensor::Device;
 use bytesize::ByteSize;
 use clap::Args;
 use emberlm_kernels::TrainingBackend;
-use emberlm_kernels::memory::return_freed_soon;
+use emberlm_kernels::memory::{return_freed, return_freed_soon};
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::api::{self, Service};
 use emberlm_serve::{Hosts, Limits, Server};
@@ -150,7 +150,6 @@ pub struct ServeArgs {
 
 /// Serves until the program is stopped.
 pub fn run(args: ServeArgs) -> Result<(), CliError> {
-    return_freed_soon();
     let specs = models::specs(&args)?;
     let backend = args.backend.choose()?;
     let key = args.api_key_file.as_deref().map(key).transpose()?;
@@ -192,8 +191,10 @@ impl Job for Serve {
             guard,
         } = self;
         let (log, log_thread) = Log::start(args.log_format)?;
+        return_freed();
         let models =
             load::all::<B::InnerBackend>(&specs, args.models_memory, guard, &device, &log)?;
+        return_freed_soon();
         let hosts = Hosts::new(args.host, &args.allowed.names);
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);

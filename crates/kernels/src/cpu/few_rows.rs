@@ -6,6 +6,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::matrix::{Matrix, MatrixMut};
+use super::matvec::{AHEAD, streamed_dot};
 use super::packed::{PackedView, Sums};
 use super::parallel;
 use super::product::Output;
@@ -14,7 +15,7 @@ use super::vector::{dot, wide};
 /// The maximum number of rows of x.
 pub(super) const FEW: usize = 2;
 /// The approximate minimum number of bytes of W per task.
-const TASK: usize = 1 << 17;
+const TASK: usize = 1 << 15;
 
 /// A format whose weights are `w = scale · value`, with one scale per row.
 pub(super) trait Values {
@@ -77,7 +78,7 @@ impl<V: Values> WithSimd for Task<'_, V> {
             for (i, x) in self.x.iter().enumerate() {
                 let sum = match several {
                     true => dot(&dense, x, |w| w),
-                    false => dot(values, x, V::value),
+                    false => streamed_dot::<AHEAD, _>(values, x, V::value),
                 };
                 // SAFETY: the element is within y, and only this task writes it.
                 unsafe { self.sums.put(i, j, sum * scale) };

@@ -54,7 +54,7 @@ const CHUNK: usize = 256;
 /// Levels that are multiplied at a time.
 const STEP: usize = 64;
 /// The approximate minimum number of elements of W per task.
-const TASK: usize = 1 << 15;
+const TASK: usize = 1 << 14;
 /// The maximum number of rows of x for passes over W row by row.
 const FEW: usize = 4;
 

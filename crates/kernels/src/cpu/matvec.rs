@@ -16,7 +16,10 @@ use super::vector::{LANES, wide};
 pub const MOST_ROWS: usize = 8;
 /// The prefetch distance in W in bytes: far enough to hide the memory latency, and near enough for the data to
 /// still be in the L1 cache when it is used.
-const AHEAD: usize = 1024;
+pub(super) const AHEAD: usize = 8192;
+/// The prefetch distance of [`by_columns`] in bytes. On an Intel Xeon, its f32 came from memory with 32 GB/s, and with
+/// [`AHEAD`] with 20 GB/s.
+const NEAR: usize = 2048;
 /// The number of columns of W per task for a single row of x. The sums stay in the L1 cache while rows are added
 /// to them. Shorter rows are processed whole, so memory is read sequentially.
 const LONG: usize = 4096;
@@ -34,7 +37,7 @@ const SMALL_TASK: usize = 1 << 15;
 /// The maximum number of tasks of [`by_rows`].
 const PARTS: usize = 16;
 /// The approximate minimum number of elements of W per task of [`by_columns`].
-const TASK: usize = 1 << 16;
+const TASK: usize = 1 << 14;
 
 /// Returns true if [`product`] supports the product. Several rows of x require contiguous rows of W; otherwise
 /// [`super::inner_products`] handles them.
@@ -155,7 +158,7 @@ fn add_row(sums: &mut [f32], row: &[f32], x: f32) {
         for lane in 0..LINE {
             products[lane] = x * row[at][lane];
         }
-        prefetch_ahead(&row[at]);
+        prefetch_ahead::<AHEAD, f32>(&row[at]);
         for lane in 0..LINE {
             sums[lane] += products[lane];
         }
@@ -220,29 +223,34 @@ fn by_columns(y: &Shared<'_, f32>, x: &[f32], w: Matrix<'_>) {
                 // SAFETY: each task writes its own columns.
                 let y = unsafe { y.part(rows.clone()) };
                 for (y, j) in y.iter_mut().zip(rows) {
-                    *y += dot(w.row(j), x);
+                    *y += streamed_dot::<NEAR, f32>(w.row(j), x, |w| w);
                 }
             },
         );
     });
 }
 
-/// [`super::vector::dot`] for a row that is read from memory.
+/// [`super::vector::dot`] for a row `w` that is read from memory, `AHEAD` bytes in advance.
 #[inline(always)]
-fn dot(w: &[f32], x: &[f32]) -> f32 {
+pub(super) fn streamed_dot<const AHEAD: usize, T: Copy>(
+    w: &[T],
+    x: &[f32],
+    value: impl Fn(T) -> f32,
+) -> f32 {
     const HALF: usize = LANES / 2;
+    let line = LINE * size_of::<f32>() / size_of::<T>();
     let mut sums = [[0.0f32; HALF]; 2];
     let (w, rest_w) = w.as_chunks::<LANES>();
     let (x, rest_x) = x.as_chunks::<LANES>();
     for (w, x) in w.iter().zip(x) {
-        for line in (0..LANES).step_by(LINE) {
-            prefetch_ahead(&w[line..]);
+        for first in (0..LANES).step_by(line) {
+            prefetch_ahead::<AHEAD, T>(&w[first..]);
         }
         // In two halves, because the compiler vectorizes loops over whole arrays.
         for half in 0..2 {
             let mut products = [0.0f32; HALF];
             for lane in 0..HALF {
-                products[lane] = w[half * HALF + lane] * x[half * HALF + lane];
+                products[lane] = value(w[half * HALF + lane]) * x[half * HALF + lane];
             }
             for lane in 0..HALF {
                 sums[half][lane] += products[lane];
@@ -259,7 +267,7 @@ fn dot(w: &[f32], x: &[f32]) -> f32 {
     fold_halves::<2>(&mut all);
     fold_halves::<1>(&mut all);
     let rest = rest_w.iter().zip(rest_x);
-    rest.fold(all[0], |sum, (w, x)| sum + *w * *x)
+    rest.fold(all[0], |sum, (w, x)| sum + value(*w) * *x)
 }
 
 /// Adds the upper half of `2 · WIDTH` partial sums to the lower half.
@@ -270,9 +278,9 @@ fn fold_halves<const WIDTH: usize>(sums: &mut [f32; LANES / 2]) {
     }
 }
 
-/// Prefetches the data [`AHEAD`] bytes after `of`, possibly in the next row. Hardware prefetching only detects
+/// Prefetches the data `AHEAD` bytes after `of`, possibly in the next row. Hardware prefetching only detects
 /// long streams, and restarts at each page.
 #[inline(always)]
-fn prefetch_ahead(of: &[f32]) {
-    prefetch(of.as_ptr().wrapping_byte_add(AHEAD));
+fn prefetch_ahead<const AHEAD: usize, T>(of: &[T]) {
+    prefetch(of.as_ptr().wrapping_byte_add(AHEAD).cast());
 }

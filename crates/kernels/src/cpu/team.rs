@@ -5,10 +5,14 @@
 //! [`super::parallel::for_each`] hands tasks to them through a few atomic variables. A helper that has waited for
 //! `PATIENCE` sleeps until the next operation.
 //!
+//! Each thread begins with consecutive tasks of its own, so that it reads memory in sequence, and continues with what is left
+//! of the others'.
+//!
 //! There is one team per process. A second concurrent step, and an operation within a task, use rayon's pool.
 
 use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -23,6 +27,9 @@ const CHECKS: u32 = 256;
 /// The bit of [`Team::state`] that is set while helpers may join an operation. The bits below count the helpers in it,
 /// and those above count operations.
 const OPEN: u64 = 1 << 16;
+
+/// The maximum number of shares into which the tasks of an operation are divided.
+const SHARES: usize = 16;
 
 thread_local! {
     /// The team, while the thread leads it and no operation runs.
@@ -67,7 +74,8 @@ type Task = &'static (dyn Fn(usize) + Sync);
 /// line.
 struct Team {
     state: Line<AtomicU64>,
-    next: Line<AtomicUsize>,
+    /// The next task of each share of the current operation.
+    next: [Line<AtomicUsize>; SHARES],
     operation: Line<Operation>,
     helpers: OnceLock<Vec<(Thread, &'static AtomicBool)>>,
     held: Mutex<()>,
@@ -88,7 +96,7 @@ struct Line<T>(T);
 
 static TEAM: Team = Team {
     state: Line(AtomicU64::new(0)),
-    next: Line(AtomicUsize::new(0)),
+    next: [const { Line(AtomicUsize::new(0)) }; SHARES],
     operation: Line(Operation {
         task: UnsafeCell::new(None),
         panicked: AtomicBool::new(false),
@@ -96,6 +104,11 @@ static TEAM: Team = Team {
     helpers: OnceLock::new(),
     held: Mutex::new(()),
 };
+
+/// The tasks of one of `shares` shares of `count` tasks.
+fn share_of(count: usize, share: usize, shares: usize) -> Range<usize> {
+    count * share / shares..count * (share + 1) / shares
+}
 
 impl Team {
     /// Returns the team, which has `helpers` helpers if this call starts it; `None` if it is in use, or has another
@@ -126,10 +139,14 @@ impl Team {
         let task = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), Task>(task) };
         // SAFETY: no helper is in an operation; see `Operation`.
         unsafe { *self.operation.0.task.get() = Some((count, task)) };
-        self.next.0.store(0, Ordering::Relaxed);
+        let shares = self.shares();
+        for share in 0..shares {
+            let first = share_of(count, share, shares).start;
+            self.next[share].0.store(first, Ordering::Relaxed);
+        }
         self.state.0.fetch_add(OPEN, Ordering::Release);
         self.wake(count.saturating_sub(1));
-        let result = catch_unwind(AssertUnwindSafe(|| self.work(count, task)));
+        let result = catch_unwind(AssertUnwindSafe(|| self.work(0, count, task)));
         // A helper that has not joined by now has nothing left to do. Adding `OPEN` again clears the bit and carries
         // into the number of operations.
         self.state.0.fetch_add(OPEN, Ordering::Relaxed);
@@ -144,19 +161,29 @@ impl Team {
         }
     }
 
-    /// Runs tasks until none is left.
-    fn work(&self, count: usize, task: Task) {
-        loop {
-            let number = self.next.0.fetch_add(1, Ordering::Relaxed);
-            if number >= count {
-                return;
+    /// The number of shares of an operation: one per thread, up to a limit.
+    fn shares(&self) -> usize {
+        let helpers = self.helpers.get().map_or(0, Vec::len);
+        (helpers + 1).min(SHARES)
+    }
+
+    /// Runs the tasks of the thread's share in order, and then those that are left of the others.
+    fn work(&self, thread: usize, count: usize, task: Task) {
+        let shares = self.shares();
+        for share in (0..shares).map(|at| (thread + at) % shares) {
+            let end = share_of(count, share, shares).end;
+            loop {
+                let number = self.next[share].0.fetch_add(1, Ordering::Relaxed);
+                if number >= end {
+                    break;
+                }
+                task(number);
             }
-            task(number);
         }
     }
 
-    /// Joins the current operation, if it is open and not `last`, and works on it. Returns its number.
-    fn join(&self, last: u64) -> Option<u64> {
+    /// Joins the current operation as the thread `thread`, if it is open and not `last`, and works on it. Returns its number.
+    fn join(&self, thread: usize, last: u64) -> Option<u64> {
         let state = self.state.0.load(Ordering::Relaxed);
         if state & OPEN == 0 || state / OPEN == last {
             return None;
@@ -169,7 +196,7 @@ impl Team {
         exchange.ok()?;
         // SAFETY: this thread is counted in the open operation; see `Operation`.
         if let Some((count, task)) = unsafe { *self.operation.0.task.get() } {
-            let result = catch_unwind(AssertUnwindSafe(|| self.work(count, task)));
+            let result = catch_unwind(AssertUnwindSafe(|| self.work(thread, count, task)));
             if result.is_err() {
                 self.operation.0.panicked.store(true, Ordering::Relaxed);
             }
@@ -184,20 +211,20 @@ fn start(helpers: usize) -> Vec<(Thread, &'static AtomicBool)> {
     let start = |number| {
         let asleep: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let builder = thread::Builder::new().name(format!("helper-{number}"));
-        let handle = builder.spawn(move || help(asleep)).ok()?;
+        let handle = builder.spawn(move || help(number + 1, asleep)).ok()?;
         Some((handle.thread().clone(), asleep))
     };
     (0..helpers).filter_map(start).collect()
 }
 
-/// The loop of a helper.
-fn help(asleep: &AtomicBool) {
+/// The loop of a helper, which is thread `thread` of the team; the leader is the first.
+fn help(thread: usize, asleep: &AtomicBool) {
     let mut last = 0;
     loop {
         let (mut checks, mut since) = (0u32, Instant::now());
         while since.elapsed() < PATIENCE {
             for _ in 0..CHECKS {
-                if let Some(operation) = TEAM.join(last) {
+                if let Some(operation) = TEAM.join(thread, last) {
                     last = operation;
                     since = Instant::now();
                     checks = 0;

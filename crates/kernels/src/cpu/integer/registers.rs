@@ -7,7 +7,7 @@ use crate::PackedFormat;
 /// Bytes that may be read for a chunk, whatever its format: with those that follow it.
 pub(super) const READ: usize = 320;
 /// The distance of prefetching in bytes.
-pub(super) const AHEAD: usize = 8192;
+pub(super) const AHEAD: usize = 4096;
 
 /// The sub-block in each quarter of each register.
 pub(super) const fn sub_blocks(order: Order) -> [[usize; 4]; 4] {
