@@ -85,5 +85,6 @@ pub use grammar::Grammar;
 pub use logprobs::LogProbs;
 pub use penalties::Penalties;
 pub use sampler::{Sampler, SamplerConfig};
+pub use sequence::PROMPT_CHUNK;
 pub use settings::{SETTINGS, SamplingDefaults, SamplingSetting, Slider};
 pub use vet::{GrammarSandbox, VetError, VettedGrammar};

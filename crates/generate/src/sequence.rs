@@ -10,6 +10,9 @@ use emberlm_model::{
 use crate::check::check_prompt;
 use crate::error::LogitsError;
 
+/// The maximum number of tokens of a prompt that are read at a time, which bounds the memory of a pass.
+pub const PROMPT_CHUNK: usize = 512;
+
 /// The tokens of a sequence, and the cache that a model reads them into.
 #[derive(Debug)]
 pub(crate) struct Sequence<B: Backend> {
@@ -113,7 +116,17 @@ impl<B: Backend> Sequence<B> {
         len: usize,
         output: RequestedOutput,
     ) -> Option<TensorData> {
-        let chunk = self.chunk(len, output);
+        let most = match output {
+            RequestedOutput::None | RequestedOutput::Last => PROMPT_CHUNK,
+            RequestedOutput::All | RequestedOutput::HiddenSum => len,
+        };
+        let mut left = len;
+        while left > most {
+            let chunk = self.chunk(most, RequestedOutput::None);
+            B::run(|| model.ragged(&mut [chunk]));
+            left -= most;
+        }
+        let chunk = self.chunk(left, output);
         B::run(|| model.ragged(&mut [chunk]).logits.map(Tensor::into_data))
     }
 

@@ -32,6 +32,16 @@ pub struct GgufFile {
 struct MappedFile {
     path: PathBuf,
     bytes: MemoryMappedFile,
+    /// In bytes.
+    size: u64,
+}
+
+impl MappedFile {
+    /// Releases the pages that have been read, and those that the system read ahead.
+    fn release(&self) {
+        // A failed hint costs only memory.
+        let _ = self.bytes.advise(0, self.size, MmapAdvice::DontNeed);
+    }
 }
 
 /// Returns true if a path has the extension of GGUF files.
@@ -165,8 +175,7 @@ impl GgufFile {
             let len = (last - first) as u64 * row_bytes;
             let bytes = file.bytes.as_slice_bytes(start, len);
             read(first..last, bytes.map_err(mapping(&file.path))?);
-            // A failed hint costs only memory.
-            let _ = file.bytes.advise(start, len, MmapAdvice::DontNeed);
+            file.release();
         }
         Ok(())
     }
@@ -192,8 +201,13 @@ fn map(path: &Path) -> Result<(Header, MappedFile), GgufError> {
         }
         _ => format(reason),
     })?;
-    let path = path.to_owned();
-    Ok((header, MappedFile { path, bytes }))
+    let mapped = MappedFile {
+        path: path.to_owned(),
+        bytes,
+        size,
+    };
+    mapped.release();
+    Ok((header, mapped))
 }
 
 /// The name before `-00001-of-0000N.gguf`.

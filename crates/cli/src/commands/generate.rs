@@ -16,7 +16,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::{Model, ModelKind, kind_of};
-use emberlm_generate::{Generator, beam_search};
+use emberlm_generate::{Generator, PROMPT_CHUNK, beam_search};
 use emberlm_kernels::TrainingBackend;
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
@@ -86,12 +86,7 @@ fn check_memory(
     let work = |model: &Model| {
         let context = model.config().seq_len();
         let capacity = prompt.saturating_add(new).min(context);
-        let pass = prompt.clamp(1, context);
-        let pass = match method {
-            // When the context is full, the newest half of it is processed again.
-            Method::Tokens(_) => pass.max(capacity / 2),
-            Method::Beams(_) => pass,
-        };
+        let pass = capacity.clamp(1, PROMPT_CHUNK);
         let weights =
             model::inference_weights(model, args.weights.weights, backend.keeps_packed_weights());
         InferenceWork::generation(weights, sequences, capacity, pass).with_cache(args.cache.cache)

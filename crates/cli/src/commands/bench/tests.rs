@@ -2,6 +2,7 @@
 
 use super::BenchArgs;
 use crate::error::CliError;
+use emberlm_generate::PROMPT_CHUNK;
 
 /// Default tokens of a prompt, as in `llama-bench`.
 const PROMPT: usize = 512;
@@ -75,7 +76,12 @@ impl Tests {
     /// Tokens of the largest forward pass.
     pub fn longest_pass(&self) -> usize {
         let depth = if self.decode > 0 { self.before() } else { 0 };
-        self.prompt.max(depth).saturating_mul(self.batch)
+        let pass = self.prompt.max(depth);
+        match self.batch {
+            1 => pass.min(PROMPT_CHUNK),
+            // Sequences are read together.
+            batch => pass.saturating_mul(batch),
+        }
     }
 
     /// The prompt's name: `pp512`, or `pp512 × 4` of four sequences.
