@@ -3,7 +3,6 @@
 
 mod draft;
 
-use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,8 +17,8 @@ use emberlm_model::{Transformer, TransformerConfig, WeightFormat, count};
 use emberlm_system::measure::median;
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
-use rayon::prelude::*;
 
+use crate::machine::read_bandwidth;
 use emberlm_cli::shared::CliError;
 use emberlm_cli::shared::weights_parser;
 use emberlm_cli::shared::{BackendArg, Job};
@@ -286,23 +285,6 @@ impl Bench {
             None => Ok(seconds),
         }
     }
-}
-
-/// The read bandwidth of all threads together in bytes per second: the best of five passes over more memory
-/// than the caches hold.
-fn read_bandwidth() -> f64 {
-    const BYTES: usize = 512 << 20;
-    const PART: usize = (1 << 20) / size_of::<u64>();
-    let words = vec![1u64; BYTES / size_of::<u64>()];
-    let pass = |_| {
-        let start = Instant::now();
-        let sums = words
-            .par_chunks(PART)
-            .map(|part| part.iter().copied().fold(0, u64::wrapping_add));
-        black_box(sums.reduce(|| 0, u64::wrapping_add));
-        start.elapsed().as_secs_f64()
-    };
-    BYTES as f64 / (0..5).map(pass).fold(f64::INFINITY, f64::min)
 }
 
 #[cfg(test)]

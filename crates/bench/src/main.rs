@@ -10,6 +10,7 @@
 //! | `load` | `load` | time and memory of loading a model |
 //! | `loader` | `loader` | batches per second |
 //! | `prepare` | `prepare` | preparing a corpus, compared with tiktoken-rs |
+//! | `machine` | `machine` | the limits of this CPU: memory bandwidth and matrix products |
 //!
 //! Each command also has the alias `bench-train` and so on, which is its former name in the binary `emberlm`.
 
@@ -23,6 +24,7 @@ mod kernels;
 mod link;
 mod load;
 mod loader;
+mod machine;
 mod prepare;
 mod train;
 
@@ -66,6 +68,8 @@ enum Command {
     /// Measure the throughput of training batches
     #[command(alias = "bench-loader")]
     Loader(loader::LoaderArgs),
+    /// Measure the memory bandwidth and the matrix products of this CPU
+    Machine(machine::MachineArgs),
 }
 
 fn main() -> ExitCode {
@@ -78,5 +82,6 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Prepare(args) => prepare::run(args),
         Command::Loader(args) => loader::run(args),
+        Command::Machine(args) => machine::run(args),
     })
 }

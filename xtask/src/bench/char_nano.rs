@@ -79,7 +79,7 @@ pub fn run(args: &CharNanoArgs, session: &mut Session) -> Result<(), Error> {
     let folder = session.folder("bench-char-nano")?;
     let programs = Programs {
         args,
-        binary: args.ours.ready(Program::Emberlm, &session.metadata)?,
+        binary: args.ours.ready(Program::Emberlm, session)?,
         python,
         data: folder.join("data"),
         run: folder.join("run"),

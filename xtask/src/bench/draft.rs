@@ -36,7 +36,7 @@ pub struct DraftArgs {
 
 /// Builds and measures. A run measures every number of draft tokens.
 pub fn run(args: &DraftArgs, session: &mut Session) -> Result<(), Error> {
-    let binary = args.ours.ready(Program::Bench, &session.metadata)?;
+    let binary = args.ours.ready(Program::Bench, session)?;
     let workload = format!("{}, {}", args.preset, args.weights);
     let mut comparison = Comparison::new(workload, Ratio::OtherToFirst);
     for _ in 0..session.rounds(1) {

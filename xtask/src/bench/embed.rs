@@ -84,7 +84,7 @@ pub fn run(args: &EmbedArgs, session: &mut Session) -> Result<(), Error> {
     let programs = Programs {
         args,
         python: args.python.ready(&session.metadata)?,
-        binary: args.ours.ready(Program::Bench, &session.metadata)?,
+        binary: args.ours.ready(Program::Bench, session)?,
         script: session.root().join("xtask/peers/embed.py"),
         model: absolute(&args.model)?,
         folder: session.folder("bench-embed")?,

@@ -48,7 +48,7 @@ pub fn run(args: &FinetuneArgs, session: &mut Session) -> Result<(), Error> {
     let script = session.root().join("xtask/peers/finetune.py");
     let programs = Programs {
         args,
-        binary: args.ours.ready(Program::Emberlm, &session.metadata)?,
+        binary: args.ours.ready(Program::Emberlm, session)?,
         model: absolute(&args.model)?,
         data: folder.join("data"),
         out: folder.join("run"),

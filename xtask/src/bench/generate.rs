@@ -81,7 +81,7 @@ pub fn run(args: &GenerateArgs, session: &mut Session) -> Result<(), Error> {
     let peered = presets.iter().any(|preset| preset.names().1.is_some());
     let python = peered.then(|| args.python.ready(&session.metadata));
     let python = python.transpose()?;
-    let binary = args.ours.ready(Program::Bench, &session.metadata)?;
+    let binary = args.ours.ready(Program::Bench, session)?;
     let script = session.root().join("xtask/peers/generate.py");
     session.record.parameter("weights", &args.weights);
     for preset in presets {

@@ -22,7 +22,7 @@ pub struct KernelsArgs {
 
 /// Builds the binary and runs it. It measures all rounds in one process.
 pub fn run(args: &KernelsArgs, session: &mut Session) -> Result<(), Error> {
-    let binary = args.ours.ready(Program::Bench, &session.metadata)?;
+    let binary = args.ours.ready(Program::Bench, session)?;
     let mut command = Command::new(binary);
     command.args(["bench-kernels", "--backend", &args.ours.backend]);
     command.args(["--rounds", &session.rounds(7).to_string()]);

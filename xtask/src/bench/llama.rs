@@ -42,7 +42,7 @@ pub struct LlamaArgs {
 
 /// Builds emberlm and measures.
 pub fn run(args: &LlamaArgs, session: &mut Session) -> Result<(), Error> {
-    let binary = args.ours.ready(Program::Emberlm, &session.metadata)?;
+    let binary = args.ours.ready(Program::Emberlm, session)?;
     for (name, value) in [
         ("prompt", args.prompt),
         ("decode", args.decode),

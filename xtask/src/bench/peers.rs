@@ -101,7 +101,7 @@ impl Peer {
 /// Builds, creates the Python environment and measures.
 pub fn run(args: &PeersArgs, session: &mut Session) -> Result<(), Error> {
     let python = args.python.ready(&session.metadata)?;
-    let binary = args.ours.ready(Program::Bench, &session.metadata)?;
+    let binary = args.ours.ready(Program::Bench, session)?;
     let (root, rounds) = (session.root(), session.rounds(5));
     for workload in chosen(&args.workload) {
         let training = Training {

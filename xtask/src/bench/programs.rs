@@ -1,11 +1,15 @@
 //! The measured programs: this project's binaries, and the Python of its peers.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use cargo_metadata::{Metadata, camino::Utf8PathBuf};
-use emberlm_system::measure::{Contender, Metric, Sample, Unit};
+use emberlm_system::measure::{Contender, Metric, Record, Sample, Unit};
 use serde_json::Value;
 
+use super::session::Session;
 use crate::{
     error::Error,
     python::{Environment, absolute},
@@ -43,10 +47,13 @@ impl Program {
         }
     }
 
+    fn file(self) -> String {
+        format!("{}{}", self.name(), std::env::consts::EXE_SUFFIX)
+    }
+
     /// The path of the release binary.
     pub fn path(self, metadata: &Metadata) -> Utf8PathBuf {
-        let name = format!("{}{}", self.name(), std::env::consts::EXE_SUFFIX);
-        metadata.target_directory.join("release").join(name)
+        metadata.target_directory.join("release").join(self.file())
     }
 }
 
@@ -73,13 +80,45 @@ pub struct OursArgs {
 }
 
 impl OursArgs {
-    /// Builds the program if needed, and returns its path.
-    pub fn ready(&self, program: Program, metadata: &Metadata) -> Result<PathBuf, Error> {
-        if let Some(binary) = &self.binary {
-            return absolute(binary);
+    /// Builds the program if needed, records the limits of this machine, and returns the program's path.
+    pub fn ready(&self, program: Program, session: &mut Session) -> Result<PathBuf, Error> {
+        let binary = match &self.binary {
+            Some(binary) => absolute(binary)?,
+            None => {
+                build(&self.backend)?;
+                program.path(&session.metadata).into()
+            }
+        };
+        let bench = binary.with_file_name(Program::Bench.file());
+        if bench.exists() {
+            self.record_limits(&bench, &mut session.record)?;
         }
-        build(&self.backend)?;
-        Ok(program.path(metadata).into())
+        Ok(binary)
+    }
+
+    /// Records the instructions of this CPU's matrix products, how fast they are, and the memory bandwidth.
+    fn record_limits(&self, bench: &Path, record: &mut Record) -> Result<(), Error> {
+        let mut command = Command::new(bench);
+        command.args(["machine", "--backend", &self.backend]);
+        let output = workspace::stdout(&mut command)?;
+        let limits: Value = serde_json::from_str(&output).unwrap_or_default();
+        for (key, name, unit) in [
+            ("f32_flops", "f32 products", "GFLOP/s"),
+            ("bf16_flops", "bf16 products", "GFLOP/s"),
+            ("read_bytes_per_second", "reading", "GB/s"),
+        ] {
+            let Some(value) = limits[key].as_f64() else {
+                return Err(Error::Measurement {
+                    command: workspace::shown(&command),
+                    field: key,
+                    output: output.trim().to_owned(),
+                });
+            };
+            record.parameter(name, format!("{:.1} {unit}", value / 1e9));
+        }
+        let instructions = limits["instructions"].as_str().unwrap_or_default();
+        record.parameter("instructions", format!("({instructions})"));
+        Ok(())
     }
 }
 

@@ -118,7 +118,7 @@ fn points(at_most: Option<usize>) -> Vec<Point> {
 
 /// Builds and measures.
 pub fn run(args: &ScalingArgs, session: &mut Session) -> Result<(), Error> {
-    let binary = args.ours.ready(Program::Bench, &session.metadata)?;
+    let binary = args.ours.ready(Program::Bench, session)?;
     let rounds = session.rounds(1);
     for point in points(args.at_most) {
         let training = training(point, args.steps.get());

@@ -70,7 +70,7 @@ pub struct ServeArgs {
 
 /// Builds, creates the model and measures.
 pub fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Error> {
-    let binary = args.ours.ready(Program::Emberlm, &session.metadata)?;
+    let binary = args.ours.ready(Program::Emberlm, session)?;
     let folder = session.folder("bench-serve")?;
     let model = match &args.model {
         Some(model) => absolute(model)?,

@@ -5,8 +5,8 @@
 //! [`super::parallel::for_each`] hands tasks to them through a few atomic variables. A helper that has waited for
 //! `PATIENCE` sleeps until the next operation.
 //!
-//! Each thread begins with consecutive tasks of its own, so that it reads memory in sequence, and continues with what is left
-//! of the others'.
+//! The tasks are divided into shares of consecutive tasks, one per thread, so that each thread reads memory in sequence. A
+//! thread that has finished its share continues with what is left of the others.
 //!
 //! There is one team per process. A second concurrent step, and an operation within a task, use rayon's pool.
 
