@@ -1,13 +1,28 @@
 //! Software prefetching.
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+
 /// Prefetches the cache line at any address, valid or not. Does nothing on CPUs without support.
 #[inline(always)]
 pub fn prefetch(at: *const f32) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint that never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    // SAFETY: a prefetch is a hint that never faults.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+/// [`prefetch`] into the L2 cache, for data that is used later: the loads that wait for memory are then not those of the L1
+/// cache, of which there are few.
+#[inline(always)]
+pub fn prefetch_later(at: *const f32) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint that never faults.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
