@@ -18,11 +18,12 @@ use emberlm_system::measure::median;
 use emberlm_trainer::memory::peak_rss_mib;
 use emberlm_trainer::peak::matrix_product;
 
-use crate::machine::read_bandwidth;
 use emberlm_cli::shared::CliError;
 use emberlm_cli::shared::weights_parser;
 use emberlm_cli::shared::{BackendArg, Job};
 use emberlm_trainer::{presets, run_config};
+
+use crate::machine::read_bandwidth;
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]

@@ -1,4 +1,5 @@
-//! `emberlm-bench machine`: what bounds the speed of every program on this CPU. `cargo xtask bench` records it.
+//! `emberlm-bench machine`: the limits of the speed of every program on this machine, which `cargo xtask bench` records: the CPU's
+//! instructions and read bandwidth, and the backend's matrix products.
 
 use std::hint::black_box;
 use std::time::Instant;

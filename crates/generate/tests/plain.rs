@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
-use emberlm_generate::{Finish, GenerateOptions, Generation, Generator, SamplerConfig, generate};
+use emberlm_generate::{
+    Finish, GenerateOptions, Generation, Generator, PROMPT_CHUNK, SamplerConfig, generate,
+};
 use emberlm_model::config::Init;
 use emberlm_model::{Transformer, TransformerConfig, WeightFormat, families};
 
@@ -13,9 +15,13 @@ const VOCAB_SIZE: usize = 23;
 const PROMPT: [u32; 3] = [3, 14, 1];
 
 fn decoder(preset: &str) -> Transformer<Flex> {
+    decoder_of(preset, SEQ_LEN)
+}
+
+fn decoder_of(preset: &str, seq_len: usize) -> Transformer<Flex> {
     let mut raw = families::preset(preset).unwrap().config;
     raw.vocab_size = Some(VOCAB_SIZE);
-    raw.seq_len = SEQ_LEN;
+    raw.seq_len = seq_len;
     raw.d_model = 24;
     raw.n_layers = 2;
     // Initial weights are large enough for the next token to depend on the whole context.
@@ -66,6 +72,25 @@ fn likeliest(decoder: &Transformer<Flex>, context: &[u32]) -> u32 {
         }
     }
     best as u32
+}
+
+/// A long prompt is read in chunks, each of which attends to those before it.
+#[test]
+fn prompts_of_several_chunks_continue_as_by_a_full_pass() {
+    for preset in ["pocket-tales", "char-nano"] {
+        for len in [PROMPT_CHUNK, PROMPT_CHUNK + 1, 2 * PROMPT_CHUNK + 3] {
+            let decoder = decoder_of(preset, len + 2);
+            let prompt: Vec<u32> = (0..len as u32).map(|at| at * at % 23).collect();
+            let made = run(&decoder, &prompt, &greedy(2)).tokens;
+            let first = likeliest(&decoder, &prompt);
+            let context: Vec<u32> = prompt.iter().copied().chain([first]).collect();
+            assert_eq!(
+                made,
+                [first, likeliest(&decoder, &context)],
+                "{preset}: {len}"
+            );
+        }
+    }
 }
 
 /// Greedy generation as documented, with a full pass per token. A full context is cut to its last half.

@@ -1,8 +1,9 @@
 //! The tests of a model: a prompt, and tokens that are decoded one after the other.
 
+use emberlm_generate::PROMPT_CHUNK;
+
 use super::BenchArgs;
 use crate::error::CliError;
-use emberlm_generate::PROMPT_CHUNK;
 
 /// Default tokens of a prompt, as in `llama-bench`.
 const PROMPT: usize = 512;
