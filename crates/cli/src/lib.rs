@@ -63,6 +63,8 @@ mod weights_arg;
 
 use std::process::ExitCode;
 
+use emberlm_kernels::memory;
+
 pub mod shared;
 
 /// Runs the command given by this process's arguments. Call it before starting any thread: a sandbox worker
@@ -78,7 +80,8 @@ fn run<C>(
 ) -> ExitCode {
     sandbox::serve_if_worker();
     sandbox::render_templates_apart();
-    emberlm_kernels::memory::return_freed();
+    memory::return_freed();
+    memory::small_pages();
     console::start();
     let ran = parse().and_then(|parsed| parsed.map_or(Ok(()), run));
     ending::of(match ran {

@@ -2,7 +2,7 @@
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
-use burn::tensor::{Device, FloatDType};
+use burn::tensor::{Device, FloatDType, Shape};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
@@ -351,6 +351,12 @@ pub trait Backend: BurnBackend {
     /// operations holds the rounded values in f32.
     fn packs_tokens() -> bool {
         false
+    }
+
+    /// A tensor of zeros in f32. Where the system gives memory that is already zero, its pages take no memory before they are
+    /// written, as those of a cache for more tokens than there will be.
+    fn zeros(shape: Shape, device: &Device<Self>) -> FloatTensor<Self> {
+        Self::float_zeros(shape, device, FloatDType::F32)
     }
 
     /// The keys or values of an empty cache, `[batch, kv_heads, capacity, head_dim]`, all 0. The format must support

@@ -1,9 +1,11 @@
-//! Settings for how the allocator returns freed memory to the system.
+//! Settings for how much memory the process holds: how the allocator returns what was freed, and the size of pages.
 
 #![allow(unsafe_code)]
 
 use std::env;
 use std::ffi::c_long;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libmimalloc_sys::{mi_option_get, mi_option_set, mi_option_t};
 
@@ -25,6 +27,35 @@ const CHOSEN: &str = "MIMALLOC_PURGE_DELAY";
 /// The environment variable `MIMALLOC_PURGE_DELAY` takes precedence.
 pub fn return_freed() {
     set_unless_chosen(AT_ONCE);
+}
+
+/// True if [`small_pages`] changed the process's setting.
+#[cfg(target_os = "linux")]
+static SMALL_PAGES: AtomicBool = AtomicBool::new(false);
+
+/// Holds fresh memory in pages of the smallest size, until [`large_pages`]. In a page of 2 MiB, one string that lives on keeps
+/// what is free around it: reading a vocabulary takes 20 MiB more. Has an effect on Linux only.
+pub fn small_pages() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
+        // A system without them, or a user who chose so, has small pages already.
+        if transparent_huge_pages_are_disabled() == Ok(false)
+            && disable_transparent_huge_pages(true).is_ok()
+        {
+            SMALL_PAGES.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Holds fresh memory in large pages again where the system has them, after [`small_pages`]. Reading weights from them is up to
+/// a sixth faster, because far fewer addresses are to be translated.
+pub fn large_pages() {
+    #[cfg(target_os = "linux")]
+    if SMALL_PAGES.swap(false, Ordering::Relaxed) {
+        // If this fails, memory stays in small pages, which is slower and otherwise the same.
+        let _ = rustix::thread::disable_transparent_huge_pages(false);
+    }
 }
 
 /// Makes mimalloc, if it is the allocator, keep freed memory, even after [`return_freed`]. A

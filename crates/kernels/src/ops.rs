@@ -238,6 +238,11 @@ pub fn write_tokens<B: Backend>(
     tensor(B::write_tokens(float(held), float(new), start))
 }
 
+/// [`Backend::zeros`].
+pub fn zeros<B: Backend, const D: usize>(shape: [usize; D], device: &Device<B>) -> Tensor<B, D> {
+    tensor(B::zeros(shape.into(), device))
+}
+
 /// [`Backend::empty_tokens`]: `[batch, kv_heads, capacity, head_dim]`.
 pub fn empty_tokens<B: Backend>(
     shape: [usize; 4],

@@ -4,7 +4,7 @@ use std::fmt;
 
 #[cfg(feature = "gpu")]
 use burn::tensor::Device;
-use emberlm_kernels::memory::keep_freed;
+use emberlm_kernels::memory::{keep_freed, large_pages};
 use emberlm_trainer::Rank;
 
 #[cfg(feature = "gpu")]
@@ -115,6 +115,7 @@ impl Placement {
         #[cfg(feature = "adapters")]
         use burn::backend::wgpu::{WgpuDevice, graphics, init_setup};
         keep_freed();
+        large_pages();
         match self.backend {
             #[cfg(feature = "flex")]
             BackendName::Flex => {

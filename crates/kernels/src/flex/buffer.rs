@@ -44,6 +44,12 @@ pub(super) fn filled(shape: impl Into<Shape>, fill: impl FnOnce(&mut [f32])) -> 
     tensor
 }
 
+/// See [`crate::Backend::zeros`]. flex's zeros are copied once, to align them.
+pub(super) fn zeros(shape: Shape) -> FlexTensor {
+    let elements = Bytes::from_elems(vec![0f32; shape.num_elements()]);
+    FlexTensor::new(elements, Layout::contiguous(shape), DType::F32)
+}
+
 /// Allocates tensors for `fill`, which must write every element before reading it.
 pub(super) fn all_filled<const N: usize>(
     shapes: [Shape; N],

@@ -1,6 +1,6 @@
 //! Key-value caches: writes, and packed vectors.
 
-use burn::tensor::{Bytes, DType, Shape, Tensor};
+use burn::tensor::{Bytes, DType, Tensor};
 use burn_flex::{Flex, FlexTensor, Layout};
 
 use super::attention::{heads, strides};
@@ -77,8 +77,8 @@ pub(super) fn empty_tokens(
     [batch, heads, tokens, head_dim]: [usize; 4],
     format: PackedFormat,
 ) -> PackedTokens<Flex> {
-    let shape = Shape::from([batch, heads, tokens, format.row_bytes(head_dim)]);
-    of_bytes(FlexTensor::zeros(shape, DType::U8), format, head_dim)
+    let shape = [batch, heads, tokens, format.row_bytes(head_dim)];
+    of_bytes(byte_tensor(zero_bytes(shape), shape), format, head_dim)
 }
 
 /// See [`crate::Backend::pack_tokens`].
@@ -90,11 +90,9 @@ pub(super) fn pack_tokens(x: FlexTensor, format: PackedFormat) -> PackedTokens<F
     let view = heads(&x);
     let [batch, count, tokens, head_dim] = view.dims();
     let shape = [batch, count, tokens, format.row_bytes(head_dim)];
-    let mut bytes = vec![0; shape.iter().product()];
+    let mut bytes = zero_bytes(shape);
     pack_heads(format, view, &mut bytes);
-    let layout = Layout::contiguous(shape.into());
-    let bytes = FlexTensor::new(Bytes::from_elems(bytes), layout, DType::U8);
-    of_bytes(bytes, format, head_dim)
+    of_bytes(byte_tensor(bytes, shape), format, head_dim)
 }
 
 /// See [`crate::Backend::unpack_tokens`].
@@ -125,6 +123,16 @@ pub(super) fn packed_heads(
         HeadStrides { batch, head, token },
         dims,
     )
+}
+
+/// Bytes of zeros, whose memory is zero already.
+fn zero_bytes(shape: [usize; 4]) -> Vec<u8> {
+    vec![0; shape.iter().product()]
+}
+
+fn byte_tensor(bytes: Vec<u8>, shape: [usize; 4]) -> FlexTensor {
+    let layout = Layout::contiguous(shape.into());
+    FlexTensor::new(Bytes::from_elems(bytes), layout, DType::U8)
 }
 
 fn of_bytes(bytes: FlexTensor, format: PackedFormat, head_dim: usize) -> PackedTokens<Flex> {

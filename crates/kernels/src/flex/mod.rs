@@ -14,8 +14,8 @@ mod optimizer;
 mod packed;
 mod rows;
 
-use burn::tensor::Device;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
+use burn::tensor::{Device, Shape};
 use burn_flex::Flex;
 
 use crate::cpu::bf16;
@@ -295,6 +295,10 @@ impl Backend for Flex {
 
     fn packs_tokens() -> bool {
         true
+    }
+
+    fn zeros(shape: Shape, _device: &Device<Self>) -> FloatTensor<Self> {
+        buffer::zeros(shape)
     }
 
     fn empty_tokens(

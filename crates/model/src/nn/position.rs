@@ -175,14 +175,13 @@ impl RotaryConfig {
         let frequencies = scaling::frequencies(self.base, dims, seq_len, &self.scaling);
         let factor = scaling::factor(seq_len, &self.scaling);
         let table = |f: fn(f64) -> f64| {
-            let values = (0..seq_len).flat_map(|position| {
-                let angle = move |frequency: &f64| position as f64 * frequency;
-                frequencies
-                    .iter()
-                    .map(move |of| (factor * f(angle(of))) as f32)
-            });
-            let data = TensorData::new(values.collect(), [seq_len, pairs]);
-            Tensor::from_data(data, device)
+            // The long tables of long contexts are allocated once: a collected vector would grow to their double.
+            let mut values = Vec::with_capacity(seq_len * pairs);
+            for position in 0..seq_len {
+                let angles = frequencies.iter().map(|of| position as f64 * of);
+                values.extend(angles.map(|angle| (factor * f(angle)) as f32));
+            }
+            Tensor::from_data(TensorData::new(values, [seq_len, pairs]), device)
         };
         RotaryTable {
             cos: table(f64::cos),

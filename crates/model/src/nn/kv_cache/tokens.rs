@@ -19,7 +19,7 @@ impl<B: Backend> CachedTokens<B> {
     /// Allocates zeros, `[batch, kv_heads, tokens, head_dim]`.
     pub fn zeros(shape: [usize; 4], format: CacheFormat, device: &Device<B>) -> Self {
         match format.packed() {
-            None => Self::Floats(Tensor::zeros(shape, device)),
+            None => Self::Floats(ops::zeros(shape, device)),
             Some(format) => Self::Packed(ops::empty_tokens(shape, format, device)),
         }
     }
