@@ -4,8 +4,6 @@
 
 use std::env;
 use std::ffi::c_long;
-#[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use libmimalloc_sys::{mi_option_get, mi_option_set, mi_option_t};
 
@@ -21,6 +19,9 @@ const AT_ONCE: c_long = 0;
 
 /// The user's setting of the allocator.
 const CHOSEN: &str = "MIMALLOC_PURGE_DELAY";
+/// The user's setting of large pages.
+#[cfg(target_os = "linux")]
+const LARGE_PAGES_CHOSEN: &str = "MIMALLOC_ALLOW_THP";
 
 /// Makes mimalloc, if it is the allocator, return freed memory to the system at once. What reads files needs far more memory
 /// than what it makes of them: the tables of a tokenizer are a sixth of what parsing its file takes.
@@ -29,33 +30,28 @@ pub fn return_freed() {
     set_unless_chosen(AT_ONCE);
 }
 
-/// True if [`small_pages`] changed the process's setting.
-#[cfg(target_os = "linux")]
-static SMALL_PAGES: AtomicBool = AtomicBool::new(false);
-
 /// Holds fresh memory in pages of the smallest size, until [`large_pages`]. In a page of 2 MiB, one string that lives on keeps
-/// what is free around it: reading a vocabulary takes 20 MiB more. Has an effect on Linux only.
+/// what is free around it: reading a vocabulary takes 20 MiB more. Does nothing on systems other than Linux. The environment
+/// variable `MIMALLOC_ALLOW_THP` takes precedence.
 pub fn small_pages() {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
-        // A system without them, or a user who chose so, has small pages already.
-        if transparent_huge_pages_are_disabled() == Ok(false)
-            && disable_transparent_huge_pages(true).is_ok()
-        {
-            SMALL_PAGES.store(true, Ordering::Relaxed);
-        }
-    }
+    set_large_pages(false);
 }
 
-/// Holds fresh memory in large pages again where the system has them, after [`small_pages`]. Reading weights from them is up to
-/// a sixth faster, because far fewer addresses are to be translated.
+/// Holds fresh memory in large pages again where the system has them, after [`small_pages`], whose setting the programs that
+/// this one starts inherit. Reading weights is up to a sixth faster, because far fewer addresses are to be translated. The
+/// environment variable `MIMALLOC_ALLOW_THP` takes precedence.
 pub fn large_pages() {
+    set_large_pages(true);
+}
+
+fn set_large_pages(large: bool) {
     #[cfg(target_os = "linux")]
-    if SMALL_PAGES.swap(false, Ordering::Relaxed) {
-        // If this fails, memory stays in small pages, which is slower and otherwise the same.
-        let _ = rustix::thread::disable_transparent_huge_pages(false);
+    if env::var_os(LARGE_PAGES_CHOSEN).is_none() {
+        // If this fails, the pages keep their size, which changes memory and time only.
+        let _ = rustix::thread::disable_transparent_huge_pages(!large);
     }
+    #[cfg(not(target_os = "linux"))]
+    let _ = large;
 }
 
 /// Makes mimalloc, if it is the allocator, keep freed memory, even after [`return_freed`]. A
