@@ -6,7 +6,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::matrix::{Matrix, MatrixMut};
-use super::matvec::{AHEAD, streamed_dot};
+use super::matvec::AHEAD;
 use super::packed::{PackedView, Sums};
 use super::parallel;
 use super::product::Output;
@@ -77,8 +77,8 @@ impl<V: Values> WithSimd for Task<'_, V> {
             }
             for (i, x) in self.x.iter().enumerate() {
                 let sum = match several {
-                    true => dot(&dense, x, |w| w),
-                    false => streamed_dot::<AHEAD, _>(values, x, V::value),
+                    true => dot::<0, f32>(&dense, x, |w| w),
+                    false => dot::<AHEAD, _>(values, x, V::value),
                 };
                 // SAFETY: the element is within y, and only this task writes it.
                 unsafe { self.sums.put(i, j, sum * scale) };

@@ -3,9 +3,12 @@
 //! [`wide`] runs a closure that is compiled once per instruction set. Sums use [`LANES`] partial sums regardless
 //! of the vector width, so results are identical on all CPUs.
 
+use std::hint::black_box;
 use std::sync::LazyLock;
 
 use pulp::{Arch, Simd, WithSimd};
+
+use super::prefetch::{LINE, prefetch_ahead};
 
 /// The number of partial sums of a reduction.
 pub const LANES: usize = 32;
@@ -157,15 +160,26 @@ pub fn sum(x: &[f32]) -> f32 {
     sum_halves(&sums) + rest.iter().sum::<f32>()
 }
 
-/// `Σ value(w) x` of slices of equal length, with [`LANES`] partial sums. They are in two halves, because the
-/// compiler vectorizes loops over whole arrays.
+/// `Σ value(w) x` of slices of equal length, with [`LANES`] partial sums. The row `w` is read from memory `AHEAD` bytes in
+/// advance; 0 is for a row in the cache.
 #[inline(always)]
-pub fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
+pub fn dot<const AHEAD: usize, T: Copy>(
+    w: &[T],
+    x: &[f32],
+    value: impl Fn(T) -> f32,
+) -> f32 {
     const HALF: usize = LANES / 2;
+    let line = LINE * size_of::<f32>() / size_of::<T>();
     let mut sums = [[0.0f32; HALF]; 2];
     let (w, rest_w) = w.as_chunks::<LANES>();
     let (x, rest_x) = x.as_chunks::<LANES>();
     for (w, x) in w.iter().zip(x) {
+        if AHEAD > 0 {
+            for first in (0..LANES).step_by(line) {
+                prefetch_ahead::<AHEAD, T>(&w[first..]);
+            }
+        }
+        // In two halves, because the compiler vectorizes loops over whole arrays.
         for half in 0..2 {
             let mut products = [0.0f32; HALF];
             for lane in 0..HALF {
@@ -176,11 +190,25 @@ pub fn dot<T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
             }
         }
     }
-    let mut rest = 0.0;
-    for (w, x) in rest_w.iter().zip(rest_x) {
-        rest += value(*w) * *x;
+    // Hides the use of the sums from the compiler, which would otherwise split the vectors of the loop.
+    let [mut all, upper] = black_box(sums);
+    for lane in 0..HALF {
+        all[lane] += upper[lane];
     }
-    sum_halves(&sums) + rest
+    fold_halves::<8>(&mut all);
+    fold_halves::<4>(&mut all);
+    fold_halves::<2>(&mut all);
+    fold_halves::<1>(&mut all);
+    let rest = rest_w.iter().zip(rest_x);
+    rest.fold(all[0], |sum, (w, x)| sum + value(*w) * *x)
+}
+
+/// Adds the upper half of `2 · WIDTH` partial sums to the lower half.
+#[inline(always)]
+fn fold_halves<const WIDTH: usize>(sums: &mut [f32; LANES / 2]) {
+    for lane in 0..WIDTH {
+        sums[lane] += sums[lane + WIDTH];
+    }
 }
 
 /// Adds up partial sums. Not inlined: next to the loop that computes them, it would make the compiler split the
@@ -312,7 +340,7 @@ mod tests {
             let y: Vec<f32> = (0..len).map(|i| (i * 5 % 11) as f32 - 4.0).collect();
             assert_eq!(sum(&x), x.iter().sum::<f32>());
             assert_eq!(
-                dot(&x, &y, |x| x),
+                dot::<0, f32>(&x, &y, |x| x),
                 x.iter().zip(&y).map(|(x, y)| x * y).sum::<f32>()
             );
             assert_eq!(max(&x), x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
