@@ -6,13 +6,14 @@ use burn::tensor::Device;
 use emberlm_checkpoint::{CheckpointError, EncoderModel, Model, ModelError};
 use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::{Backend, PackedFormat, memory};
-use emberlm_model::{CacheFormat, LoraConfig, Transformer, WeightFormat, gguf};
+use emberlm_model::{LoraConfig, Transformer, WeightFormat, gguf};
 use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::fit::HeldWeights;
 
 use crate::error::{CliError, warn};
 use crate::progress;
 use crate::shell::shell_path;
+use crate::weights_arg::Formats;
 
 /// Opens the model at `path`, and warns about newer checkpoints that are damaged. Shows a spinner on a
 /// terminal while the files are read and hashed.
@@ -170,20 +171,30 @@ pub fn held_weights(model: &Model, requested: Option<WeightFormat>) -> HeldWeigh
     }
 }
 
-/// Loads the decoder for inference with weights in the requested format, or else as they are stored
-/// ([`inference_weights`]), and with caches in `cache`. Shows a spinner on a terminal while they are read. Memory freed by
-/// quantization returns to the system, since generation needs little.
+/// Loads the decoder for inference with weights in the requested format, or else as they are stored ([`inference_weights`]).
+/// Shows a spinner on a terminal while they are read. Memory freed by quantization returns to the system, since generation
+/// needs little.
 ///
 /// # Errors
 /// Returns an error if the weights cannot be read, or the model or the backend does not support the format of the caches.
 pub fn decoder_in<B: Backend>(
     model: &Model,
-    weights: Option<WeightFormat>,
-    cache: CacheFormat,
+    formats: Formats,
     device: &Device<B>,
 ) -> Result<Transformer<B>, CliError> {
+    let Formats {
+        weights,
+        precision,
+        cache,
+    } = formats;
     cache.check(model.config())?;
     cache.check_backend::<B>()?;
+    if !B::multiplies_in(precision, device) {
+        let (backend, name) = (B::name(device), precision.name());
+        warn(&format!(
+            "{backend} does not support matrix products in {name}; they are computed in f32"
+        ));
+    }
     let _spinner = progress::loading(model.path());
     let held = inference_weights(model, weights, B::keeps_packed_weights());
     warn_if_kept(model, weights, held);
@@ -193,7 +204,8 @@ pub fn decoder_in<B: Backend>(
         WeightFormat::F32 => load(),
         _ => memory::returning_freed(load),
     };
-    Ok(decoder?.with_fused_adapters().with_cache_format(cache)?)
+    let decoder = decoder?.with_fused_adapters().with_precision(precision);
+    Ok(decoder.with_cache_format(cache)?)
 }
 
 /// Returns the tokenizer of a command that also accepts token ids.

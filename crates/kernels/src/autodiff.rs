@@ -147,8 +147,9 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         weight: PackedWeight<Self>,
         bias: Option<FloatTensor<Self>>,
         residual: Option<FloatTensor<Self>>,
+        precision: Precision,
     ) -> FloatTensor<Self> {
-        packed::linear_packed::<B, C>(x, weight, bias, residual)
+        packed::linear_packed::<B, C>(x, weight, bias, residual, precision)
     }
 
     fn embedding_packed(table: PackedWeight<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {

@@ -233,15 +233,18 @@ pub trait Backend: BurnBackend {
 
     /// `residual + x Wᵀ + b` with a packed `W` `[out, in]`, which receives no gradient, in contrast to the other operands.
     ///
-    /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32: GPUs
-    /// multiply up to 32 rows with the packed weight, and unpack it for more.
+    /// `flex` rounds x to 8 bits per 32 elements, if W is in blocks of integers. Other products are those of W in f32, whose
+    /// factors are rounded to `precision`: GPUs multiply up to 32 rows with the packed weight in f32, and unpack it for more;
+    /// `flex` multiplies up to 2 rows in f32.
     fn linear_packed(
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,
         bias: Option<FloatTensor<Self>>,
         residual: Option<FloatTensor<Self>>,
+        precision: Precision,
     ) -> FloatTensor<Self> {
-        reference::linear_packed::<Self>(x, weight, bias, residual)
+        let precision = usable::<Self>(precision, &x);
+        reference::linear_packed::<Self>(x, weight, bias, residual, precision)
     }
 
     /// `f(x Wᵀ + b)`: [`Backend::activation`] of [`Backend::linear_packed`].
@@ -250,8 +253,10 @@ pub trait Backend: BurnBackend {
         x: FloatTensor<Self>,
         weight: PackedWeight<Self>,
         bias: Option<FloatTensor<Self>>,
+        precision: Precision,
     ) -> FloatTensor<Self> {
-        Self::activation(kind, Self::linear_packed(x, weight, bias, None))
+        let y = Self::linear_packed(x, weight, bias, None, precision);
+        Self::activation(kind, y)
     }
 
     /// [`Backend::embedding`] of a packed table. It receives no gradient.

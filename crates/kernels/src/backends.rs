@@ -125,8 +125,11 @@ macro_rules! on_a_gpu {
                 weight: crate::PackedWeight<Self>,
                 bias: Option<FloatTensor<Self>>,
                 residual: Option<FloatTensor<Self>>,
+                precision: crate::Precision,
             ) -> FloatTensor<Self> {
-                crate::gpu::linear_packed::<Self, $runtime>(None, x, weight, bias, residual)
+                crate::gpu::linear_packed::<Self, $runtime>(
+                    None, x, weight, bias, residual, precision,
+                )
             }
 
             #[inline]
@@ -135,8 +138,16 @@ macro_rules! on_a_gpu {
                 x: FloatTensor<Self>,
                 weight: crate::PackedWeight<Self>,
                 bias: Option<FloatTensor<Self>>,
+                precision: crate::Precision,
             ) -> FloatTensor<Self> {
-                crate::gpu::linear_packed::<Self, $runtime>(Some(kind), x, weight, bias, None)
+                crate::gpu::linear_packed::<Self, $runtime>(
+                    Some(kind),
+                    x,
+                    weight,
+                    bias,
+                    None,
+                    precision,
+                )
             }
 
             #[inline]

@@ -119,9 +119,12 @@ pub fn linear_packed_activation<B: Backend, const D: usize>(
     x: Tensor<B, D>,
     weight: PackedWeight<B>,
     bias: Option<Tensor<B, 1>>,
+    precision: Precision,
 ) -> Tensor<B, D> {
-    let bias = bias.map(float);
-    tensor(B::linear_packed_activation(kind, float(x), weight, bias))
+    let (x, bias) = (float(x), bias.map(float));
+    tensor(B::linear_packed_activation(
+        kind, x, weight, bias, precision,
+    ))
 }
 
 /// [`Backend::add_low_rank`]: `x` `[…, in]`, `y` `[…, out]`, and for each update its rows with A `[in, rank]` and B
@@ -175,9 +178,10 @@ pub fn linear_packed<B: Backend, const D: usize>(
     weight: PackedWeight<B>,
     bias: Option<Tensor<B, 1>>,
     residual: Option<Tensor<B, D>>,
+    precision: Precision,
 ) -> Tensor<B, D> {
-    let (bias, residual) = (bias.map(float), residual.map(float));
-    tensor(B::linear_packed(float(x), weight, bias, residual))
+    let (x, bias, residual) = (float(x), bias.map(float), residual.map(float));
+    tensor(B::linear_packed(x, weight, bias, residual, precision))
 }
 
 /// [`Backend::embedding`]: selects rows of `table` `[vocab_size, d_model]`, `[batch, seq]` to

@@ -36,6 +36,10 @@ pub struct LlamaArgs {
     /// Threads of both programs.
     #[arg(long, default_value = "2")]
     threads: NonZero<usize>,
+    /// emberlm's precision of matrix products with weights in floating-point numbers: f32 or bf16. llama.cpp rounds the inputs of
+    /// those with BF16 weights to bf16.
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    precision: String,
     #[command(flatten)]
     ours: OursArgs,
 }
@@ -50,6 +54,7 @@ pub fn run(args: &LlamaArgs, session: &mut Session) -> Result<(), Error> {
     ] {
         session.record.parameter(name, value);
     }
+    session.record.parameter("precision", &args.precision);
     let rounds = session.rounds(5);
     for file in &args.gguf {
         let bytes = fs::metadata(file).map_err(Error::read(file))?.len();
@@ -124,6 +129,7 @@ fn our_command(args: &LlamaArgs, binary: &Path, file: &Path) -> Command {
     command.args(["--prompt", &args.prompt.to_string()]);
     command.args(["--decode", &args.decode.to_string()]);
     command.args(["--repeat", "1", "--json"]);
+    command.args(["--precision", &args.precision]);
     command.args(["--backend", &args.ours.backend]);
     command.env("RAYON_NUM_THREADS", args.threads.to_string());
     command

@@ -154,8 +154,7 @@ impl Subject {
     fn measure(&self, args: &BenchArgs, backend: Placement) -> Result<ModelSpeed, CliError> {
         let (device_bytes, tests) = backend.run(Measurement {
             model: &self.model,
-            weights: args.weights.weights,
-            cache: args.cache.cache,
+            formats: args.weights.with_cache(args.cache.cache),
             tests: &self.tests,
         })??;
         let config = self.model.config();

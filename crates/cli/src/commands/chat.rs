@@ -27,7 +27,6 @@ use emberlm::ANSWER_TOKENS;
 use emberlm_checkpoint::Model;
 use emberlm_generate::{Engine, EngineConfig};
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::chat::{ChatEncoder, Stops};
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
@@ -44,7 +43,7 @@ use crate::memory_guard::MemoryArg;
 use crate::model;
 use crate::shell::shell_path;
 use crate::values;
-use crate::weights_arg::WeightsArg;
+use crate::weights_arg::{Formats, WeightsArg};
 use conversation::Conversation;
 use generator::AnswerGenerator;
 use input::Input;
@@ -156,8 +155,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
         encoder: &encoder,
         stops,
         strings,
-        weights: args.weights.weights,
-        cache,
+        formats: args.weights.with_cache(cache),
         context,
         conversation: Conversation::new(args.system),
         stats: args.stats,
@@ -186,8 +184,7 @@ struct Chat<'a> {
     encoder: &'a ChatEncoder,
     stops: Stops,
     strings: StopStrings,
-    weights: Option<WeightFormat>,
-    cache: CacheFormat,
+    formats: Formats,
     context: usize,
     conversation: Conversation,
     stats: bool,
@@ -199,8 +196,7 @@ impl Job for Chat<'_> {
     type Output = Result<(), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let (weights, cache) = (self.weights, self.cache);
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
         let config = EngineConfig {
             slots: 1,
             capacity: self.context,

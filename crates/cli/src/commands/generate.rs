@@ -188,8 +188,8 @@ impl Job for Generate<'_> {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let Self { args, prompt, .. } = &self;
         let decoder = |model: &Model| {
-            let (weights, cache) = (args.weights.weights, args.cache.cache);
-            model::decoder_in::<B::InnerBackend>(model, weights, cache, &device)
+            let formats = args.weights.with_cache(args.cache.cache);
+            model::decoder_in::<B::InnerBackend>(model, formats, &device)
         };
         let model = decoder(self.model)?;
         let draft = self.draft.map(decoder).transpose()?;

@@ -20,6 +20,7 @@ use crate::model;
 use crate::opened_model::OpenedModel;
 use crate::output::print;
 use crate::values;
+use crate::weights_arg::Formats;
 
 /// Arguments of `logits`.
 #[derive(Debug, Args)]
@@ -110,8 +111,11 @@ impl Job for Logits<'_> {
         let ids = row::<B::InnerBackend>(self.tokens, &device); // [1, seq]
         match &self.subject.model {
             OpenedModel::Decoder(model) => {
-                let decoder =
-                    model::decoder_in::<B::InnerBackend>(model, None, self.cache, &device)?;
+                let formats = Formats {
+                    cache: self.cache,
+                    ..Formats::default()
+                };
+                let decoder = model::decoder_in::<B::InnerBackend>(model, formats, &device)?;
                 Ok(host(decoder.forward(ids).squeeze_dim::<2>(0))) // [seq, vocab_size]
             }
             OpenedModel::Encoder(model) => {

@@ -84,6 +84,41 @@ fn learns_like_f32(sandbox: &Sandbox, name: &str, model: &str, least: f64) {
     assert!(!full.2);
 }
 
+/// Of weights in f32, and of those that stay in bf16.
+#[test]
+fn a_model_is_evaluated_and_continued_in_bf16() {
+    let sandbox = Sandbox::with_data();
+    sandbox.trains("--preset char-nano --data data --out run --set train.steps=20");
+    sandbox.succeeds("export run --out half --dtype bf16");
+    for model in ["run", "half"] {
+        let eval = |more: &str| {
+            let ran = sandbox.succeeds(&format!("eval {model} --data data --json {more}"));
+            let found: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+            (found["loss"].as_f64().unwrap(), ran.stderr)
+        };
+        let (full, rounded) = (eval("--precision f32"), eval("--precision bf16"));
+        assert_eq!(eval("").0, full.0, "{model}");
+        assert!(
+            (rounded.0 / full.0 - 1.0).abs() < 0.01,
+            "{model}: {rounded:?}"
+        );
+        let warned = |said: &str| said.contains("does not support matrix products in bf16");
+        assert!(!warned(&full.1), "{}", full.1);
+        assert_eq!(
+            rounded.0 == full.0,
+            warned(&rounded.1),
+            "{model}: {rounded:?}"
+        );
+        let line = format!(
+            "generate {model} --prompt 12 --max-new-tokens 5 --temperature 0 --precision bf16"
+        );
+        assert!(!sandbox.succeeds(&line).stdout.is_empty());
+    }
+    // Neither the weights nor the program change: f16 is not for this backend.
+    let ran = sandbox.succeeds("eval run --data data --precision f16");
+    ran.says("flex does not support matrix products in f16; they are computed in f32");
+}
+
 #[cfg(feature = "ndarray")]
 #[test]
 fn a_backend_without_bf16_prints_a_warning() {

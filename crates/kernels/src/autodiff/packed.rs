@@ -55,8 +55,8 @@ struct LinearPackedBackward;
 
 /// The parents are the input, and the bias and the residual if present.
 impl<B: Backend, const N: usize> Backward<B, N> for LinearPackedBackward {
-    /// The weight, `[out, in]`, and true if there is a bias.
-    type State = (PackedWeight<B>, bool);
+    /// The weight, `[out, in]`, true if there is a bias, and the precision of the product.
+    type State = (PackedWeight<B>, bool, Precision);
 
     fn backward(
         self,
@@ -65,7 +65,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for LinearPackedBackward {
         _checkpointer: &mut Checkpointer,
     ) {
         let grad = grads.consume::<B>(&ops.node);
-        let (weight, has_bias) = ops.state;
+        let (weight, has_bias, precision) = ops.state;
         let mut parents = ops.parents.into_iter();
         let mut next = || parents.next().flatten();
         let x = next();
@@ -77,7 +77,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for LinearPackedBackward {
                 bias: None,
                 residual: None,
             };
-            grads.register::<B>(node.id, <B as Backend>::linear(inputs, Precision::F32));
+            grads.register::<B>(node.id, <B as Backend>::linear(inputs, precision));
         }
         if let Some(node) = bias {
             grads.register::<B>(node.id, summed_rows::<B>(grad.clone()));
@@ -97,24 +97,25 @@ fn summed_rows<B: Backend>(grad: FloatTensor<B>) -> FloatTensor<B> {
     B::float_reshape(B::float_sum_dim(rows, 0), Shape::new([width]))
 }
 
-/// `residual + x Wᵀ + b` with W in f32: in training, inputs are not rounded.
+/// `residual + x Wᵀ + b` with W in f32: in training, inputs are rounded to `precision` and not to 8 bits.
 pub(super) fn linear_packed<B: Backend, C: CheckpointStrategy>(
     x: FloatTensor<Autodiff<B, C>>,
     weight: PackedWeight<Autodiff<B, C>>,
     bias: Option<FloatTensor<Autodiff<B, C>>>,
     residual: Option<FloatTensor<Autodiff<B, C>>>,
+    precision: Precision,
 ) -> FloatTensor<Autodiff<B, C>> {
     let weight = weight.valid();
     let node = |of: &Option<FloatTensor<Autodiff<B, C>>>| of.as_ref().map(|of| of.node.clone());
     let (bias_node, residual_node) = (node(&bias), node(&residual));
-    let kept = (weight.clone(), bias.is_some());
+    let kept = (weight.clone(), bias.is_some(), precision);
     let inputs = LinearInputs::<B> {
         x: x.primitive,
         weight: B::float_swap_dims(B::unpack(weight), 0, 1), // [in, out]
         bias: bias.map(|bias| bias.primitive),
         residual: residual.map(|residual| residual.primitive),
     };
-    let output = <B as Backend>::linear(inputs, Precision::F32);
+    let output = <B as Backend>::linear(inputs, precision);
     match (bias_node, residual_node) {
         (Some(bias), Some(residual)) => with_parents!(
             LinearPackedBackward,

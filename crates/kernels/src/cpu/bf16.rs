@@ -19,6 +19,7 @@ mod amx;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod blocked;
+mod element;
 #[cfg(target_arch = "x86_64")]
 mod kernel;
 #[cfg(target_arch = "x86_64")]
@@ -28,6 +29,7 @@ use std::sync::OnceLock;
 
 use super::matrix::{Matrix, MatrixMut, Output, assert_fit};
 use crate::Precision;
+pub use element::Element;
 
 /// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,10 +139,10 @@ mod cpu {
 ///
 /// # Panics
 /// Panics if the sizes do not fit.
-pub fn product(
+pub fn product<E: Element>(
     c: &mut MatrixMut<'_>,
     a: Matrix<'_>,
-    b: Matrix<'_>,
+    b: Matrix<'_, E>,
     output: Output,
     precision: Precision,
     threads: Threads,
@@ -157,7 +159,7 @@ pub fn product(
     #[cfg(target_arch = "x86_64")]
     if cpu::avx512() {
         // SAFETY: the instructions are supported, and the sizes fit.
-        unsafe { blocked::product::<avx512::Avx512<1>>(c, a, b, output, threads) };
+        unsafe { blocked::product::<avx512::Avx512<1>, E>(c, a, b, output, threads) };
         return true;
     }
     false
@@ -167,11 +169,11 @@ pub fn product(
 ///
 /// # Panics
 /// Panics if the sizes do not fit, or the instructions are not available.
-pub fn product_with(
+pub fn product_with<E: Element>(
     instructions: Instructions,
     c: &mut MatrixMut<'_>,
     a: Matrix<'_>,
-    b: Matrix<'_>,
+    b: Matrix<'_, E>,
     output: Output,
     threads: Threads,
 ) {
@@ -184,8 +186,10 @@ pub fn product_with(
     // SAFETY: the instructions are supported, and the sizes fit.
     unsafe {
         match instructions {
-            Instructions::Amx => blocked::product::<amx::Amx>(c, a, b, output, threads),
-            Instructions::Avx512 => blocked::product::<avx512::Avx512<2>>(c, a, b, output, threads),
+            Instructions::Amx => blocked::product::<amx::Amx, E>(c, a, b, output, threads),
+            Instructions::Avx512 => {
+                blocked::product::<avx512::Avx512<2>, E>(c, a, b, output, threads)
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

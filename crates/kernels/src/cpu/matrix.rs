@@ -5,8 +5,8 @@ use std::ops::Range;
 
 /// A read-only matrix: element `(i, j)` is `data[i · row_stride + j · column_stride]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Matrix<'a> {
-    data: &'a [f32],
+pub struct Matrix<'a, T = f32> {
+    data: &'a [T],
     /// The number of rows.
     pub rows: usize,
     /// The number of columns.
@@ -17,13 +17,13 @@ pub struct Matrix<'a> {
     pub column_stride: usize,
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, T: Copy> Matrix<'a, T> {
     /// Creates a matrix over the beginning of `data`.
     ///
     /// # Panics
     /// Panics if the last element is outside `data`.
     pub fn new(
-        data: &'a [f32],
+        data: &'a [T],
         [rows, columns]: [usize; 2],
         [row_stride, column_stride]: [usize; 2],
     ) -> Self {
@@ -44,7 +44,7 @@ impl<'a> Matrix<'a> {
     ///
     /// # Panics
     /// Panics if `data` is too short.
-    pub fn row_major(data: &'a [f32], rows: usize, columns: usize) -> Self {
+    pub fn row_major(data: &'a [T], rows: usize, columns: usize) -> Self {
         Self::new(data, [rows, columns], [columns, 1])
     }
 
@@ -70,7 +70,7 @@ impl<'a> Matrix<'a> {
     /// # Panics
     /// Panics if rows are not contiguous, or if there is no row `i`.
     #[inline(always)]
-    pub fn row(self, i: usize) -> &'a [f32] {
+    pub fn row(self, i: usize) -> &'a [T] {
         assert!(
             i < self.rows && self.has_contiguous_rows(),
             "no such contiguous row"
@@ -108,7 +108,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// The address of element `(0, 0)`.
-    pub fn as_ptr(&self) -> *const f32 {
+    pub fn as_ptr(&self) -> *const T {
         self.data.as_ptr()
     }
 }
@@ -213,7 +213,7 @@ fn contiguous(len: usize, stride: usize) -> bool {
 ///
 /// # Panics
 /// Panics if it has others.
-pub(super) fn assert_fit(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_>) {
+pub(super) fn assert_fit<T: Copy>(c: &MatrixMut<'_>, a: Matrix<'_>, b: Matrix<'_, T>) {
     assert!(
         a.columns == b.rows && c.rows == a.rows && c.columns == b.columns,
         "the sizes do not fit"

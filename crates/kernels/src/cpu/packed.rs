@@ -2,6 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
+use super::bf16::{self, Element, Threads};
 use super::blocks::{self, levels};
 use super::few_rows::{self, FEW};
 use super::float16::{Bf16, F16};
@@ -16,6 +17,8 @@ use crate::{PackedError, PackedFormat, Precision};
 
 /// The number of rows of W that are unpacked to f32 at a time.
 const BLOCK: usize = 96;
+/// The number of rows of x from which reordering W pays in f32.
+const MANY: usize = 16;
 
 /// A packed matrix `[rows, columns]`, `[out, in]` for a weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,11 +293,18 @@ impl WithSimd for UnpackRow<'_> {
 /// `y = x Wᵀ` or `y += x Wᵀ`, `[m, k] · [n, k]ᵀ`, on all threads.
 ///
 /// With formats of integers in blocks, x is rounded to 8 bits per 32 elements, for any number of rows. For a few rows, a
-/// kernel makes a single pass over the packed W. For more, and for f16 and bf16, W is unpacked to f32 block by block.
+/// kernel makes a single pass over the packed W. For more rows with f16 and bf16, the factors are rounded to `precision`; other
+/// formats are unpacked to f32 block by block.
 ///
 /// # Panics
 /// Panics if the sizes do not fit, or the rows of y or x are not contiguous.
-pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Output) {
+pub fn product(
+    y: MatrixMut<'_>,
+    x: Matrix<'_>,
+    w: PackedView<'_>,
+    output: Output,
+    precision: Precision,
+) {
     let (m, [n, k]) = (x.rows, w.shape);
     assert!(
         y.rows == m && y.columns == n && x.columns == k && w.bytes.len() == w.format.bytes([n, k]),
@@ -308,8 +318,29 @@ pub fn product(y: MatrixMut<'_>, x: Matrix<'_>, w: PackedView<'_>, output: Outpu
         PackedFormat::Int8 if m <= FEW => few_rows::product::<Int8>(y, x, w, output),
         PackedFormat::F16 if m <= FEW => few_rows::product::<F16>(y, x, w, output),
         PackedFormat::Bf16 if m <= FEW => few_rows::product::<Bf16>(y, x, w, output),
+        PackedFormat::F16 => product_of(F16::of_bytes, y, x, w, output, precision),
+        PackedFormat::Bf16 => product_of(Bf16::of_bytes, y, x, w, output, precision),
         format if levels::offset(format).is_some() => integer::product(y, x, w, output),
         _ => product_unpacked(y, x, w, output),
+    }
+}
+
+/// A product with elements of 16 bits, which the kernel of [`bf16`] converts as it reorders them, if the CPU has its
+/// instructions. Few rows in f32 do not repay the reordering.
+fn product_of<E: Element>(
+    elements: impl Fn(&[u8]) -> &[E],
+    mut y: MatrixMut<'_>,
+    x: Matrix<'_>,
+    w: PackedView<'_>,
+    output: Output,
+    precision: Precision,
+) {
+    let [n, k] = w.shape;
+    let elements = Matrix::row_major(elements(w.bytes), n, k).transposed();
+    let precision = bf16::usable(precision);
+    let pays = precision != Precision::F32 || x.rows >= MANY;
+    if !(pays && bf16::product(&mut y, x, elements, output, precision, Threads::All)) {
+        product_unpacked(y, x, w, output);
     }
 }
 

@@ -163,11 +163,7 @@ pub fn sum(x: &[f32]) -> f32 {
 /// `Σ value(w) x` of slices of equal length, with [`LANES`] partial sums. The row `w` is read from memory `AHEAD` bytes in
 /// advance; 0 is for a row in the cache.
 #[inline(always)]
-pub fn dot<const AHEAD: usize, T: Copy>(
-    w: &[T],
-    x: &[f32],
-    value: impl Fn(T) -> f32,
-) -> f32 {
+pub fn dot<const AHEAD: usize, T: Copy>(w: &[T], x: &[f32], value: impl Fn(T) -> f32) -> f32 {
     const HALF: usize = LANES / 2;
     let line = LINE * size_of::<f32>() / size_of::<T>();
     let mut sums = [[0.0f32; HALF]; 2];

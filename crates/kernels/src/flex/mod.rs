@@ -194,8 +194,9 @@ impl Backend for Flex {
         weight: PackedWeight<Self>,
         bias: Option<FloatTensor<Self>>,
         residual: Option<FloatTensor<Self>>,
+        precision: Precision,
     ) -> FloatTensor<Self> {
-        packed::linear_packed(x, weight, bias, residual)
+        packed::linear_packed(x, weight, bias, residual, precision)
     }
 
     fn embedding_packed(table: PackedWeight<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {

@@ -8,7 +8,7 @@ use super::linear::{matrix, out_shape, rows, with_bias_and_residual, with_positi
 use crate::cpu::matrix::MatrixMut;
 use crate::cpu::packed::{self, PackedMatrix, PackedView};
 use crate::packed_weight::PackedValues;
-use crate::{Backend, PackedFormat, PackedWeight, reference};
+use crate::{Backend, PackedFormat, PackedWeight, Precision, reference};
 
 pub(super) fn pack(weight: FlexTensor, format: PackedFormat) -> PackedWeight<Flex> {
     if !is_f32(&[&weight]) {
@@ -49,10 +49,11 @@ pub(super) fn linear_packed(
     weight: PackedWeight<Flex>,
     bias: Option<FlexTensor>,
     residual: Option<FlexTensor>,
+    precision: Precision,
 ) -> FlexTensor {
     let packed = DenseWeight::of(&weight).filter(|_| is_f32(&[&x]));
     let Some(packed) = packed else {
-        return reference::linear_packed::<Flex>(x, weight, bias, residual);
+        return reference::linear_packed::<Flex>(x, weight, bias, residual, precision);
     };
     let x = dense(x);
     let (x_rows, w) = (rows(&x), packed.view());
@@ -63,7 +64,7 @@ pub(super) fn linear_packed(
         || out_shape(&x, out_width),
         |out, output| {
             let out = MatrixMut::row_major(out, x_rows.rows, out_width);
-            packed::product(out, x_rows, w, output);
+            packed::product(out, x_rows, w, output, precision);
         },
     )
 }

@@ -103,6 +103,7 @@ pub fn linear_packed<B, R>(
     weight: PackedWeight<B>,
     bias: Option<Queued<R>>,
     residual: Option<Queued<R>>,
+    precision: Precision,
 ) -> Queued<R>
 where
     B: Backend + OnRuntime<R>,
@@ -130,7 +131,7 @@ where
         bias,
         residual,
     };
-    linear(activation, inputs, Precision::F32)
+    linear(activation, inputs, precision)
 }
 
 /// `f(residual + x W + b)` with `x` `[…, in]` and `W` `[in, out]`, or `f` of the gate times the rest, if `x` has few rows and

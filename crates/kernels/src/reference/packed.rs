@@ -45,6 +45,7 @@ pub fn linear_packed<B: BaseOps>(
     weight: PackedWeight<B>,
     bias: Option<FloatTensor<B>>,
     residual: Option<FloatTensor<B>>,
+    precision: Precision,
 ) -> FloatTensor<B> {
     let weight = typed::<B, 2>(unpack::<B>(weight)).transpose(); // [in, out]
     let inputs = LinearInputs::<B> {
@@ -53,5 +54,5 @@ pub fn linear_packed<B: BaseOps>(
         bias,
         residual,
     };
-    linear(inputs, Precision::F32)
+    linear(inputs, precision)
 }

@@ -48,6 +48,7 @@ pub fn linear_int8<B: Backend>(
         packed,
         parts[0].then(|| row(constant(bias))),
         parts[1].then(|| constant(residual)),
+        Precision::F32,
     );
     let x = tracked::<Autodiff<B>, 2>(&data[0]);
     let weight = Tensor::from_inner(weight);
@@ -56,6 +57,7 @@ pub fn linear_int8<B: Backend>(
         ops::pack::<Autodiff<B>>(weight, PackedFormat::Int8),
         parts[0].then(|| constant::<Autodiff<B>, 2>(bias).reshape([out])),
         parts[1].then(|| constant(residual)),
+        Precision::F32,
     );
     let actual = with_gradients(y, &[&x]);
 
@@ -78,7 +80,7 @@ fn rows_of_zeros_stay_zeros() {
         for format in PackedFormat::ALL {
             let weight = Tensor::<B, 2>::zeros([3, 256], &Default::default());
             let x = constant::<B, 2>(&numbers(1, [2, 256]));
-            let y = ops::linear_packed(x, ops::pack(weight, format), None, None);
+            let y = ops::linear_packed(x, ops::pack(weight, format), None, None, Precision::F32);
             assert_eq!(host(y), [0.0; 6]);
         }
     }
@@ -94,7 +96,13 @@ fn non_finite_weights_give_non_finite_outputs() {
             weight[300] = broken;
             let weight = constant::<B, 2>(&TensorData::new(weight, [4, 256]));
             let x = constant::<B, 2>(&numbers(2, [3, 256]));
-            let y = host(ops::linear_packed(x, ops::pack(weight, format), None, None));
+            let y = host(ops::linear_packed(
+                x,
+                ops::pack(weight, format),
+                None,
+                None,
+                Precision::F32,
+            ));
             for (at, y) in y.into_iter().enumerate() {
                 assert_eq!(y.is_finite(), at % 4 != 1, "{broken} {at}");
             }
@@ -130,7 +138,7 @@ fn narrowed_rows_are_an_independent_weight() {
         let x = constant::<B, 2>(&numbers(2, [3, 519])).narrow(1, 4, 512);
         let rows = ops::pack(weight.clone(), format).narrow_rows(2, 3);
         assert_eq!(rows.shape(), [3, 512]);
-        let actual = ops::linear_packed(x.clone(), rows, None, None);
+        let actual = ops::linear_packed(x.clone(), rows, None, None, Precision::F32);
         let unpacked = ops::unpack(ops::pack(weight.narrow(0, 2, 3), format));
         let x = rounded(x);
         let expected = ops::linear(x, unpacked.transpose(), None, None, Precision::F32);
@@ -162,11 +170,39 @@ fn products_equal_those_of_the_unpacked_weight() {
         let unpacked = ops::unpack(packed.clone()).transpose();
         for rows in [1, 2, 5, 130] {
             let x = constant::<Flex, 2>(&numbers(2, [rows, 512]));
-            let found = ops::linear_packed(x.clone(), packed.clone(), None, None);
+            let found = ops::linear_packed(x.clone(), packed.clone(), None, None, Precision::F32);
             let x = rounded_to_8_bits(format, x);
             let expected = ops::linear(x, unpacked.clone(), None, None, Precision::F32);
             assert_close(format.name(), &host(found), &host(expected));
         }
+    }
+}
+
+/// A frozen layer under an adapter computes in the precision of the run: as if its weight were not packed.
+#[test]
+fn training_rounds_factors_to_the_precision() {
+    fn check<B: Backend>(precision: Precision) {
+        let weight = ops::pack(
+            constant::<Autodiff<B>, 2>(&numbers(1, [70, 64])),
+            PackedFormat::Q8_0,
+        );
+        let unpacked = ops::unpack(weight.clone()).transpose();
+        let data = numbers(2, [40, 64]);
+        let x = tracked::<Autodiff<B>, 2>(&data);
+        let found = with_gradients(
+            ops::linear_packed(x.clone(), weight, None, None, precision),
+            &[&x],
+        );
+        let x = tracked::<Autodiff<B>, 2>(&data);
+        let expected = with_gradients(
+            ops::linear(x.clone(), unpacked, None, None, precision),
+            &[&x],
+        );
+        assert_all_close(precision.name(), &found, &expected);
+    }
+    for precision in [Precision::F32, Precision::Bf16] {
+        check::<burn_flex::Flex>(precision);
+        check::<burn_ndarray::NdArray>(precision);
     }
 }
 

@@ -96,8 +96,13 @@ fn products_equal_those_of_the_unpacked_weight() {
             let bias = numbers(4, [33]);
             let of_vulkan = || {
                 let [x, residual] = [0, 1].map(|n| constant::<Vulkan, 2>(&data[n]));
-                let y =
-                    ops::linear_packed(x, packed.clone(), Some(constant(&bias)), Some(residual));
+                let y = ops::linear_packed(
+                    x,
+                    packed.clone(),
+                    Some(constant(&bias)),
+                    Some(residual),
+                    Precision::F32,
+                );
                 host(y)
             };
             let [x, residual] = [0, 1].map(|n| constant::<Flex, 2>(&data[n]));
@@ -127,7 +132,13 @@ fn activations_are_applied() {
         let bias_on_vulkan = Some(constant(&bias));
         let x_on_vulkan = constant::<Vulkan, 2>(&x);
         let packed = on_vulkan(&weight);
-        let found = ops::linear_packed_activation(kind, x_on_vulkan, packed, bias_on_vulkan);
+        let found = ops::linear_packed_activation(
+            kind,
+            x_on_vulkan,
+            packed,
+            bias_on_vulkan,
+            Precision::F32,
+        );
         let w = constant::<Flex, 2>(&values).transpose();
         let bias = Some(constant(&bias));
         let x = constant::<Flex, 2>(&x);
@@ -147,8 +158,8 @@ fn narrowed_rows_keep_their_bytes_and_values() {
         let expected = &unpacked(&matrix)[3 * 256..8 * 256];
         assert_same_bits(format.name(), &host(ops::unpack(rows.clone())), expected);
         let x = constant::<Vulkan, 2>(&numbers(2, [2, 256]));
-        let whole = ops::linear_packed(x.clone(), on_vulkan(&matrix), None, None);
-        let part = ops::linear_packed(x, rows, None, None);
+        let whole = ops::linear_packed(x.clone(), on_vulkan(&matrix), None, None, Precision::F32);
+        let part = ops::linear_packed(x, rows, None, None, Precision::F32);
         assert_same_bits(format.name(), &host(part), &host(whole.narrow(1, 3, 5)));
     }
 }

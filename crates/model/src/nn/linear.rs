@@ -158,7 +158,7 @@ impl<B: Backend> Linear<B> {
             LinearWeight::Float(weight) => {
                 ops::linear(x, weight.val(), bias, residual, self.precision)
             }
-            LinearWeight::Packed(weight) => weight.forward(x, bias, residual),
+            LinearWeight::Packed(weight) => weight.forward(x, bias, residual, self.precision),
         };
         let groups = self.adapted_rows(&x, rows);
         if groups.iter().all(|group| group.adapter.is_none()) {
@@ -223,7 +223,7 @@ impl<B: Backend> Linear<B> {
             LinearWeight::Float(weight) => {
                 ops::linear_activation(kind, x, weight.val(), bias, self.precision)
             }
-            LinearWeight::Packed(weight) => weight.activated(kind, x, bias),
+            LinearWeight::Packed(weight) => weight.activated(kind, x, bias, self.precision),
         }
     }
 

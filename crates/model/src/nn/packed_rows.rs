@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{Activation, Backend, PackedFormat, PackedWeight, ops};
+use emberlm_kernels::{Activation, Backend, PackedFormat, PackedWeight, Precision, ops};
 
 /// A packed matrix `[out, in]` in parts of consecutive rows. Parts exist because a device's buffers are limited, and
 /// because files store the rows of a fused layer, such as queries and values, in different formats. Packed weights are
@@ -50,22 +50,23 @@ impl<B: Backend> PackedRows<B> {
         self.parts.iter().cloned().map(ops::unpack).collect()
     }
 
-    /// `residual + x Wᵀ + b`: `[…, in]` to `[…, out]`.
+    /// `residual + x Wᵀ + b`: `[…, in]` to `[…, out]`, with factors in `precision`.
     pub(crate) fn forward<const D: usize>(
         &self,
         x: Tensor<B, D>,
         bias: Option<Tensor<B, 1>>,
         residual: Option<Tensor<B, D>>,
+        precision: Precision,
     ) -> Tensor<B, D> {
         if let [whole] = self.parts.as_slice() {
-            return ops::linear_packed(x, whole.clone(), bias, residual);
+            return ops::linear_packed(x, whole.clone(), bias, residual, precision);
         }
         let mut start = 0;
         let parts = self.parts.iter().map(|part| {
             let rows = part.shape()[0];
             let bias = bias.clone().map(|bias| bias.narrow(0, start, rows));
             start += rows;
-            ops::linear_packed(x.clone(), part.clone(), bias, None)
+            ops::linear_packed(x.clone(), part.clone(), bias, None, precision)
         });
         let y = Tensor::cat(parts.collect(), D - 1);
         match residual {
@@ -74,16 +75,17 @@ impl<B: Backend> PackedRows<B> {
         }
     }
 
-    /// `f(x Wᵀ + b)`: `[…, in]` to `[…, out]`.
+    /// `f(x Wᵀ + b)`: `[…, in]` to `[…, out]`, with factors in `precision`.
     pub(crate) fn activated<const D: usize>(
         &self,
         kind: Activation,
         x: Tensor<B, D>,
         bias: Option<Tensor<B, 1>>,
+        precision: Precision,
     ) -> Tensor<B, D> {
         match self.parts.as_slice() {
-            [whole] => ops::linear_packed_activation(kind, x, whole.clone(), bias),
-            _ => ops::activation(kind, self.forward(x, bias, None)),
+            [whole] => ops::linear_packed_activation(kind, x, whole.clone(), bias, precision),
+            _ => ops::activation(kind, self.forward(x, bias, None, precision)),
         }
     }
 

@@ -152,7 +152,7 @@ impl<B: Backend> TokenTable<B> {
                 let logits = parts.into_iter().map(|(weight, bias)| float(weight, bias));
                 Tensor::cat(logits.collect(), 1)
             }
-            Self::Packed(rows) => rows.forward(hidden, bias, None),
+            Self::Packed(rows) => rows.forward(hidden, bias, None, precision),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::{CacheFormat, Transformer, WeightFormat};
+use emberlm_model::Transformer;
 use emberlm_trainer::bench::pseudo_random;
 
 use super::report::TestSpeed;
@@ -14,6 +14,7 @@ use crate::backend::Job;
 use crate::commands::generate::timing::{time_batch, time_one};
 use crate::error::CliError;
 use crate::model;
+use crate::weights_arg::Formats;
 
 /// Passes of decoding before the measured ones: enough for a GPU to compile and tune its kernels.
 const WARM_UP: usize = 16;
@@ -21,8 +22,7 @@ const WARM_UP: usize = 16;
 /// The tests of a model, to run on a backend.
 pub struct Measurement<'a> {
     pub model: &'a Model,
-    pub weights: Option<WeightFormat>,
-    pub cache: CacheFormat,
+    pub formats: Formats,
     pub tests: &'a Tests,
 }
 
@@ -31,8 +31,7 @@ impl Job for Measurement<'_> {
     type Output = Result<(Option<u64>, Vec<TestSpeed>), CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let Self { weights, cache, .. } = self;
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
         let in_use = B::InnerBackend::memory(&device).map(|memory| memory.in_use);
         let mut runner = Runner {
             token: pseudo_random(decoder.config().vocab_size()),

@@ -3,10 +3,13 @@
 use std::env;
 use std::process::{Command, Stdio};
 
+use emberlm_model::WeightFormat;
+
 use super::report::ModelSpeed;
 use super::{BenchArgs, Subject};
 use crate::backend::Placement;
 use crate::error::CliError;
+use crate::weights_arg::WeightsArg;
 
 /// Runs `emberlm bench` on the model in a child process, whose errors go to this process's stderr.
 ///
@@ -59,9 +62,15 @@ fn options(subject: &Subject, args: &BenchArgs) -> Vec<String> {
     ];
     let sizes = sizes.map(|(name, size)| [name.to_owned(), size.to_string()]);
     let mut options = sizes.concat();
-    options.extend(["--cache".to_owned(), args.cache.cache.name().to_owned()]);
-    if let Some(weights) = args.weights.weights {
-        options.extend(["--weights".to_owned(), weights.name().to_owned()]);
+    let WeightsArg { weights, precision } = args.weights;
+    let formats = [
+        ("--cache", Some(args.cache.cache.name())),
+        ("--precision", Some(precision.name())),
+        ("--weights", weights.map(WeightFormat::name)),
+    ];
+    for (name, format) in formats {
+        let format = format.map(|format| [name, format].map(str::to_owned));
+        options.extend(format.into_iter().flatten());
     }
     if args.memory.ignore_memory {
         options.push("--ignore-memory".to_owned());

@@ -264,9 +264,13 @@ fn linear_int8<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
                     weight,
                     None,
                     None,
+                    Precision::F32,
                 ))
             }
-            false => ops::linear_packed(x, ops::pack(weight, PackedFormat::Int8), None, None),
+            false => {
+                let weight = ops::pack(weight, PackedFormat::Int8);
+                ops::linear_packed(x, weight, None, None, Precision::F32)
+            }
         };
         named_values::<B::InnerBackend, 3>(name, y)
     };

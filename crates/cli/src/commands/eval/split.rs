@@ -9,7 +9,6 @@ use emberlm_data::{
     Windows,
 };
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_trainer::config::ExchangeMemory;
 use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::{
@@ -26,6 +25,7 @@ use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 use crate::ranks::Ranks;
+use crate::weights_arg::Formats;
 
 /// Tokens per batch, unless `--batch-size` sets the number of windows.
 const BATCH_TOKENS: usize = 4096;
@@ -76,6 +76,7 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
             ("the backend", backend.name().to_owned()),
             ("the hash of the split", shards.join(" ")),
             ("--seq-len", seq_len.to_string()),
+            ("--precision", args.weights.precision.name().to_owned()),
             ("--batch-size", batch.to_string()),
             ("--documents", packing.to_string()),
             ("--per-position", args.per_position.to_string()),
@@ -84,8 +85,7 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
     let found = backend.run(Evaluate {
         ranks,
         model: &model,
-        weights: args.weights.weights,
-        cache: args.cache.cache,
+        formats: args.weights.with_cache(args.cache.cache),
         windows: &windows,
         batch,
         per_position: args.per_position,
@@ -117,8 +117,7 @@ pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> 
 struct Evaluate<'a> {
     ranks: &'a Ranks,
     model: &'a Model,
-    weights: Option<WeightFormat>,
-    cache: CacheFormat,
+    formats: Formats,
     windows: &'a Windows,
     batch: usize,
     per_position: bool,
@@ -151,8 +150,7 @@ impl Job for Evaluate<'_> {
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let (windows, batch) = (self.windows, self.batch);
-        let (weights, cache) = (self.weights, self.cache);
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
         self.ranks.agree(
             "evaluate",
             &[("the hash of the weights", weights_hash(&decoder))],

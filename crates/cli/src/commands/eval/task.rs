@@ -6,7 +6,6 @@ use std::path::Path;
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_trainer::config::ExchangeMemory;
 use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::tasks::{
@@ -23,6 +22,7 @@ use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 use crate::ranks::Ranks;
+use crate::weights_arg::Formats;
 
 /// Evaluates the items of the file at `path`.
 pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<(), CliError> {
@@ -69,14 +69,14 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
         &[
             ("the backend", backend.name().to_owned()),
             ("the hash of the items", rows_hash(&rows)),
+            ("--precision", args.weights.precision.name().to_owned()),
             ("--batch-size", format!("{:?}", args.batch)),
         ],
     )?;
     let likelihoods = backend.run(Score {
         ranks,
         model: &model,
-        weights: args.weights.weights,
-        cache: args.cache.cache,
+        formats: args.weights.with_cache(args.cache.cache),
         rows,
         batch: args.batch,
     })??;
@@ -103,8 +103,7 @@ fn rows_hash(rows: &[Row]) -> String {
 struct Score<'a> {
     ranks: &'a Ranks,
     model: &'a Model,
-    weights: Option<WeightFormat>,
-    cache: CacheFormat,
+    formats: Formats,
     rows: Vec<Row>,
     batch: Option<usize>,
 }
@@ -113,8 +112,7 @@ impl Job for Score<'_> {
     type Output = Result<Vec<Likelihood>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let (weights, cache) = (self.weights, self.cache);
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, weights, cache, &device)?;
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
         self.ranks.agree(
             "evaluate",
             &[("the hash of the weights", weights_hash(&decoder))],

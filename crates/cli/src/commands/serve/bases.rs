@@ -8,12 +8,14 @@ use emberlm_kernels::Backend;
 use emberlm_model::{CacheFormat, Transformer, WeightFormat};
 
 use super::groups::base_path;
+use super::models::ModelSpec;
 use crate::error::CliError;
 use crate::model;
+use crate::weights_arg::Formats;
 
 /// The models that have been loaded, by path and format. Copies share the weights' memory.
 pub struct Bases<B: Backend> {
-    loaded: Vec<(PathBuf, WeightFormat, Transformer<B>)>,
+    loaded: Vec<(PathBuf, Option<WeightFormat>, Transformer<B>)>,
     have_adapters: bool,
 }
 
@@ -26,12 +28,17 @@ impl<B: Backend> Bases<B> {
         }
     }
 
-    /// The format of a model's weights if the user requests none. With adapters it is that of training, in which an adapter
-    /// and its base model share weights.
-    pub fn format(&self, model: &Model) -> WeightFormat {
-        match self.have_adapters {
+    /// The formats of a served model. If the user requests no format of the weights and there are adapters, it is that of
+    /// training, in which an adapter and its base model share weights.
+    pub fn formats(&self, spec: &ModelSpec, model: &Model) -> Formats {
+        let stored = || match self.have_adapters {
             true => model.weight_format(),
             false => model::inference_weights(model, None, B::keeps_packed_weights()).format,
+        };
+        Formats {
+            weights: Some(spec.weights.unwrap_or_else(stored)),
+            precision: spec.precision,
+            cache: spec.options.cache,
         }
     }
 
@@ -42,19 +49,25 @@ impl<B: Backend> Bases<B> {
     pub fn decoder(
         &mut self,
         base: &Model,
-        format: WeightFormat,
+        formats: Formats,
         device: &Device<B>,
     ) -> Result<Transformer<B>, CliError> {
         let path = &base_path(base);
         let known = self
             .loaded
             .iter()
-            .find(|(known, of, _)| known == path && *of == format);
+            .find(|(known, of, _)| known == path && *of == formats.weights);
         if let Some((_, _, decoder)) = known {
-            return Ok(decoder.clone());
+            return Ok(decoder.clone().with_precision(formats.precision));
         }
-        let decoder = model::decoder_in::<B>(base, Some(format), CacheFormat::F32, device)?;
-        self.loaded.push((path.clone(), format, decoder.clone()));
+        // The engine sets the format of its caches.
+        let formats = Formats {
+            cache: CacheFormat::F32,
+            ..formats
+        };
+        let decoder = model::decoder_in::<B>(base, formats, device)?;
+        self.loaded
+            .push((path.clone(), formats.weights, decoder.clone()));
         Ok(decoder)
     }
 }

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use emberlm_kernels::Precision;
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::SamplingDefaults;
 use emberlm_system::read::read_argument;
@@ -33,6 +34,8 @@ pub struct Entry {
     pub follow: bool,
     #[serde(default, deserialize_with = "weights")]
     pub weights: Option<WeightFormat>,
+    #[serde(default, deserialize_with = "precision")]
+    pub precision: Option<Precision>,
     #[serde(default, deserialize_with = "cache")]
     pub cache: Option<CacheFormat>,
     pub context: Option<NonZero<usize>>,
@@ -65,6 +68,10 @@ fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
 
 fn weights<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WeightFormat>, D::Error> {
     named(deserializer, WeightFormat::ALL, WeightFormat::name)
+}
+
+fn precision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Precision>, D::Error> {
+    named(deserializer, Precision::ALL, Precision::name)
 }
 
 fn cache<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CacheFormat>, D::Error> {

@@ -10,7 +10,7 @@ use emberlm_checkpoint::ModelKind;
 use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_generate::Engine;
 use emberlm_kernels::Backend;
-use emberlm_model::{CacheFormat, Transformer, WeightFormat};
+use emberlm_model::Transformer;
 use emberlm_serve::{OnDemand, Replacer};
 
 use super::log::Log;
@@ -18,6 +18,7 @@ use crate::console;
 use crate::error::CliError;
 use crate::model;
 use crate::run_folders::is_run;
+use crate::weights_arg::Formats;
 
 /// Polling interval of a run's folder.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -45,10 +46,10 @@ pub fn no_run(path: &Path) -> CliError {
         .hint("--follow takes the folder of a run of `emberlm train`")
 }
 
-/// Starts the thread that polls for checkpoints. `formats` are those of the weights and the caches.
+/// Starts the thread that polls for checkpoints.
 pub fn start<B: Backend>(
     run: PathBuf,
-    formats: (Option<WeightFormat>, CacheFormat),
+    formats: Formats,
     device: Device<B>,
     replacer: Replacer<OnDemand<Engine<B>>>,
     log: Log,
@@ -88,13 +89,9 @@ pub fn start<B: Backend>(
 
 type Read<B> = (Arc<Transformer<B>>, String);
 
-fn read<B: Backend>(
-    run: &Path,
-    (weights, cache): (Option<WeightFormat>, CacheFormat),
-    device: &Device<B>,
-) -> Result<Read<B>, CliError> {
+fn read<B: Backend>(run: &Path, formats: Formats, device: &Device<B>) -> Result<Read<B>, CliError> {
     let model = model::open(run)?.of_kind(ModelKind::Decoder)?;
-    let decoder = model::decoder_in(&model, weights, cache, device)?;
+    let decoder = model::decoder_in(&model, formats, device)?;
     Ok((Arc::new(decoder), model.about()?))
 }
 

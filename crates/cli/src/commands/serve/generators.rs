@@ -18,6 +18,7 @@ use crate::console;
 use crate::error::{CliError, warn};
 use crate::model;
 use crate::sandbox;
+use crate::weights_arg::Formats;
 
 /// A model to serve.
 pub struct Member<'a> {
@@ -59,18 +60,16 @@ pub fn load<B: Backend>(
     let ignored = members.iter().flat_map(|member| member.plan.ignored());
     ignored.for_each(|ignored| warn(ignored));
     let models: Vec<&Model> = members.iter().map(|member| member.plan.model()).collect();
-    let cache = first.plan.options().cache;
-    let weights = first.spec.weights;
-    let weights = weights.unwrap_or_else(|| bases.format(models[0]));
+    let formats = bases.formats(first.spec, models[0]);
     let about = |number: usize, error| members[number].about(error);
     let decoder = match &place {
         // Adapters of one base model share its weights. A model that is unloaded has its own.
         None => {
-            let load = |base: &Model| bases.decoder(base, weights, device);
+            let load = |base: &Model| bases.decoder(base, formats, device);
             groups::decoder(&models, load, about)?
         }
         Some(_) => {
-            let load = |base: &Model| model::decoder_in::<B>(base, Some(weights), cache, device);
+            let load = |base: &Model| model::decoder_in::<B>(base, formats, device);
             groups::decoder(&models, load, about)?
         }
     };
@@ -80,7 +79,7 @@ pub fn load<B: Backend>(
         let models: Result<Vec<Model>, _> = reopen.iter().map(|reopen| reopen()).collect();
         let models = models?;
         let models: Vec<&Model> = models.iter().collect();
-        let load = |base: &Model| model::decoder_in::<B>(base, Some(weights), cache, &on);
+        let load = |base: &Model| model::decoder_in::<B>(base, formats, &on);
         groups::decoder(&models, load, |_, error| error)
     };
     let names: Vec<&str> = members
@@ -95,7 +94,10 @@ pub fn load<B: Backend>(
         cache_bytes,
     } = started.map_err(|error| first.about(error.into()))?;
     if first.spec.follows {
-        let formats = (first.spec.weights, cache);
+        let formats = Formats {
+            weights: first.spec.weights,
+            ..formats
+        };
         let run = first.spec.path.clone();
         follow::start(run, formats, device.clone(), replacer, log.clone())
             .map_err(|error| first.about(error))?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use emberlm_checkpoint::{BaseModel, Model, ModelError, ModelKind};
 use emberlm_generate::EngineConfig;
 use emberlm_kernels::Backend;
-use emberlm_model::{CacheFormat, Transformer, WeightFormat};
+use emberlm_model::Transformer;
 use emberlm_serve::LoadPlan;
 
 use super::bases::Bases;
@@ -16,13 +16,13 @@ use crate::error::CliError;
 use crate::model;
 use crate::opened_model::OpenedModel;
 use crate::shell::shell_path;
+use crate::weights_arg::Formats;
 
 /// The properties that models of one engine have in common.
 #[derive(PartialEq)]
 struct EngineKey {
     base: PathBuf,
-    weights: WeightFormat,
-    cache: CacheFormat,
+    formats: Formats,
     queue: usize,
     config: EngineConfig,
 }
@@ -107,8 +107,7 @@ fn key<B: Backend>(spec: &ModelSpec, plan: &LoadPlan<'_>, bases: &Bases<B>) -> E
     let (model, options) = (plan.model(), plan.options());
     EngineKey {
         base: base_path(model),
-        weights: spec.weights.unwrap_or_else(|| bases.format(model)),
-        cache: options.cache,
+        formats: bases.formats(spec, model),
         queue: options.queue,
         config: plan.engine(),
     }

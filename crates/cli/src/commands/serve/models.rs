@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use emberlm_kernels::Precision;
 use emberlm_model::WeightFormat;
 use emberlm_serve::{SamplingDefaults, ServeOptions};
 
@@ -21,6 +22,8 @@ pub struct ModelSpec {
     pub follows: bool,
     /// The format of the weights. `None` keeps the stored format.
     pub weights: Option<WeightFormat>,
+    /// The precision of products in floating-point numbers.
+    pub precision: Precision,
     pub options: ServeOptions,
 }
 
@@ -69,6 +72,7 @@ fn argument(argument: &Path, follow: bool) -> Entry {
         aliases: Vec::new(),
         follow,
         weights: None,
+        precision: None,
         cache: None,
         context: None,
         slots: None,
@@ -154,6 +158,7 @@ fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
         path: entry.path,
         follows: entry.follow,
         weights: entry.weights.or(args.weights),
+        precision: entry.precision.unwrap_or(args.precision),
         options: ServeOptions {
             name: entry.name.unwrap_or_default(),
             aliases: entry.aliases,

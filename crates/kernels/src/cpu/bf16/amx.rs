@@ -15,6 +15,7 @@
 
 use std::arch::asm;
 
+use super::element::Element;
 use super::kernel::{Kernel, Tile};
 use super::pack::{self, Factor, Place};
 use crate::cpu::amx::{Configuration, Configured, Shape};
@@ -45,14 +46,14 @@ impl Kernel for Amx {
         unsafe { CONFIGURATION.load() }
     }
 
-    unsafe fn pack_a(from: Factor, to: Place) {
+    unsafe fn pack_a(from: Factor<f32>, to: Place) {
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::pack::<2, ROWS, true>(from, to) };
+        unsafe { pack::pack::<_, 2, ROWS, true>(from, to) };
     }
 
-    unsafe fn pack_b(from: Factor, to: Place) {
+    unsafe fn pack_b<E: Element>(from: Factor<E>, to: Place) {
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::pack::<2, COLUMNS, false>(from, to) };
+        unsafe { pack::pack::<_, 2, COLUMNS, false>(from, to) };
     }
 
     unsafe fn multiply(units: usize, a: *const u32, b: *const u32, c: Tile) {

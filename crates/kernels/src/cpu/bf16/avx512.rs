@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::element::Element;
 use super::kernel::{Kernel, Tile};
 use super::pack::{self, Factor, Place};
 
@@ -33,14 +34,14 @@ impl<const K: usize> Kernel for Avx512<K> {
 
     unsafe fn prepare() {}
 
-    unsafe fn pack_a(from: Factor, to: Place) {
+    unsafe fn pack_a(from: Factor<f32>, to: Place) {
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::pack::<K, ROWS, false>(from, to) };
+        unsafe { pack::pack::<_, K, ROWS, false>(from, to) };
     }
 
-    unsafe fn pack_b(from: Factor, to: Place) {
+    unsafe fn pack_b<E: Element>(from: Factor<E>, to: Place) {
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::pack::<K, COLUMNS, false>(from, to) };
+        unsafe { pack::pack::<_, K, COLUMNS, false>(from, to) };
     }
 
     unsafe fn multiply(units: usize, a: *const u32, b: *const u32, c: Tile) {

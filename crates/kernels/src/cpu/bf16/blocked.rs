@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::Threads;
+use super::element::Element;
 use super::kernel::{Kernel, Tile};
 use super::pack::{Factor, Place};
 use crate::cpu::matrix::{Matrix, MatrixMut, Output};
@@ -40,10 +41,10 @@ impl Threads {
 ///
 /// # Safety
 /// The CPU supports the kernel's instructions, and the sizes fit.
-pub unsafe fn product<K: Kernel>(
+pub unsafe fn product<K: Kernel, E: Element>(
     c: &mut MatrixMut<'_>,
     a: Matrix<'_>,
-    b: Matrix<'_>,
+    b: Matrix<'_, E>,
     output: Output,
     threads: Threads,
 ) {
@@ -76,11 +77,11 @@ pub unsafe fn product<K: Kernel>(
                 let a_block = Operand::new::<K>(a.block(rows.clone(), depth.clone()), K::ROWS);
                 let b_block = b.block(depth.clone(), columns.clone()).transposed();
                 let b_block = Operand::new::<K>(b_block, K::COLUMNS);
-                let tasks = |at: usize, block: &Operand<'_>| match packed[at] == keys[at] {
+                let tasks = |at: usize, tasks: usize| match packed[at] == keys[at] {
                     true => 0,
-                    false => block.tasks(),
+                    false => tasks,
                 };
-                let [a_tasks, b_tasks] = [tasks(0, &a_block), tasks(1, &b_block)];
+                let [a_tasks, b_tasks] = [tasks(0, a_block.tasks()), tasks(1, b_block.tasks())];
                 threads.for_each(a_tasks + b_tasks, |task| {
                     // SAFETY: the instructions are supported, and no two tasks write the same units.
                     unsafe {
@@ -187,16 +188,16 @@ fn part(range: &Range<usize>, first: usize, count: usize) -> Range<usize> {
 }
 
 /// A block of an operand, viewed as `[width, k]`: A unchanged, B transposed.
-struct Operand<'a> {
-    from: Matrix<'a>,
+struct Operand<'a, E> {
+    from: Matrix<'a, E>,
     /// The width of a panel.
     panel: usize,
     /// The number of units of a panel.
     units: usize,
 }
 
-impl<'a> Operand<'a> {
-    fn new<K: Kernel>(from: Matrix<'a>, panel: usize) -> Self {
+impl<'a, E: Element> Operand<'a, E> {
+    fn new<K: Kernel>(from: Matrix<'a, E>, panel: usize) -> Self {
         let units = whole_units::<K>(from.columns);
         Self { from, panel, units }
     }
@@ -216,7 +217,7 @@ impl<'a> Operand<'a> {
     }
 
     /// The part of a task, and its place in the panels.
-    fn task<K: Kernel>(&self, task: usize, panels: Start<u32>) -> (Factor, Place) {
+    fn task<K: Kernel>(&self, task: usize, panels: Start<u32>) -> (Factor<E>, Place) {
         let [wide, deep] = self.part();
         let across = self.from.rows.div_ceil(wide);
         let lanes = part(&(0..self.from.rows), task % across * wide, wide);

@@ -1,5 +1,6 @@
 //! The interface of a kernel: the layout of its panels, and the product of two of them.
 
+use super::element::Element;
 use super::pack::{Factor, Place};
 
 /// A kernel. A panel consists of units: `K` adjacent k of one row of A or column of B. Panels of B are
@@ -36,13 +37,13 @@ pub trait Kernel {
     ///
     /// # Safety
     /// See the trait. The operand's elements are readable, and `to` has space for the panels.
-    unsafe fn pack_a(from: Factor, to: Place);
+    unsafe fn pack_a(from: Factor<f32>, to: Place);
 
     /// Packs columns of B.
     ///
     /// # Safety
     /// As [`Self::pack_a`].
-    unsafe fn pack_b(from: Factor, to: Place);
+    unsafe fn pack_b<E: Element>(from: Factor<E>, to: Place);
 
     /// `C (+)= A B` for one panel of A and one of B.
     ///

@@ -7,6 +7,8 @@
 
 use std::arch::x86_64::*;
 
+use super::element::Element;
+
 /// The number of f32 in a vector.
 const LANES: usize = 16;
 /// The number of k between a load of contiguous rows and its prefetch, since hardware does not prefetch across strides.
@@ -14,9 +16,9 @@ const AHEAD: usize = 16;
 
 /// An operand viewed as `[width, k]`: A unchanged, B transposed.
 #[derive(Clone, Copy)]
-pub struct Factor {
+pub struct Factor<E> {
     /// The address of the first element.
-    pub start: *const f32,
+    pub start: *const E,
     /// The number of rows of A or columns of B.
     pub width: usize,
     /// The stride of those rows or columns.
@@ -45,26 +47,26 @@ pub struct Place {
 /// The CPU supports the instructions, the operand's elements are readable, `to` has space for all panels, and its units
 /// are a multiple of 16 if `ROWS_FIRST` is true.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub unsafe fn pack<const K: usize, const W: usize, const ROWS_FIRST: bool>(
-    from: Factor,
+pub unsafe fn pack<E: Element, const K: usize, const W: usize, const ROWS_FIRST: bool>(
+    from: Factor<E>,
     to: Place,
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         match (from.depth_stride == 1, ROWS_FIRST) {
-            (true, true) => row_by_row::<K, W>(from, to),
-            (false, false) => unit_by_unit::<K, W>(from, to),
+            (true, true) => row_by_row::<E, K, W>(from, to),
+            (false, false) => unit_by_unit::<E, K, W>(from, to),
             (true, false) => {
                 for first in (0..from.width).step_by(W) {
                     for unit in (0..to.units).step_by(LANES) {
-                        transposed_columns::<K, W>(from, first, unit, to);
+                        transposed_columns::<E, K, W>(from, first, unit, to);
                     }
                 }
             }
             (false, true) => {
                 for unit in (0..to.units).step_by(LANES) {
                     for first in (0..from.width).step_by(W) {
-                        transposed_rows::<K, W>(from, first, unit, to);
+                        transposed_rows::<E, K, W>(from, first, unit, to);
                     }
                 }
             }
@@ -81,14 +83,14 @@ impl Place {
 
 /// The number of rows from `first` on, at most a vector, in a panel of width `W` that begins `lane` rows before.
 #[inline(always)]
-fn count<const W: usize>(from: Factor, first: usize, lane: usize) -> usize {
+fn count<E, const W: usize>(from: Factor<E>, first: usize, lane: usize) -> usize {
     let rest = from.width.saturating_sub(first + lane);
     rest.min(LANES.min(W - lane))
 }
 
 /// Packs an operand with contiguous k into vectors of units.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn row_by_row<const K: usize, const W: usize>(from: Factor, to: Place) {
+unsafe fn row_by_row<E: Element, const K: usize, const W: usize>(from: Factor<E>, to: Place) {
     for row in 0..from.width.next_multiple_of(W) {
         let first = row / W * W;
         for unit in (0..to.units).step_by(LANES) {
@@ -96,7 +98,7 @@ unsafe fn row_by_row<const K: usize, const W: usize>(from: Factor, to: Place) {
             // operand. Here and below, this also holds for the other layouts.
             unsafe {
                 let units = match row < from.width {
-                    true => along::<K>(from, row, unit),
+                    true => along::<E, K>(from, row, unit),
                     false => _mm512_setzero_si512(),
                 };
                 let to = to.at::<W>(first, unit).add((row - first) * LANES);
@@ -108,14 +110,14 @@ unsafe fn row_by_row<const K: usize, const W: usize>(from: Factor, to: Place) {
 
 /// Packs an operand whose rows, rather than k, are contiguous, into vectors of rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn unit_by_unit<const K: usize, const W: usize>(from: Factor, to: Place) {
+unsafe fn unit_by_unit<E: Element, const K: usize, const W: usize>(from: Factor<E>, to: Place) {
     for unit in 0..to.units {
         for first in (0..from.width).step_by(W) {
             for lane in (0..W).step_by(LANES) {
-                let count = count::<W>(from, first, lane);
+                let count = count::<E, W>(from, first, lane);
                 // SAFETY: see `row_by_row`.
                 unsafe {
-                    let rows = across::<K>(from, first + lane, count, unit);
+                    let rows = across::<E, K>(from, first + lane, count, unit);
                     let to = to.at::<W>(first, unit).add(lane);
                     _mm512_mask_storeu_epi32(to.cast(), lanes(W - lane), rows);
                 }
@@ -127,18 +129,18 @@ unsafe fn unit_by_unit<const K: usize, const W: usize>(from: Factor, to: Place) 
 /// Packs 16 units of a panel, from contiguous k to vectors of rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
-unsafe fn transposed_columns<const K: usize, const W: usize>(
-    from: Factor,
+unsafe fn transposed_columns<E: Element, const K: usize, const W: usize>(
+    from: Factor<E>,
     first: usize,
     unit: usize,
     to: Place,
 ) {
     for lane in (0..W).step_by(LANES) {
         let mut square = [_mm512_setzero_si512(); LANES];
-        let rows = square.iter_mut().take(count::<W>(from, first, lane));
+        let rows = square.iter_mut().take(count::<E, W>(from, first, lane));
         for (i, row) in rows.enumerate() {
             // SAFETY: see `row_by_row`.
-            *row = unsafe { along::<K>(from, first + lane + i, unit) };
+            *row = unsafe { along::<E, K>(from, first + lane + i, unit) };
         }
         let columns = transposed(square);
         for (i, column) in columns.iter().enumerate().take(to.units - unit) {
@@ -154,18 +156,18 @@ unsafe fn transposed_columns<const K: usize, const W: usize>(
 /// Packs 16 units of a panel, from contiguous rows to vectors of units.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
-unsafe fn transposed_rows<const K: usize, const W: usize>(
-    from: Factor,
+unsafe fn transposed_rows<E: Element, const K: usize, const W: usize>(
+    from: Factor<E>,
     first: usize,
     unit: usize,
     to: Place,
 ) {
     for lane in (0..W).step_by(LANES) {
-        let count = count::<W>(from, first, lane);
+        let count = count::<E, W>(from, first, lane);
         let mut square = [_mm512_setzero_si512(); LANES];
         for (i, column) in square.iter_mut().enumerate() {
             // SAFETY: see `row_by_row`.
-            *column = unsafe { across::<K>(from, first + lane, count, unit + i) };
+            *column = unsafe { across::<E, K>(from, first + lane, count, unit + i) };
         }
         for (i, row) in transposed(square).iter().enumerate() {
             // SAFETY: see `row_by_row`.
@@ -190,7 +192,12 @@ fn lanes(count: usize) -> u16 {
 /// `count` adjacent rows at one unit.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
-unsafe fn across<const K: usize>(from: Factor, first: usize, count: usize, unit: usize) -> __m512i {
+unsafe fn across<E: Element, const K: usize>(
+    from: Factor<E>,
+    first: usize,
+    count: usize,
+    unit: usize,
+) -> __m512i {
     let k = unit * K;
     // SAFETY: guaranteed by the caller of `pack`.
     unsafe {
@@ -205,7 +212,7 @@ unsafe fn across<const K: usize>(from: Factor, first: usize, count: usize, unit:
 /// Loads `count` adjacent rows at one k; zeros if there is no such k.
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn across_k(from: Factor, first: usize, count: usize, k: usize) -> __m512 {
+unsafe fn across_k<E: Element>(from: Factor<E>, first: usize, count: usize, k: usize) -> __m512 {
     if count == 0 || k >= from.depth {
         return _mm512_setzero_ps();
     }
@@ -214,11 +221,11 @@ unsafe fn across_k(from: Factor, first: usize, count: usize, k: usize) -> __m512
         let start = from.start.add(first * from.stride + k * from.depth_stride);
         if from.stride == 1 {
             _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD * from.depth_stride).cast());
-            return _mm512_maskz_loadu_ps(lanes(count), start);
+            return E::load(lanes(count), start);
         }
         let mut values = [0.0f32; LANES];
         for (i, value) in values.iter_mut().enumerate().take(count) {
-            *value = *start.add(i * from.stride);
+            *value = start.add(i * from.stride).read().value();
         }
         _mm512_loadu_ps(values.as_ptr())
     }
@@ -247,17 +254,17 @@ fn rounded(low: __m512, high: __m512) -> __m512i {
 /// 16 adjacent units of a row with contiguous k.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 #[inline]
-unsafe fn along<const K: usize>(from: Factor, row: usize, unit: usize) -> __m512i {
+unsafe fn along<E: Element, const K: usize>(from: Factor<E>, row: usize, unit: usize) -> __m512i {
     let k = unit * K;
     let rest = from.depth.saturating_sub(k);
     let start = from.start.wrapping_add(row * from.stride + k);
     // SAFETY: the loads are masked to the operand's elements.
     unsafe {
-        let low = _mm512_maskz_loadu_ps(lanes(rest), start);
+        let low = E::load(lanes(rest), start);
         match K {
             2 => {
                 let mask = lanes(rest.saturating_sub(LANES));
-                rounded(low, _mm512_maskz_loadu_ps(mask, start.wrapping_add(LANES)))
+                rounded(low, E::load(mask, start.wrapping_add(LANES)))
             }
             _ => _mm512_castps_si512(low),
         }

@@ -1,5 +1,6 @@
 //! Products with packed weights.
 
+use emberlm_kernels::cpu::bf16;
 use emberlm_kernels::cpu::matrix::{Matrix, MatrixMut};
 use emberlm_kernels::cpu::packed::{self, PackedMatrix};
 use emberlm_kernels::cpu::product::Output;
@@ -29,7 +30,7 @@ proptest! {
         let actual = same_on_any_threads(|| {
             let mut y = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
             let place = MatrixMut::row_major(&mut y, m, n);
-            packed::product(place, x.view(), q.view(), output);
+            packed::product(place, x.view(), q.view(), output, Precision::F32);
             y
         });
         if output == Output::Accumulate {
@@ -81,7 +82,7 @@ fn products_with_blocks_match_the_unpacked_weights() {
                 let actual = same_on_any_threads(|| {
                     let mut y = vec![start; m * n];
                     let place = MatrixMut::row_major(&mut y, m, n);
-                    packed::product(place, x.view(), q.view(), output);
+                    packed::product(place, x.view(), q.view(), output, Precision::F32);
                     y
                 });
                 let added = if start.is_nan() {
@@ -90,6 +91,38 @@ fn products_with_blocks_match_the_unpacked_weights() {
                     f64::from(start)
                 };
                 let wanted: Vec<_> = wanted.iter().map(|y| y + added).collect();
+                assert_close(format.name(), &actual, &wanted, 2e-6);
+            }
+        }
+    }
+}
+
+/// A step of packing has 16 rows of W and 16 or 32 k: sizes around them have partial vectors.
+#[test]
+fn products_with_16_bits_round_their_factors_to_the_precision() {
+    let formats = [PackedFormat::F16, PackedFormat::Bf16];
+    for (m, n, k) in [(2, 40, 70), (3, 33, 31), (17, 70, 129), (40, 5, 600)] {
+        for (format, precision) in formats.into_iter().zip([Precision::F32, Precision::Bf16]) {
+            let w = Stored::new(0, [n, k], 1);
+            let x = Stored::new(0, [m, k], 2);
+            let q = packed::pack(format, w.view());
+            let mut unpacked = vec![f32::NAN; n * k];
+            packed::unpack(q.view(), &mut unpacked);
+            let unpacked = Stored {
+                data: unpacked,
+                sizes: [k, n],
+                strides: [1, k],
+            };
+            for precision in [precision, Precision::Bf16] {
+                // Two rows are limited by reading W.
+                let used = if m > 2 { precision } else { Precision::F32 };
+                let wanted = expected(&x, &unpacked, bf16::usable(used));
+                let actual = same_on_any_threads(|| {
+                    let mut y = vec![f32::NAN; m * n];
+                    let place = MatrixMut::row_major(&mut y, m, n);
+                    packed::product(place, x.view(), q.view(), Output::Overwrite, precision);
+                    y
+                });
                 assert_close(format.name(), &actual, &wanted, 2e-6);
             }
         }
@@ -107,7 +140,7 @@ fn products_with_blocks_keep_what_is_not_finite() {
             x.data[k + 40] = bad;
             let mut y = vec![0.0; 6];
             let place = MatrixMut::row_major(&mut y, 2, 3);
-            packed::product(place, x.view(), q.view(), Output::Overwrite);
+            packed::product(place, x.view(), q.view(), Output::Overwrite, Precision::F32);
             let (good, bad) = y.split_at(3);
             assert!(good.iter().all(|y| y.is_finite()), "{}", format.name());
             assert!(bad.iter().all(|y| !y.is_finite()), "{}", format.name());
