@@ -123,6 +123,33 @@ def any_object(client, _binary):
             assert isinstance(json.loads(choice.message.content), dict), choice
 
 
+def other_servers(client, _binary):
+    plain = ask(client).choices[0].message.content
+    harmless = ask(
+        client,
+        store=True,
+        service_tier="flex",
+        reasoning_effort="low",
+        verbosity="low",
+        metadata={"a": "b"},
+        prompt_cache_key="key",
+        safety_identifier="user",
+        prediction={"type": "content", "content": "7"},
+        extra_body={"cache_prompt": True, "include_reasoning": False},
+    )
+    equal(harmless.choices[0].message.content, plain, "the answer to a request with fields without effect")
+    ended = {"256": 100}
+    equal(ask(client, logit_bias=ended).usage.completion_tokens, 0, "an answer that ends at once")
+    for extra, tokens in [({"min_tokens": 5}, 5), ({"ignore_eos": True}, 40)]:
+        found = ask(client, logit_bias=ended, extra_body=extra).usage.completion_tokens
+        equal(found, tokens, f"tokens of an answer with {extra}")
+    first = plain[: len(plain) // 2]
+    if first.strip() == first and first and "\ufffd" not in first:
+        messages = MESSAGES + [{"role": "assistant", "content": first}]
+        rest = ask(client, messages=messages, extra_body={"continue_final_message": True}).choices[0].message.content
+        assert (first + rest).startswith(plain.rstrip("\ufffd")), (plain, first, rest)
+
+
 def refused(client, _binary):
     user = {"role": "user", "content": "a"}
     schema = lambda schema: {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
@@ -153,4 +180,5 @@ def chat(check):
     check("chat: n answers of a seed")(several)
     check("chat: an answer held to a JSON schema parses, sampled and streamed too")(structured)
     check("chat: json_object makes an object")(any_object)
+    check("chat: fields of other servers have their effect or none")(other_servers)
     check("chat: what cannot be is a BadRequestError that names the parameter")(refused)

@@ -280,7 +280,7 @@ def bad_requests(client, _binary):
         "prompt": [5, [300, 999999], [-1], [1.5], [True], [[]]],
         "seed": ["a", 1.5],
         "stream": ["yes"],
-        "top_k": [-1, "a"],
+        "top_k": [-2, "a"],
         "min_p": [-1, 2],
         "repetition_penalty": [0, -1],
     }

@@ -1,6 +1,7 @@
 //! The choice of tokens for one sequence, with all its constraints and settings.
 //!
-//! Logits are changed in vLLM's order: bias, repetition penalty, frequency and presence penalty, the constraint's mask.
+//! Logits are changed in vLLM's order: bias, repetition penalty, frequency and presence penalty, the constraint's mask, the
+//! delayed tokens.
 //! Then [`crate::sampler`] applies temperature, top-k, top-p and min-p in the order of `transformers`. At temperature 0
 //! the most probable token is chosen after bias, penalties and mask.
 
@@ -26,6 +27,9 @@ pub struct ChooserConfig {
     pub top_logprobs: Option<usize>,
     /// The constraint on the text.
     pub constraint: Option<Constraint>,
+    /// Tokens that are not chosen before this number of other tokens, such as those that end a text. They are chosen earlier
+    /// only if the constraint allows no others.
+    pub delayed: Vec<(u32, usize)>,
 }
 
 impl From<SamplerConfig> for ChooserConfig {
@@ -57,7 +61,10 @@ pub struct Chooser {
     counted: Option<Counted>,
     top_logprobs: Option<usize>,
     constraint: Option<Progress>,
-    /// The logits after bias, penalties and constraint. The allocation is reused between calls.
+    delayed: Vec<(u32, usize)>,
+    /// The number of chosen tokens.
+    made: usize,
+    /// The logits after all changes. The allocation is reused between calls.
     changed: Vec<f32>,
 }
 
@@ -84,6 +91,8 @@ impl Chooser {
             counted: counted.then(|| Counted::new(config.penalties, prompt)),
             top_logprobs: config.top_logprobs,
             constraint: constraint.map(|c| c.start(vocab_size)).transpose()?,
+            delayed: config.delayed.clone(),
+            made: 0,
             changed: Vec::new(),
         })
     }
@@ -137,6 +146,7 @@ impl Chooser {
 
     /// Advances by a token that `logits` allow.
     pub(crate) fn take(&mut self, id: u32, logits: &[f32]) -> Result<Chosen, LogitsError> {
+        self.made = self.made.saturating_add(1);
         if let Some(counted) = &mut self.counted {
             counted.add(id);
         }
@@ -164,10 +174,20 @@ impl Chooser {
 
     /// Returns true if any setting changes the logits.
     fn changes(&self) -> bool {
-        self.counted.is_some() || self.constraint.is_some() || !self.logit_bias.is_empty()
+        self.counted.is_some()
+            || self.constraint.is_some()
+            || !self.logit_bias.is_empty()
+            || self.delayed().next().is_some()
     }
 
-    /// Applies bias, penalties and constraint to `logits` and writes the result to `changed`.
+    /// The tokens that must not be chosen yet.
+    fn delayed(&self) -> impl Iterator<Item = u32> {
+        let waiting = self.delayed.iter();
+        let waiting = waiting.filter(|(_, first)| self.made < *first);
+        waiting.map(|(id, _)| *id)
+    }
+
+    /// Applies bias, penalties, constraint and delays to `logits` and writes the result to `changed`.
     fn change(&mut self, logits: &[f32]) -> Result<(), LogitsError> {
         check_finite(logits)?;
         self.changed.clear();
@@ -179,6 +199,27 @@ impl Chooser {
         if let Some(constraint) = &mut self.constraint {
             constraint.mask(&mut self.changed)?;
         }
+        self.delay();
         Ok(())
+    }
+
+    /// Sets the logits of delayed tokens to minus infinity, unless no other token is left.
+    fn delay(&mut self) {
+        let ids: Vec<usize> = self.delayed().map(|id| id as usize).collect();
+        let held = |id: usize| self.changed.get(id).copied();
+        let before: Vec<Option<f32>> = ids.iter().map(|&id| held(id)).collect();
+        for &id in &ids {
+            if let Some(logit) = self.changed.get_mut(id) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+        if self.changed.iter().any(|logit| *logit > f32::NEG_INFINITY) {
+            return;
+        }
+        for (id, logit) in ids.into_iter().zip(before) {
+            if let (Some(changed), Some(logit)) = (self.changed.get_mut(id), logit) {
+                *changed = logit;
+            }
+        }
     }
 }

@@ -76,6 +76,40 @@ fn bias_is_added_before_penalties() {
     assert_drawn_from(&found, &expected);
 }
 
+/// With log-probabilities of the model's own distribution.
+#[test]
+fn delayed_tokens_follow_the_others() {
+    let config = ChooserConfig {
+        sampler: SamplerConfig::greedy(),
+        delayed: vec![(0, 2), (4, 1), (1, usize::MAX), (9, usize::MAX)],
+        top_logprobs: Some(1),
+        ..ChooserConfig::default()
+    };
+    let mut chooser = chooser(&config, &[0], 0);
+    let made = [0; 4].map(|_| chooser.choose(&LOGITS).unwrap());
+    // The most probable token is 0, then 4, then 2.
+    assert_eq!(made.each_ref().map(|chosen| chosen.id), [2, 4, 0, 0]);
+    assert_eq!(made[0].alternatives[0].0, 0);
+    // The rest is sampled from the distribution of the others.
+    let config = ChooserConfig {
+        delayed: vec![(0, 2), (4, 1)],
+        ..ChooserConfig::default()
+    };
+    let mut expected = LOGITS.map(f64::from);
+    (expected[0], expected[4]) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+    assert_drawn_from(&counts(&config, &[], &[]), &softmax(&expected, 1.0));
+    expected[4] = LOGITS[4].into();
+    assert_drawn_from(&counts(&config, &[], &[2]), &softmax(&expected, 1.0));
+    // Without others, a delayed token is chosen.
+    let all = ChooserConfig {
+        sampler: SamplerConfig::greedy(),
+        delayed: (0..5).chain(0..5).map(|id| (id, 3)).collect(),
+        ..ChooserConfig::default()
+    };
+    let mut chooser = Chooser::new(&all, &[], LOGITS.len(), 0).unwrap();
+    assert_eq!(chooser.choose(&LOGITS).unwrap().id, 0);
+}
+
 /// All steps combined, computed in f64: bias, penalties, temperature, top-k, top-p and min-p.
 #[test]
 fn settings_apply_in_the_documented_order() {

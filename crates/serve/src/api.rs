@@ -11,7 +11,7 @@
 //! | `/openapi.json` | `description` |
 //! | `/health`, `/metrics` | this module and `crate::metrics`; `crate::request_log` writes the log |
 //!
-//! `model_request` extracts a request. `body` (with `absent`), `settings`, `delivery`, `prompt` and `conversation` parse its
+//! `model_request` extracts a request. `body` (with `fields`), `settings`, `delivery`, `prompt` and `conversation` parse its
 //! fields, and `generation` builds the engine's request from them. `answers` collects the generated answers,
 //! and `answer_stream` sends them as events. `bounds` estimates the memory of requests, `deadline` limits their time, `json` writes responses,
 //! and `error` defines all error responses.
@@ -19,7 +19,6 @@
 //! No field names a file, a program or an address. A client sends only text, numbers, schemas and
 //! expressions, all with limits on their size and cost.
 
-mod absent;
 mod answer_stream;
 mod answers;
 mod body;
@@ -32,6 +31,7 @@ mod delivery;
 pub(crate) mod description;
 mod embeddings;
 pub(crate) mod error;
+pub(crate) mod fields;
 mod generation;
 mod json;
 mod logprobs;

@@ -48,13 +48,14 @@ impl Default for Limits {
 }
 
 /// The limits without an option.
-pub(crate) fn fixed() -> [LimitInfo; 10] {
+pub(crate) fn fixed() -> [LimitInfo; 11] {
     let limits = Limits::default();
     [
         LimitInfo::count("connections", CONNECTIONS as u64),
         LimitInfo::count("texts in a request", limits.texts as u64),
         LimitInfo::count("stop texts", MOST_STOPS as u64),
         LimitInfo::count("bytes of a stop text", StopStrings::MAX_LEN as u64),
+        LimitInfo::count("entries of `stop_token_ids`", MOST_STOP_TOKENS as u64),
         LimitInfo::count("entries of `logit_bias`", MOST_BIASES as u64),
         LimitInfo::count("functions in `tools`", MOST_TOOLS as u64),
         LimitInfo::seconds("time to receive a request's head", HEAD_TIME.as_secs()),
@@ -83,6 +84,8 @@ pub(crate) fn of_grammars() -> Vec<LimitInfo> {
 pub(crate) const MOST_ALTERNATIVES: usize = 20;
 /// Maximum number of stop strings.
 pub(crate) const MOST_STOPS: usize = 16;
+/// Maximum number of ids in `stop_token_ids`.
+pub(crate) const MOST_STOP_TOKENS: usize = 256;
 /// Maximum number of functions that an answer may call.
 pub(crate) const MOST_TOOLS: usize = 128;
 /// Maximum number of tokens with a logit bias.

@@ -4,6 +4,7 @@ use emberlm_generate::grammar_limits::LimitInfo;
 use serde_json::Value;
 
 use crate::api::description::Description;
+use crate::api::fields::{self, Treatment};
 use crate::api::responses::STREAM_EVENTS;
 use crate::limits;
 use crate::tools::FORMATS;
@@ -17,7 +18,7 @@ pub struct ApiDescription {
     /// The OpenAPI 3.1 document.
     pub document: Value,
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
-    /// `responses`, `settings`, `embeddings` and `play`.
+    /// `responses`, `template`, `settings`, `embeddings` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 
@@ -30,6 +31,45 @@ pub struct CallFormat {
     pub template: String,
     /// An answer with calls.
     pub example: String,
+}
+
+/// A field of other servers that this one does not implement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnusedField {
+    /// The path in the body of a request.
+    pub path: &'static str,
+    /// The accepted values as JSON. `None` if all values have the same treatment.
+    pub only: Option<&'static [&'static str]>,
+    /// True if a value is accepted without effect.
+    pub is_accepted: bool,
+    /// The reason.
+    pub reason: &'static str,
+}
+
+/// The fields that each endpoint does not implement, by the endpoint's path.
+pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 4] {
+    [
+        ("/v1/completions", &fields::COMPLETIONS),
+        ("/v1/chat/completions", &fields::CHAT),
+        ("/v1/responses", &fields::RESPONSES),
+        ("/v1/embeddings", &fields::EMBEDDINGS),
+    ]
+    .map(|(endpoint, table)| (endpoint, table.rows().filter_map(unused).collect()))
+}
+
+fn unused((path, treatment): fields::Row) -> Option<UnusedField> {
+    let (is_accepted, only, reason) = match treatment {
+        Treatment::Ignored(_, reason) => (true, None, reason),
+        Treatment::Only(values, reason) => (true, Some(values), reason),
+        Treatment::Refused(reason) => (false, None, reason),
+        Treatment::Members => return None,
+    };
+    Some(UnusedField {
+        path,
+        only,
+        is_accepted,
+        reason,
+    })
 }
 
 /// Describes the API.

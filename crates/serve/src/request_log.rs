@@ -62,8 +62,10 @@ pub struct RequestRecord {
     pub queue: Option<Duration>,
     /// The time until the response was sent or aborted.
     pub total: Duration,
-    /// The parts of the request that had no effect.
+    /// The parts of the request that are not enforced.
     pub warnings: Vec<String>,
+    /// The paths of fields that were accepted without effect.
+    pub ignored: Vec<&'static str>,
     /// The body, truncated to 4096 characters. `None` unless [`RequestLog::bodies`] is set.
     pub body: Option<String>,
 }
@@ -84,6 +86,7 @@ pub(crate) struct Trace {
     completion_tokens: AtomicUsize,
     queue: OnceLock<Duration>,
     warnings: Mutex<Vec<String>>,
+    ignored: OnceLock<Vec<&'static str>>,
     body: OnceLock<String>,
 }
 
@@ -104,6 +107,7 @@ impl Trace {
             completion_tokens: AtomicUsize::new(0),
             queue: OnceLock::new(),
             warnings: Mutex::default(),
+            ignored: OnceLock::new(),
             body: OnceLock::new(),
         }
     }
@@ -139,6 +143,11 @@ impl Trace {
     /// Records that a sequence received a slot. Only the first call counts.
     pub fn started(&self) {
         self.queue.get_or_init(|| self.begun.elapsed());
+    }
+
+    /// Records the fields that have no effect. Only the first call counts.
+    pub fn set_ignored(&self, paths: Vec<&'static str>) {
+        self.ignored.get_or_init(|| paths);
     }
 
     /// Adds a warning about a part of the request that has no effect. Further ones than the first few are left out.
@@ -184,6 +193,7 @@ impl Drop for Trace {
             completion_tokens: self.completion_tokens.load(Ordering::Relaxed),
             queue: self.queue.take(),
             warnings,
+            ignored: self.ignored.take().unwrap_or_default(),
             total: self.begun.elapsed(),
             body: self.body.take(),
         });

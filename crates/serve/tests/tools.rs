@@ -3,6 +3,7 @@
 
 mod clients;
 mod entry;
+mod fields;
 mod mistral;
 mod named_templates;
 mod responses;

@@ -132,6 +132,9 @@ pub struct ServeArgs {
     /// Format of the request log
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text, help_heading = "Log")]
     pub log_format: LogFormat,
+    /// Log the fields of each request that were accepted without effect
+    #[arg(long, short, help_heading = "Log")]
+    pub verbose: bool,
     /// Format of the weights of linear layers and the head: f32, int8 for less memory and more speed, or a type of GGUF files
     /// for still less memory (`emberlm eval` measures the loss in quality) [default: as they are stored]
     #[arg(long, value_name = "TYPE", value_parser = values::weights_parser(), help_heading = "Models")]
@@ -202,7 +205,7 @@ impl Job for Serve {
         let hosts = Hosts::new(args.host, &args.allowed.names);
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);
-        let log = log.requests(args.log).map(Arc::new);
+        let log = log.requests(args.log, args.verbose).map(Arc::new);
         let mut server = server.with_write_time(Duration::from_secs(args.write_timeout as u64));
         if let Some(log) = &log {
             server = server.with_log(Arc::clone(log));

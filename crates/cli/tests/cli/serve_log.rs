@@ -96,6 +96,31 @@ fn requests_can_be_logged_as_json() {
 }
 
 #[test]
+fn fields_without_effect_are_logged_on_request() {
+    let sandbox = with_model(64, &[1]);
+    let body = json!({ "model": "run", "prompt": "a", "max_tokens": 1, "store": true, "user": "sesame", "priority": 3,
+        "n_keep": null, "suffix": "" });
+    for (options, expected) in [
+        ("", None),
+        (" --verbose", Some(" ignored=store,user,priority")),
+    ] {
+        let server = logged(&sandbox, &format!("serve run{options}"));
+        server.post("/v1/completions", &body).expect(200);
+        let (line, log) = line_with(&sandbox, "\"POST /v1/completions\" 200 ");
+        match expected {
+            None => line.assert_lacks("ignored"),
+            Some(fields) => assert!(line.ends_with(fields), "{line}"),
+        }
+        log.assert_lacks("sesame");
+    }
+    let server = logged(&sandbox, "serve run -v --log-format json");
+    server.post("/v1/completions", &body).expect(200);
+    let (line, _) = line_with(&sandbox, "/v1/completions");
+    let record: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(record["ignored"], json!(["store", "user", "priority"]));
+}
+
+#[test]
 fn disconnects_are_logged_and_the_log_can_be_disabled() {
     let sandbox = with_model(1 << 14, &[1]);
     let server = logged(

@@ -29,7 +29,7 @@ pub(crate) struct AnswerRequest {
     /// `generation_config.json`, or else the rest of the context, both capped by the server's limit.
     pub max_tokens: Option<usize>,
     pub stops: StopStrings,
-    /// Ids that end the answer, in addition to the model's.
+    /// Ids that end the answer.
     pub stop_tokens: Vec<u32>,
     pub chooser: ChooserConfig,
 }
@@ -110,11 +110,7 @@ impl PromptAnswers {
             prompt: answer_request.prompt,
             samples: answer_request.samples,
             max_new_tokens,
-            stop_tokens: match answer_request.chooser.constraint {
-                // A satisfied constraint permits any of the model's end tokens.
-                Some(_) => model.end_tokens(),
-                None => [&model.stop_tokens[..], &answer_request.stop_tokens].concat(),
-            },
+            stop_tokens: answer_request.stop_tokens,
             chooser: answer_request.chooser,
             overflow: Overflow::Refuse,
             // The worker's handle selects it.

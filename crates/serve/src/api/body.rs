@@ -1,4 +1,5 @@
-//! Parses request bodies: JSON objects without unknown fields. Fields that are null count as missing (`absent`).
+//! Parses request bodies: JSON objects without unknown fields. Fields that are null count as missing, and fields of other
+//! servers have tables (`fields`).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,8 +22,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::App;
-use super::absent::{Default, defaults_of, normalized, remove_defaults};
 use super::error::{ApiError, shortened};
+use super::fields::{FieldTable, without_nulls};
 use crate::connection::Activity;
 use crate::memory::Reservation;
 use crate::request_log::Trace;
@@ -92,17 +93,24 @@ impl FromRequest<App> for Body {
     }
 }
 
-/// The fields that requests to an endpoint may have, spread over the types of `T`.
+/// The fields that requests to an endpoint may have, spread over the types of `T`, and a table of those that it does not
+/// implement.
 pub(crate) struct KnownFields<T> {
     names: BTreeSet<String>,
-    /// The defaults of fields that the endpoint does not have.
-    defaults: &'static [Default],
+    table: &'static FieldTable,
     groups: PhantomData<fn() -> T>,
 }
 
+/// The fields of a request.
+pub(crate) struct ReadFields<T> {
+    pub fields: T,
+    /// The paths of the fields without effect.
+    pub ignored: Vec<&'static str>,
+}
+
 impl<T: FieldGroups> KnownFields<T> {
-    /// `defaults` are those of fields that the endpoint does not have.
-    pub fn new(defaults: &'static [Default]) -> Self {
+    /// `table` has the fields that the endpoint does not implement.
+    pub fn new(table: &'static FieldTable) -> Self {
         let schemas = T::schemas();
         let names = schemas.iter().filter_map(|schema| {
             let properties = schema["properties"].as_object()?;
@@ -110,39 +118,40 @@ impl<T: FieldGroups> KnownFields<T> {
         });
         Self {
             names: names.flatten().collect(),
-            defaults,
+            table,
             groups: PhantomData,
         }
     }
 
-    /// Parses the fields of a request. Fields that are null count as missing, as do those with their default
-    /// that the endpoint does not have.
+    /// Parses the fields of a request. Fields that are null count as missing.
     ///
     /// # Errors
-    /// The body is not a JSON object, or a field is missing, has the wrong type or is unknown. Unknown fields
-    /// are errors because a misspelt option would have no effect.
-    pub fn read(&self, body: &[u8]) -> Result<T, ApiError> {
+    /// The body is not a JSON object, or a field is missing, has the wrong type, is rejected by the table or is unknown.
+    /// Unknown fields are errors because a misspelt option would have no effect.
+    pub fn read(&self, body: &[u8]) -> Result<ReadFields<T>, ApiError> {
         let value = serde_json::from_slice(body)
             .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
-        let Value::Object(mut fields) = normalized(value) else {
+        let Value::Object(mut fields) = without_nulls(value) else {
             return Err(ApiError::invalid("the body must be a JSON object"));
         };
-        remove_defaults(&mut fields, self.defaults);
+        let ignored = self.table.apply(&mut fields)?;
         let value = Value::Object(fields);
-        let read = T::take(&value)?;
+        let fields = T::take(&value)?;
         let mut names = value.as_object().into_iter().flatten();
         match names.find(|(name, _)| !self.names.contains(*name)) {
             Some((name, _)) => Err(self.unknown(name)),
-            None => Ok(read),
+            None => Ok(ReadFields { fields, ignored }),
         }
     }
 
     fn unknown(&self, name: &str) -> ApiError {
         let shown: String = name.chars().take(100).collect();
         let mut rule = "this field is not supported".to_owned();
-        if let Some(defaults) = defaults_of(name, self.defaults) {
-            rule += &format!(", except with its default {defaults}");
-        } else if let Some(nearest) = nearest(&shown, self.names.iter().map(String::as_str)) {
+        let mut names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        for name in self.table.ignored_names() {
+            names.push(name);
+        }
+        if let Some(nearest) = nearest(&shown, names) {
             rule += &format!("; did you mean {nearest}?");
         }
         ApiError::field(shown, rule)
@@ -196,6 +205,27 @@ impl<A: FieldGroup, B: FieldGroup, C: FieldGroup> FieldGroups for (A, B, C) {
 
     fn take(fields: &Value) -> Result<Self, ApiError> {
         Ok((A::take(fields)?, B::take(fields)?, C::take(fields)?))
+    }
+}
+
+impl<A, B, C, D> FieldGroups for (A, B, C, D)
+where
+    A: FieldGroup,
+    B: FieldGroup,
+    C: FieldGroup,
+    D: FieldGroup,
+{
+    fn schemas() -> Vec<Value> {
+        vec![schema::<A>(), schema::<B>(), schema::<C>(), schema::<D>()]
+    }
+
+    fn take(fields: &Value) -> Result<Self, ApiError> {
+        Ok((
+            A::take(fields)?,
+            B::take(fields)?,
+            C::take(fields)?,
+            D::take(fields)?,
+        ))
     }
 }
 

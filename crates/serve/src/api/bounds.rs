@@ -18,6 +18,8 @@ const STREAMED: usize = 96;
 const REPEATED: usize = 32;
 /// Bytes per token that penalties count.
 const COUNTED: usize = 20;
+/// Bytes per token that is excluded at first, and while its logit is changed.
+const DELAYED: usize = 48;
 /// Additional bytes per answer.
 const SAMPLE: usize = 4 << 10;
 /// Bytes per byte of a stop string, shared by the answers: its matching table and the held-back text.
@@ -97,6 +99,7 @@ impl Kept {
         // Modified logits need a copy of the vocabulary's logits in f32.
         let changed = !chooser.logit_bias.is_empty()
             || chooser.constraint.is_some()
+            || !chooser.delayed.is_empty()
             || !chooser.penalties.are_none();
         let counted = match chooser.penalties.are_none() {
             true => 0,
@@ -106,6 +109,7 @@ impl Kept {
             + counted * COUNTED
             + tokens.saturating_mul(token)
             + chooser.logit_bias.len() * 16
+            + chooser.delayed.len() * DELAYED
             + if changed { 4 * vocab_size } else { 0 }
             + if self.echoes {
                 4 * answer_request.prompt.len() * 8
@@ -114,6 +118,7 @@ impl Kept {
             };
         let shared = self.returned
             + answer_request.prompt.len() * PROMPT_TOKEN
+            + answer_request.stop_tokens.len() * 2 * size_of::<u32>()
             + answer_request.stops.pattern_bytes() * STOP_BYTE;
         shared.saturating_add(answer_request.samples.saturating_mul(sample))
     }

@@ -1,9 +1,10 @@
 //! `POST /v1/chat/completions`: answers to a conversation.
 //!
-//! `answer_text` splits generated text into content and function calls, and `response` defines the response
-//! bodies.
+//! `answer_text` splits generated text into content and function calls, `functions` has deprecated fields, and `response`
+//! defines the response bodies.
 
 mod answer_text;
+mod functions;
 mod response;
 
 use std::collections::BTreeMap;
@@ -17,22 +18,25 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::Value;
 
-use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers};
 use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
-use super::conversation::{Calling, Conversation, Message, NamedTool, Tool, ToolChoice};
+use super::conversation::{
+    Calling, Conversation, Message, NamedTool, TemplateOptions, Tool, ToolChoice, ToolFunction,
+};
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
-use super::generation::{Generation, TextForm};
+use super::fields;
+use super::generation::Generation;
 use super::json::json;
 use super::logprobs::LogProb;
 use super::model_request::ModelRequest;
-use super::settings::{Settings, json_grammar};
+use super::settings::{Settings, TextForm, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::{ServedModel, Task};
 use answer_text::{AnswerDelta, AnswerText};
+use functions::FunctionName;
 pub(crate) use response::ChatCompletion;
 use response::{Choice, Chunk, ChunkChoice, Delta, LogProbs};
 
@@ -66,6 +70,13 @@ pub(crate) struct Chat {
     #[serde(default)]
     #[schemars(extend("default" = true))]
     parallel_tool_calls: Option<bool>,
+    /// Deprecated: `tools` without their type. The answer has at most one call, in `function_call`.
+    #[serde(default)]
+    #[schemars(length(max = MOST_TOOLS))]
+    functions: Option<Vec<Object<ToolFunction>>>,
+    /// Deprecated: the function to call among `functions`. Default: the model decides.
+    #[serde(default)]
+    function_call: Option<ToolChoice<FunctionName>>,
 }
 
 /// The form of an answer.
@@ -119,12 +130,12 @@ struct NamedSchema {
 
 impl FieldGroup for Chat {}
 
-static FIELDS: LazyLock<KnownFields<(Delivery, Chat, Settings)>> =
-    LazyLock::new(|| KnownFields::new(&absent::CHAT));
+static FIELDS: LazyLock<KnownFields<(Delivery, Chat, TemplateOptions, Settings)>> =
+    LazyLock::new(|| KnownFields::new(&fields::CHAT));
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (delivery, mut fields, settings) = request.read(&FIELDS).await?;
+    let (delivery, mut fields, template, settings) = request.read(&FIELDS).await?;
     let model = request.model(&delivery.model, Task::Generation)?;
     let samples = delivery.samples(&model)?;
     let logprobs = fields.logprobs == Some(true);
@@ -137,14 +148,26 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         return Err(ApiError::field("top_logprobs", "needs \"logprobs\": true"));
     }
     let messages = mem::take(&mut fields.messages);
-    let tools = Arc::new(fields.tools.take().unwrap_or_default());
-    let (choice, parallel) = (
-        fields.tool_choice.as_ref(),
-        fields.parallel_tool_calls != Some(false),
-    );
-    let calling = Calling::new(&request, &model, &tools, choice, parallel).await?;
+    let (tools, has_functions) = fields.callable()?;
+    let tools = Arc::new(tools);
+    let calling = match has_functions {
+        true => {
+            let choice = fields.function_call.as_ref();
+            let calling = Calling::new(&request, &model, &tools, choice, false).await;
+            calling.map_err(functions::renamed)?
+        }
+        false => {
+            let choice = fields.tool_choice.as_ref();
+            let parallel = fields.parallel_tool_calls != Some(false);
+            Calling::new(&request, &model, &tools, choice, parallel).await?
+        }
+    };
     let tools = calling.as_ref().map(|_| Arc::clone(&tools));
-    let conversation = Conversation { messages, tools };
+    let conversation = Conversation {
+        messages,
+        tools,
+        template,
+    };
     let encoded = conversation.encode(&request, &model).await?;
     let generation = Generation {
         max_tokens: fields.max_completion_tokens.map(|tokens| tokens as usize),
@@ -155,7 +178,11 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     };
     let answer_request = generation
         .request(&request.app, &model, encoded, samples)
-        .await?;
+        .await;
+    let answer_request = match has_functions {
+        true => answer_request.map_err(functions::renamed)?,
+        false => answer_request?,
+    };
     let format = calling.map(|calling| calling.format);
     let kept = Kept {
         streams: delivery.streams(),
@@ -176,7 +203,9 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         created: now(),
         model,
         logprobs,
-        texts: (0..samples).map(|_| AnswerText::new(format)).collect(),
+        texts: (0..samples)
+            .map(|_| AnswerText::new(format, has_functions))
+            .collect(),
         reports_usage: delivery.reports_usage(),
     };
     if delivery.streams() {
@@ -209,6 +238,28 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
 }
 
 impl Chat {
+    /// Takes the functions that the answer may call out of the request. The second value is true if they are the deprecated
+    /// `functions`.
+    fn callable(&mut self) -> Result<(Vec<Object<Tool>>, bool), ApiError> {
+        let tools = self.tools.take().unwrap_or_default();
+        let functions = self.functions.take().unwrap_or_default();
+        if functions.is_empty() {
+            return match self.function_call {
+                Some(ToolChoice::Named(_)) => {
+                    Err(ApiError::field("function_call", "needs functions"))
+                }
+                _ => Ok((tools, false)),
+            };
+        }
+        if !tools.is_empty() || self.tool_choice.is_some() {
+            let rule = "cannot be combined with tools and tool_choice";
+            return Err(ApiError::field("functions", rule));
+        }
+        let functions = functions.into_iter();
+        let tools = functions.map(|function| Object::new(Tool::new(function)));
+        Ok((tools.collect(), true))
+    }
+
     fn form(&self) -> Result<Option<TextForm>, ApiError> {
         let schema = match &self.response_format {
             None | Some(ResponseFormat::Text {}) => return Ok(None),

@@ -9,7 +9,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::App;
-use super::absent;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason, Token};
 use super::body::{FieldGroup, KnownFields};
@@ -17,6 +16,7 @@ use super::bounds::Kept;
 use super::conversation::EncodedPrompt;
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
+use super::fields;
 use super::generation::Generation;
 use super::json::json;
 use super::model_request::ModelRequest;
@@ -80,7 +80,7 @@ struct LogProbs {
 impl FieldGroup for Completions {}
 
 static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
-    LazyLock::new(|| KnownFields::new(&absent::COMPLETIONS));
+    LazyLock::new(|| KnownFields::new(&fields::COMPLETIONS));
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
@@ -120,10 +120,11 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     // A default of the model takes precedence.
     let default_tokens = match model.sampling.max_new_tokens {
         Some(_) => None,
+        None if settings.is_unlimited() => None,
         None => Some(DEFAULT_TOKENS),
     };
     let generation = Generation {
-        max_tokens: settings.max_tokens().or(default_tokens),
+        max_tokens: settings.max_tokens()?.or(default_tokens),
         top_logprobs: fields.logprobs,
         ..Generation::new(&settings)
     };

@@ -4,15 +4,18 @@
 //! |---|---|
 //! | this module | [`Conversation`]: encoded with the model's template |
 //! | `messages` | [`Message`] |
+//! | `template` | [`TemplateOptions`]: variables of the template, and the end of the prompt |
 //! | `tools` | [`Tool`], [`Calling`]: the functions that an answer may call |
 
 mod messages;
+mod template;
 mod tools;
 
 use std::sync::Arc;
 
 use emberlm_tokenizer::chat::ChatError;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::body::Object;
 use super::bounds::of_encoding;
@@ -21,7 +24,9 @@ use super::model_request::ModelRequest;
 use crate::jobs::Interest;
 use crate::memory::Memory;
 use crate::model::ServedModel;
+use messages::DeprecatedCalls;
 pub(crate) use messages::{Message, ToolKind};
+pub(crate) use template::TemplateOptions;
 use tools::tool_format;
 pub(crate) use tools::{Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction};
 
@@ -50,12 +55,18 @@ struct TemplateVariables<'a> {
     /// Templates test whether `tools` is defined.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [Object<Tool>],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    documents: &'a [Map<String, Value>],
+    /// Further variables.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    chat_template_kwargs: Map<String, Value>,
 }
 
 /// A conversation, and the functions that the answer may call.
 pub(crate) struct Conversation {
     pub messages: Vec<Object<Message>>,
     pub tools: Option<Arc<Vec<Object<Tool>>>>,
+    pub template: TemplateOptions,
 }
 
 impl Conversation {
@@ -88,23 +99,32 @@ impl Conversation {
     }
 
     /// Renders and encodes the conversation.
-    fn render(self, model: &ServedModel, memory: &Memory) -> Result<EncodedPrompt, ApiError> {
+    fn render(mut self, model: &ServedModel, memory: &Memory) -> Result<EncodedPrompt, ApiError> {
         let unavailable = || ApiError::internal("the template could not be run");
+        let end = self.template.end()?;
+        let chat_template_kwargs = self.template.variables()?;
         let messages = self.messages.into_iter();
-        let messages: Vec<_> = messages.map(|it| it.map(Message::with_refusal)).collect();
+        let mut calls = DeprecatedCalls::default();
+        let mut completed = |message: Message| calls.translated(message.completed());
+        let messages: Vec<_> = messages.map(|it| it.map(&mut completed)).collect();
         let tools = self.tools.as_deref().map_or(&[][..], Vec::as_slice);
         let record = serde_json::to_string(&TemplateVariables {
             messages: &messages,
             tools,
+            documents: self.template.documents(),
+            chat_template_kwargs,
         });
         let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
         let _working = memory.reserve(of_encoding(record.len(), record.len()))?;
         let chat = model.chat_format(!tools.is_empty());
         let chat = chat.ok_or_else(unavailable)?;
-        let prompt = chat.encoder.prompt(&record).map_err(|error| match error {
-            ChatError::Unavailable { .. } => unavailable(),
-            error => ApiError::field("messages", error.to_string()),
-        })?;
+        let prompt = chat
+            .encoder
+            .prompt_to(&record, end)
+            .map_err(|error| match error {
+                ChatError::Unavailable { .. } => unavailable(),
+                error => ApiError::field("messages", error.to_string()),
+            })?;
         Ok(EncodedPrompt {
             prompt,
             stop_tokens: chat.stops.tokens.clone(),

@@ -1,12 +1,10 @@
 //! The model, the number of answers, and the form in which they are sent.
 
-use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rand::RngExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::body::{FieldGroup, Object};
 use super::error::ApiError;
@@ -26,15 +24,9 @@ pub(crate) struct Delivery {
     stream: Option<bool>,
     /// Additions to a stream. They have no effect on other answers.
     stream_options: Option<Object<StreamOptions>>,
-    /// Has no effect: nothing is stored.
-    #[allow(dead_code)]
-    user: Option<String>,
-    /// Has no effect: nothing is stored.
-    #[allow(dead_code)]
-    metadata: Option<BTreeMap<String, Value>>,
-    /// Has no effect: nothing is stored.
-    #[allow(dead_code)]
-    store: Option<bool>,
+    /// At most `n`: all answers are returned, and none is chosen from more. Has no effect.
+    #[schemars(range(min = 0, max = u32::MAX))]
+    best_of: Option<u32>,
 }
 
 impl FieldGroup for Delivery {}
@@ -45,9 +37,6 @@ impl FieldGroup for Delivery {}
 pub(crate) struct StreamOptions {
     /// True to send the token counts in the last chunk.
     include_usage: Option<bool>,
-    /// Has no effect: no chunk is padded.
-    #[allow(dead_code)]
-    include_obfuscation: Option<bool>,
 }
 
 impl Delivery {
@@ -65,9 +54,14 @@ impl Delivery {
     /// The number of answers per prompt.
     ///
     /// # Errors
-    /// The number is 0 or exceeds the number of sequences that can run and wait at the same time.
+    /// The number is 0 or exceeds the number of sequences that can run and wait at the same time, or the best of more
+    /// answers is requested.
     pub fn samples(&self, model: &ServedModel) -> Result<usize, ApiError> {
         let (samples, most) = (self.n.unwrap_or(1) as usize, model.worker.limit());
+        if self.best_of.is_some_and(|count| count as usize > samples) {
+            let rule = "must be at most n: no answer is chosen from several; request n answers with log-probabilities and choose";
+            return Err(ApiError::field("best_of", rule));
+        }
         match (1..=most).contains(&samples) {
             true => Ok(samples),
             false => {

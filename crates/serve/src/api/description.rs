@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::chat::{Chat, ChatCompletion};
 use super::completions::{Completion, Completions};
+use super::conversation::TemplateOptions;
 use super::delivery::Delivery;
 use super::embeddings::{Embedded, Embeddings};
 use super::error::{ERRORS, ErrorAnswer};
+use super::fields::{self, FieldTable};
 use super::models::{List, Listed};
 use super::play::Play;
 use super::responses::{ResponseBody, Responses};
@@ -41,6 +43,7 @@ impl Description {
             ("completions", types.of::<Completions>()),
             ("chat", types.of::<Chat>()),
             ("responses", types.of::<Responses>()),
+            ("template", types.of::<TemplateOptions>()),
             ("settings", types.of::<Settings>()),
             ("embeddings", types.of::<Embeddings>()),
             ("play", types.of::<Play>()),
@@ -51,17 +54,27 @@ impl Description {
 }
 
 fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
-    let body = |names: &[&str]| {
+    let body = |names: &[&str], table: &FieldTable| {
         let named = names
             .iter()
             .filter_map(|name| groups.iter().find(|group| group.0 == *name));
-        all_of(named.map(|(_, schema)| schema.clone()))
+        let mut body = all_of(named.map(|(_, schema)| schema.clone()));
+        if let Some(properties) = body["properties"].as_object_mut() {
+            properties.extend(table.properties());
+        }
+        if let Some(summary) = table.summary() {
+            body["description"] = summary.into();
+        }
+        body
     };
-    let completions = body(&["delivery", "completions", "settings"]);
-    let chat = body(&["delivery", "chat", "settings"]);
-    let responses = body(&["responses", "settings"]);
-    let embeddings = body(&["embeddings"]);
-    let play = body(&["play", "settings"]);
+    let completions = body(
+        &["delivery", "completions", "settings"],
+        &fields::COMPLETIONS,
+    );
+    let chat = body(&["delivery", "chat", "template", "settings"], &fields::CHAT);
+    let responses = body(&["responses", "template", "settings"], &fields::RESPONSES);
+    let embeddings = body(&["embeddings"], &fields::EMBEDDINGS);
+    let play = body(&["play", "settings"], &fields::NONE);
     let paths = json!({
         "/v1/completions": { "post": types.post::<Completion>("Continue texts or tokens", completions, true) },
         "/v1/chat/completions": { "post": types.post::<ChatCompletion>(

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::body::{FieldGroup, KnownFields};
 use super::bounds::PROMPT_TOKEN;
 use super::error::ApiError;
+use super::fields;
 use super::json::json;
 use super::model_request::ModelRequest;
 use super::prompt::{Prompt, TooLong};
@@ -37,9 +38,6 @@ pub(crate) struct Embeddings {
     /// do. Without it, they are an error.
     #[schemars(extend("default" = false))]
     truncate: Option<bool>,
-    /// Has no effect.
-    #[allow(dead_code)]
-    user: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -80,7 +78,8 @@ struct Usage {
 
 impl FieldGroup for Embeddings {}
 
-static FIELDS: LazyLock<KnownFields<(Embeddings,)>> = LazyLock::new(|| KnownFields::new(&[]));
+static FIELDS: LazyLock<KnownFields<(Embeddings,)>> =
+    LazyLock::new(|| KnownFields::new(&fields::EMBEDDINGS));
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {

@@ -330,6 +330,7 @@ impl From<SettingError> for ApiError {
         let param = match error.field {
             "samples" => "n",
             "max_new_tokens" => "max_tokens",
+            "stop_tokens" => "stop_token_ids",
             "json_schema" => "response_format",
             "regex" => "structured_outputs",
             field => field,

@@ -2,22 +2,13 @@
 
 use std::sync::Arc;
 
-use emberlm_generate::Grammar;
-
 use super::App;
 use super::answers::AnswerRequest;
 use super::conversation::{Calling, EncodedPrompt};
 use super::delivery::seed;
 use super::error::ApiError;
-use super::settings::Settings;
+use super::settings::{Settings, TextForm};
 use crate::model::ServedModel;
-
-/// An output grammar from a field of one endpoint, such as `response_format`.
-pub(crate) struct TextForm {
-    /// The field's name.
-    pub field: &'static str,
-    pub grammar: Grammar,
-}
 
 /// The fields that control how the answers to a prompt are generated.
 pub(crate) struct Generation<'a> {
@@ -56,34 +47,46 @@ impl<'a> Generation<'a> {
         let settings = self.settings;
         let mut chooser = settings.chooser(model.sampling, seed())?;
         chooser.top_logprobs = self.top_logprobs;
-        let form_field = self.form.as_ref().map(|form| form.field);
-        let grammar = match (self.form, settings.grammar()?) {
-            (Some(form), Some(_)) => {
-                let rule = "cannot be combined with structured_outputs";
+        let form = match (self.form, settings.form()?) {
+            (Some(form), Some(other)) => {
+                let rule = format!("cannot be combined with {}", other.field);
                 return Err(ApiError::field(form.field, rule));
             }
-            (form, grammar) => form.map(|form| form.grammar).or(grammar),
+            (form, other) => form.or(other),
         };
-        chooser.constraint = match (self.calling, grammar) {
-            (Some(_), Some(_)) => {
-                let other = form_field.unwrap_or("structured_outputs");
-                let rule = format!("cannot be combined with {other}");
+        chooser.constraint = match (self.calling, form) {
+            (Some(_), Some(form)) => {
+                let rule = format!("cannot be combined with {}", form.field);
                 return Err(ApiError::field("tools", rule));
             }
             (Some(calling), None) => Some(calling.constraint(model, app.memory()).await?),
-            (None, Some(grammar)) => {
-                let field = form_field.unwrap_or("structured_outputs");
+            (None, Some(TextForm { field, grammar })) => {
                 let constraint = model.constraint(grammar, app.memory()).await;
                 Some(constraint.map_err(|error| ApiError::from(error).of_form(field))?)
             }
             (None, None) => None,
         };
+        let ends = match chooser.constraint {
+            // A satisfied constraint permits any of the model's end tokens.
+            Some(_) => model.end_tokens(),
+            None => [&model.stop_tokens[..], &encoded.stop_tokens].concat(),
+        };
+        chooser.delayed = settings.delayed(&ends)?;
+        let max_tokens = match self.max_tokens {
+            Some(tokens) => Some(tokens),
+            None => settings.max_tokens()?,
+        };
+        let stop_strings = match settings.ignores_ends() {
+            // The template's are names of the model's end tokens.
+            true => &[][..],
+            false => &encoded.stop_strings[..],
+        };
         Ok(AnswerRequest {
             prompt: encoded.prompt,
             samples,
-            max_tokens: self.max_tokens.or(settings.max_tokens()),
-            stops: settings.stops(&encoded.stop_strings)?,
-            stop_tokens: encoded.stop_tokens,
+            max_tokens,
+            stops: settings.stops(stop_strings)?,
+            stop_tokens: [&ends[..], settings.stop_tokens()?].concat(),
             chooser,
         })
     }

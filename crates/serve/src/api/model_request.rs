@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, Request};
 
 use super::App;
-use super::body::{Body, FieldGroups, KnownFields};
+use super::body::{Body, FieldGroups, KnownFields, ReadFields};
 use super::bounds;
 use super::deadline::Deadline;
 use super::error::ApiError;
@@ -49,7 +49,8 @@ impl FromRequest<App> for ModelRequest {
 }
 
 impl ModelRequest {
-    /// Parses the fields and drops the body. The memory of the values is reserved first, until the end of the request.
+    /// Parses the fields and drops the body. The memory of the values is reserved first, until the end of the request. Fields
+    /// without effect are recorded for the log.
     ///
     /// # Errors
     /// See [`KnownFields::read`]. Also, there is no memory, or too many requests wait.
@@ -64,9 +65,10 @@ impl ModelRequest {
             Ok((known.read(&body)?, account))
         };
         let read = self.app.work(self.body_len, read);
-        let (fields, account): (T, Reservation) = read.await?;
+        let (read, account): (ReadFields<T>, Reservation) = read.await?;
         self.account = account;
-        Ok(fields)
+        self.trace.set_ignored(read.ignored);
+        Ok(read.fields)
     }
 
     /// Finds the requested model for a task and records it for the log.

@@ -13,9 +13,10 @@ use super::answer_stream::{AnswerStream, json_event, streamed};
 use super::answers::{AnswerEvent, Answers, FinishReason, Token};
 use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
-use super::conversation::{Conversation, EncodedPrompt, Message};
+use super::conversation::{Conversation, EncodedPrompt, Message, TemplateOptions};
 use super::delivery::Usage;
 use super::error::{ApiError, ErrorBody};
+use super::fields;
 use super::generation::Generation;
 use super::model_request::ModelRequest;
 use super::prompt::{Prompt, TooLong};
@@ -77,7 +78,8 @@ struct Alternative {
 
 impl FieldGroup for Play {}
 
-static FIELDS: LazyLock<KnownFields<(Play, Settings)>> = LazyLock::new(|| KnownFields::new(&[]));
+static FIELDS: LazyLock<KnownFields<(Play, Settings)>> =
+    LazyLock::new(|| KnownFields::new(&fields::NONE));
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
@@ -94,6 +96,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
             let conversation = Conversation {
                 messages,
                 tools: None,
+                template: TemplateOptions::default(),
             };
             conversation.encode(&request, &model).await?
         }
@@ -114,7 +117,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let room = model.room(encoded.prompt.len());
     let most = room.max(1).min(app.limits().tokens);
     let generation = Generation {
-        max_tokens: settings.max_tokens().map(|wanted| wanted.min(most)),
+        max_tokens: settings.max_tokens()?.map(|wanted| wanted.min(most)),
         top_logprobs: Some(alternatives),
         ..Generation::new(&settings)
     };

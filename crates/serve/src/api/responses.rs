@@ -1,7 +1,6 @@
 //! `POST /v1/responses`: the part of OpenAI's Responses API that corresponds to chat completions.
 //!
-//! Nothing is stored: a request that needs an earlier response, a stored prompt or a conversation is rejected with the
-//! field's name.
+//! Nothing is stored: a request that needs an earlier response, a stored prompt or a conversation is rejected (`fields`).
 //!
 //! | file | content |
 //! |---|---|
@@ -24,19 +23,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::absent;
 use super::answer_stream::streamed;
 use super::answers::Answers;
 use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
 use super::chat::tagged;
-use super::conversation::{Calling, Conversation, Message, ToolChoice};
+use super::conversation::{Calling, Conversation, Message, TemplateOptions, ToolChoice};
 use super::delivery::now;
 use super::error::ApiError;
-use super::generation::{Generation, TextForm};
+use super::fields;
+use super::generation::Generation;
 use super::json::json;
 use super::model_request::ModelRequest;
-use super::settings::{Settings, json_grammar};
+use super::settings::{Settings, TextForm, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::Task;
 pub(crate) use events::STREAM_EVENTS;
@@ -65,14 +64,8 @@ pub(crate) struct Responses {
     /// True to send the answer while it is generated, as server-sent events.
     #[schemars(extend("default" = false))]
     stream: Option<bool>,
-    /// Has no effect.
-    #[allow(dead_code)]
-    stream_options: Option<Object<StreamOptions>>,
     /// Returned with the answer; it has no other effect.
     metadata: Option<BTreeMap<String, Value>>,
-    /// Has no effect.
-    #[allow(dead_code)]
-    user: Option<String>,
     /// The functions that the answer may call, with the fields of each next to `type`. Each call is an output item of type
     /// `function_call`.
     #[schemars(length(max = MOST_TOOLS))]
@@ -88,33 +81,6 @@ pub(crate) struct Responses {
     /// The number of alternatives per token of the text; requires `include`.
     #[schemars(range(min = 0, max = MOST_ALTERNATIVES), extend("default" = 0))]
     top_logprobs: Option<usize>,
-    /// Has no effect: an input that is longer than the context is rejected.
-    #[allow(dead_code)]
-    truncation: Option<Truncation>,
-    /// Has no effect: nothing is stored.
-    #[allow(dead_code)]
-    store: Option<bool>,
-    /// Must be false: a response is generated while the client waits.
-    #[schemars(extend("enum" = [false, null]))]
-    background: Option<bool>,
-    /// Not supported: nothing is stored.
-    #[serde(default)]
-    #[schemars(with = "()")]
-    previous_response_id: Option<Value>,
-    /// Not supported: nothing is stored.
-    #[serde(default)]
-    #[schemars(with = "()")]
-    conversation: Option<Value>,
-    /// Not supported: nothing is stored.
-    #[serde(default)]
-    #[schemars(with = "()")]
-    prompt: Option<Value>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Truncation {
-    Disabled,
 }
 
 /// An addition to the answer.
@@ -123,16 +89,9 @@ enum Included {
     /// The log-probabilities of the text's tokens.
     #[serde(rename = "message.output_text.logprobs")]
     Logprobs,
-}
-
-/// Additions to a stream. They have no effect.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(rename = "ResponseStreamOptions")]
-struct StreamOptions {
-    /// Has no effect: no event is padded.
-    #[allow(dead_code)]
-    include_obfuscation: Option<bool>,
+    /// Has no effect: the answer has no reasoning items.
+    #[serde(rename = "reasoning.encrypted_content")]
+    Reasoning,
 }
 
 /// The form of the answer's text.
@@ -169,12 +128,12 @@ enum TextFormat {
 
 impl FieldGroup for Responses {}
 
-static FIELDS: LazyLock<KnownFields<(Responses, Settings)>> =
-    LazyLock::new(|| KnownFields::new(&absent::RESPONSES));
+static FIELDS: LazyLock<KnownFields<(Responses, TemplateOptions, Settings)>> =
+    LazyLock::new(|| KnownFields::new(&fields::RESPONSES));
 
 /// Handles a request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (mut fields, settings) = request.read(&FIELDS).await?;
+    let (mut fields, template, settings) = request.read(&FIELDS).await?;
     fields.check()?;
     let model = request.model(&fields.model, Task::Generation)?;
     let streams = fields.stream == Some(true);
@@ -190,7 +149,11 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let calling = Calling::new(&request, &model, &tools, choice, parallel);
     let calling = calling.await.map_err(renamed)?;
     let tools = calling.as_ref().map(|_| Arc::clone(&tools));
-    let conversation = Conversation { messages, tools };
+    let conversation = Conversation {
+        messages,
+        tools,
+        template,
+    };
     let encoded = conversation.encode(&request, &model);
     let encoded = encoded.await.map_err(renamed)?;
     let generation = Generation {
@@ -290,33 +253,11 @@ fn renamed(error: ApiError) -> ApiError {
 }
 
 impl Responses {
-    /// Rejects an empty input, and fields that need stored responses.
+    /// Rejects an empty input.
     fn check(&self) -> Result<(), ApiError> {
-        const NOT_STORED: &str =
-            "is not supported: no response is stored; send the conversation so far as input";
-        let is_some = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
-        let refused = [
-            (
-                "previous_response_id",
-                is_some(&self.previous_response_id),
-                NOT_STORED,
-            ),
-            ("conversation", is_some(&self.conversation), NOT_STORED),
-            (
-                "prompt",
-                is_some(&self.prompt),
-                "is not supported: no prompt is stored; send it as instructions and input",
-            ),
-            (
-                "background",
-                self.background == Some(true),
-                "must be false: a response is generated while the client waits",
-            ),
-            ("input", self.input.is_empty(), "must not be empty"),
-        ];
-        match refused.into_iter().find(|(_, requested, _)| *requested) {
-            Some((field, _, rule)) => Err(ApiError::field(field, rule)),
-            None => Ok(()),
+        match self.input.is_empty() {
+            true => Err(ApiError::field("input", "must not be empty")),
+            false => Ok(()),
         }
     }
 
@@ -330,8 +271,8 @@ impl Responses {
 
     /// The number of alternatives per token, if log-probabilities are requested.
     fn logprobs(&self) -> Result<Option<usize>, ApiError> {
-        let included = self.include.iter().flatten();
-        let requested = included.count() > 0;
+        let mut included = self.include.iter().flatten();
+        let requested = included.any(|addition| matches!(addition, Included::Logprobs));
         match self.top_logprobs {
             Some(count) if count > MOST_ALTERNATIVES => {
                 let rule = format!("must be at most {MOST_ALTERNATIVES}");

@@ -10,7 +10,14 @@ use serde_json::{Map, Value, json};
 
 use super::body::{FieldGroup, take};
 use super::error::ApiError;
-use crate::limits::{MOST_BIASES, MOST_STOPS};
+use crate::limits::{MOST_BIASES, MOST_STOP_TOKENS, MOST_STOPS};
+
+/// A form of the answer's text, from one field of a request such as `response_format`.
+pub(crate) struct TextForm {
+    /// The field's name.
+    pub field: &'static str,
+    pub grammar: Grammar,
+}
 
 /// The fields. Null is as if a field were not there: then the model's own settings decide, and where it has none, the defaults of
 /// OpenAI's API.
@@ -25,6 +32,20 @@ pub(crate) struct Settings {
     /// rest of the context for conversations.
     #[schemars(range(min = 0, max = u32::MAX))]
     max_tokens: Option<u32>,
+    /// The same as `max_tokens`, which takes precedence, as in llama.cpp; -1 for the maximum of conversations.
+    #[schemars(range(min = UNLIMITED, max = u32::MAX))]
+    n_predict: Option<i64>,
+    /// Minimum number of tokens before a token that ends the text, as in vLLM. A stop text, and a form that allows nothing
+    /// more, end the text earlier.
+    #[schemars(range(min = 0, max = u32::MAX), extend("default" = 0))]
+    min_tokens: Option<u32>,
+    /// True to exclude the tokens by which the model ends its answers: the text ends at `max_tokens`, a stop text or one of
+    /// `stop_token_ids`.
+    #[schemars(extend("default" = false))]
+    ignore_eos: Option<bool>,
+    /// Token ids that end the answer and are not part of it, in addition to the model's.
+    #[schemars(length(max = MOST_STOP_TOKENS), inner(range(max = u32::MAX)))]
+    stop_token_ids: Option<Vec<u32>>,
     /// Added to the logits of tokens, by token id.
     logit_bias: Option<BTreeMap<String, f32>>,
     /// The same seed gives the same text. Answer `i` of `n` draws from stream `i` of the seed. Default: random.
@@ -34,7 +55,19 @@ pub(crate) struct Settings {
     stop: Option<Stop>,
     /// The form of the text, as in vLLM.
     structured_outputs: Option<StructuredOutputs>,
+    /// The same as `structured_outputs` with `json`, as in earlier versions of vLLM: a schema, as an object or as text.
+    guided_json: Option<GuidedJson>,
+    /// The same as `structured_outputs` with `regex`.
+    guided_regex: Option<String>,
+    /// The same as `structured_outputs` with `choice`.
+    #[schemars(length(min = 1))]
+    guided_choice: Option<Vec<String>>,
+    /// The same as `structured_outputs` with `json`, as in llama.cpp.
+    json_schema: Option<BTreeMap<String, Value>>,
 }
+
+/// The value of `n_predict` without a limit.
+const UNLIMITED: i64 = -1;
 
 /// One text, or several.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -56,10 +89,21 @@ enum StructuredOutputs {
     Choice(#[schemars(length(min = 1))] Vec<String>),
 }
 
+/// A schema.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a JSON schema, as an object or as text")]
+enum GuidedJson {
+    Schema(BTreeMap<String, Value>),
+    Text(String),
+}
+
 impl FieldGroup for Settings {
     fn take(fields: &Value) -> Result<Self, ApiError> {
         let field = |setting: &SamplingSetting| {
-            let value = fields.get(setting.name)?.clone();
+            let value = match fields.get(setting.name)? {
+                value if setting.name == TOP_K && *value == ALL_TOKENS => 0.into(),
+                value => value.clone(),
+            };
             Some((setting.name.to_owned(), value))
         };
         let sampling: Map<String, Value> = SETTINGS.iter().filter_map(field).collect();
@@ -80,6 +124,10 @@ fn add_sampling(schema: &mut Schema) {
     }
 }
 
+/// The setting that vLLM also accepts with the value [`ALL_TOKENS`], instead of 0.
+const TOP_K: &str = "top_k";
+const ALL_TOKENS: i64 = -1;
+
 /// The schema of a setting. Its default has no effect.
 fn property(setting: &SamplingSetting) -> Value {
     let range = setting.range;
@@ -91,12 +139,16 @@ fn property(setting: &SamplingSetting) -> Value {
         true => "exclusiveMinimum",
         false => "minimum",
     };
+    let (least_value, format) = match setting.name == TOP_K {
+        true => (ALL_TOKENS as f64, "int64"),
+        false => (range.least, format),
+    };
     let mut property = json!({
         "description": setting.description,
         "type": [kind, "null"],
         "format": format,
         "default": number((setting.applied)(&ChooserConfig::default())),
-        least: number(range.least),
+        least: number(least_value),
     });
     if range.most.is_finite() {
         property["maximum"] = number(range.most);
@@ -114,8 +166,62 @@ fn number(value: f64) -> Value {
 
 impl Settings {
     /// The requested maximum of new tokens.
-    pub fn max_tokens(&self) -> Option<usize> {
-        self.max_tokens.map(|tokens| tokens as usize)
+    ///
+    /// # Errors
+    /// `n_predict` is out of its range.
+    pub fn max_tokens(&self) -> Result<Option<usize>, ApiError> {
+        let predicted = match self.n_predict {
+            None | Some(UNLIMITED) => None,
+            Some(tokens) => Some(u32::try_from(tokens).map_err(|_| {
+                let rule = format!("must be between {UNLIMITED} and {}", u32::MAX);
+                ApiError::field("n_predict", rule)
+            })?),
+        };
+        let tokens = self.max_tokens.or(predicted);
+        Ok(tokens.map(|tokens| tokens as usize))
+    }
+
+    /// Returns true if the request asks for the maximum of conversations.
+    pub fn is_unlimited(&self) -> bool {
+        self.max_tokens.is_none() && self.n_predict == Some(UNLIMITED)
+    }
+
+    /// The ids of the request that end an answer.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn stop_tokens(&self) -> Result<&[u32], ApiError> {
+        let ids = self.stop_token_ids.as_deref().unwrap_or_default();
+        match ids.len() > MOST_STOP_TOKENS {
+            true => {
+                let rule = format!("must be at most {MOST_STOP_TOKENS} ids");
+                Err(ApiError::field("stop_token_ids", rule))
+            }
+            false => Ok(ids),
+        }
+    }
+
+    /// Returns true if the model may not end its answers.
+    pub fn ignores_ends(&self) -> bool {
+        self.ignore_eos == Some(true)
+    }
+
+    /// The tokens that are not chosen at first: `ends`, by which the model ends an answer, and those of the request.
+    ///
+    /// # Errors
+    /// See [`Self::stop_tokens`].
+    pub fn delayed(&self, ends: &[u32]) -> Result<Vec<(u32, usize)>, ApiError> {
+        let least = self.min_tokens.map_or(0, |tokens| tokens as usize);
+        let end = if self.ignores_ends() {
+            usize::MAX
+        } else {
+            least
+        };
+        let stops = self.stop_tokens()?;
+        let ends = ends.iter().filter(|id| !stops.contains(id));
+        let ends = ends.map(|&id| (id, end));
+        let stops = stops.iter().map(|&id| (id, least));
+        Ok(ends.chain(stops).filter(|(_, first)| *first > 0).collect())
     }
 
     /// The sampler's configuration: the request's settings, with unset ones taken from `defaults`. `seed`
@@ -170,21 +276,65 @@ impl Settings {
         Ok(StopStrings::new(&all)?)
     }
 
-    /// The grammar of `structured_outputs`.
+    /// The form of the text, if a field has one.
     ///
     /// # Errors
-    /// The list of choices is empty.
-    pub fn grammar(&self) -> Result<Option<Grammar>, ApiError> {
-        Ok(match &self.structured_outputs {
-            None => None,
-            Some(StructuredOutputs::Json(schema)) => Some(json_grammar(Some(schema))?),
-            Some(StructuredOutputs::Regex(pattern)) => Some(Grammar::Regex(pattern.clone())),
-            Some(StructuredOutputs::Choice(texts)) if texts.is_empty() => {
-                let rule = "must be at least one text";
-                return Err(ApiError::field("structured_outputs.choice", rule));
+    /// Several fields have one, or a list of choices is empty.
+    pub fn form(&self) -> Result<Option<TextForm>, ApiError> {
+        let structured = self
+            .structured_outputs
+            .as_ref()
+            .map(StructuredOutputs::form);
+        let guided = self.guided_json.as_ref().map(|schema| match schema {
+            GuidedJson::Schema(schema) => json_grammar(Some(schema)),
+            GuidedJson::Text(schema) => Ok(Grammar::JsonSchema(schema.clone())),
+        });
+        let regex = self.guided_regex.clone().map(Grammar::Regex).map(Ok);
+        let texts = self.guided_choice.as_deref();
+        let one_of = texts.map(|texts| choice("guided_choice", texts));
+        let schema = self.json_schema.as_ref();
+        let schema = schema.map(|schema| json_grammar(Some(schema)));
+        let forms = [
+            ("structured_outputs", structured),
+            ("guided_json", guided),
+            ("guided_regex", regex),
+            ("guided_choice", one_of),
+            ("json_schema", schema),
+        ];
+        let mut forms = forms
+            .into_iter()
+            .filter_map(|(field, grammar)| Some((field, grammar?)));
+        let Some((field, grammar)) = forms.next() else {
+            return Ok(None);
+        };
+        match forms.next() {
+            Some((other, _)) => {
+                let rule = format!("cannot be combined with {other}");
+                Err(ApiError::field(field, rule))
             }
-            Some(StructuredOutputs::Choice(texts)) => Some(Grammar::choice(texts)),
-        })
+            None => Ok(Some(TextForm {
+                field,
+                grammar: grammar?,
+            })),
+        }
+    }
+}
+
+impl StructuredOutputs {
+    fn form(&self) -> Result<Grammar, ApiError> {
+        match self {
+            Self::Json(schema) => json_grammar(Some(schema)),
+            Self::Regex(pattern) => Ok(Grammar::Regex(pattern.clone())),
+            Self::Choice(texts) => choice("structured_outputs.choice", texts),
+        }
+    }
+}
+
+/// The grammar of one of several texts.
+fn choice(field: &str, texts: &[String]) -> Result<Grammar, ApiError> {
+    match texts.is_empty() {
+        true => Err(ApiError::field(field, "must be at least one text")),
+        false => Ok(Grammar::choice(texts)),
     }
 }
 

@@ -262,7 +262,7 @@ fn log_probabilities_match_chat_completions() {
             "top_logprobs",
         ),
         (
-            json!({ "include": ["reasoning.encrypted_content"] }),
+            json!({ "include": ["file_search_call.results"] }),
             "include[0]",
         ),
     ] {

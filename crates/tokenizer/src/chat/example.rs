@@ -166,7 +166,7 @@ fn read_object(json: &str) -> Result<Value, ChatError> {
 }
 
 /// Returns a field that is present and not null.
-fn field(map: &Value, name: &str) -> Option<Value> {
+pub(crate) fn field(map: &Value, name: &str) -> Option<Value> {
     let value = map.get_attr(name).ok()?;
     (!value.is_undefined() && !value.is_none()).then_some(value)
 }

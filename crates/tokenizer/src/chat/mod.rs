@@ -45,6 +45,7 @@ pub use example::{ChatExample, Conversation, Message};
 pub use files::{ADDITIONAL_TEMPLATES, TEMPLATE_FILE, TOOL_USE};
 pub use jinja::InProcess;
 pub use message::ChatMessage;
+pub use prompt::PromptEnd;
 pub use remote::{
     RemoteRenderer, RenderReply, RenderRequest, RenderService, SendRequest, SharedText,
 };

@@ -1,9 +1,23 @@
 //! Encodes a conversation as a prompt for its next answer.
 
+use minijinja::value::ValueKind;
 use serde_json::{Map, Value, json};
 
+use super::example::field;
 use super::spec::ConversationStart;
 use super::{ChatEncoder, ChatError, ChatTemplate, Conversation, turns};
+
+/// The end of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PromptEnd {
+    /// The beginning of the assistant's next answer (`add_generation_prompt=True` of `transformers`).
+    #[default]
+    Answer,
+    /// The end of the last message (`add_generation_prompt=False`).
+    LastMessage,
+    /// The text of the last message, to be continued (`continue_final_message=True`).
+    LastText,
+}
 
 impl ChatEncoder {
     /// Puts the end-of-text token before every conversation if emberlm trains with it there: if the template was chosen for
@@ -74,15 +88,52 @@ impl ChatEncoder {
     /// # Errors
     /// The record is invalid, the template rejects it, or the tokenizer cannot encode the text.
     pub fn prompt(&self, json: &str) -> Result<Vec<u32>, ChatError> {
+        self.prompt_to(json, PromptEnd::Answer)
+    }
+
+    /// Encodes the record's `messages` like [`ChatEncoder::prompt`], up to `end`.
+    ///
+    /// # Errors
+    /// Those of [`ChatEncoder::prompt`]. Also, the last message has no text to continue, or the template changes it.
+    pub fn prompt_to(&self, json: &str, end: PromptEnd) -> Result<Vec<u32>, ChatError> {
         let conversation = Conversation::from_json(json)?;
         let template = self.template.for_conversation(&conversation);
         let mut conversation = conversation.for_template(template.reads_parts());
         let marks = self.marks_for(&conversation)?;
         self.bar(&mut conversation, marks.barrier);
-        let text = template.run(&conversation, true)?;
+        let mut text = template.run(&conversation, end == PromptEnd::Answer)?;
+        if end == PromptEnd::LastText {
+            let last = last_text(&conversation);
+            let length = last.and_then(|last| end_of(&text, &last));
+            let length = length.ok_or_else(|| {
+                let reason =
+                    "must end with a text that the chat template writes unchanged, to be continued";
+                ChatError::record("messages", reason)
+            })?;
+            text.truncate(length);
+        }
         let unmarked = turns::remove_marks(template, &marks, &text)?;
         let placed = self.markup.encode(&unmarked.text, &unmarked.barriers)?;
         let ids = placed.into_iter().map(|token| token.id);
         Ok(self.beginning.iter().copied().chain(ids).collect())
     }
+}
+
+/// The text of the last message, or of its last part. `None` if it has none.
+fn last_text(conversation: &Conversation) -> Option<String> {
+    let content = field(&conversation.messages.last()?.fields, "content")?;
+    let text = match content.kind() {
+        ValueKind::Seq => field(&content.try_iter().ok()?.last()?, "text")?,
+        _ => content,
+    };
+    text.as_str().map(str::to_owned)
+}
+
+/// The position after the last occurrence of `last` in `text`. As in `transformers`, the white space around it counts only if
+/// the template keeps it.
+fn end_of(text: &str, last: &str) -> Option<usize> {
+    let trimmed = Some(last.trim()).filter(|trimmed| !trimmed.is_empty())?;
+    let start = text.rfind(trimmed)?;
+    let is_kept = text.get(start..).is_some_and(|rest| rest.starts_with(last));
+    Some(start + if is_kept { last.len() } else { trimmed.len() })
 }

@@ -2,7 +2,7 @@
 
 use clap::CommandFactory;
 use emberlm_generate::grammar_limits::{LimitInfo, Unit};
-use emberlm_serve::reference;
+use emberlm_serve::reference::{self, UnusedField};
 use emberlm_system::digits::grouped;
 use serde_json::Value;
 
@@ -46,7 +46,17 @@ pub fn page() -> Result<String, CliError> {
             ("chat", tables.table(group("chat"))),
             ("responses", tables.table(group("responses"))),
             ("embeddings", tables.table(group("embeddings"))),
+            ("template", tables.table(group("template"))),
             ("play", tables.table(group("play"))),
+            (
+                "ignored fields",
+                unused_fields(|field| field.is_accepted && field.only.is_none()),
+            ),
+            (
+                "default fields",
+                unused_fields(|field| field.only.is_some()),
+            ),
+            ("refused fields", unused_fields(|field| !field.is_accepted)),
             ("objects", tables.sections(&schemas, "###")),
             ("call formats", call_formats()),
             ("stream events", stream_events()),
@@ -77,6 +87,34 @@ fn endpoints(document: &Value) -> String {
             let (body, answer) = (&operation["requestBody"], &operation["responses"]["200"]);
             table.push_str(&row([name, summary, types(body), types(answer)]));
         }
+    }
+    table
+}
+
+/// The selected fields that the server does not implement, with the endpoints that have them.
+fn unused_fields(is_selected: impl Fn(&UnusedField) -> bool) -> String {
+    let endpoints = reference::unused_fields();
+    let mut fields: Vec<(UnusedField, Vec<&str>)> = Vec::new();
+    for (endpoint, unused) in &endpoints {
+        let name = endpoint.trim_start_matches("/v1/");
+        for field in unused.iter().filter(|field| is_selected(field)) {
+            match fields.iter_mut().find(|(other, _)| other == field) {
+                Some((_, names)) => names.push(name),
+                None => fields.push((*field, vec![name])),
+            }
+        }
+    }
+    fields.sort_by_key(|(field, _)| field.path);
+    let mut table = header(["field", "endpoints", "reason"]);
+    for (field, names) in fields {
+        let values = field.only.into_iter().flatten();
+        let values: Vec<String> = values.map(|value| code(value)).collect();
+        let value = match values.is_empty() {
+            true => String::new(),
+            false => format!(": {}", values.join(", ")),
+        };
+        let name = format!("{}{value}", code(field.path));
+        table.push_str(&row([name, names.join(", "), field.reason.to_owned()]));
     }
     table
 }

@@ -125,12 +125,17 @@ impl Log {
         self.send(LogLine::Warning(text));
     }
 
-    /// The request log. Returns `None` if requests are not logged.
-    pub fn requests(&self, content: LogContent) -> Option<RequestLog> {
+    /// The request log. Returns `None` if requests are not logged. Fields without effect are logged if `verbose`.
+    pub fn requests(&self, content: LogContent, verbose: bool) -> Option<RequestLog> {
         let log = self.clone();
         (content != LogContent::None).then(|| RequestLog {
             bodies: content == LogContent::Bodies,
-            write: Box::new(move |record| log.send(LogLine::Request(Box::new(record)))),
+            write: Box::new(move |mut record: RequestRecord| {
+                if !verbose {
+                    record.ignored.clear();
+                }
+                log.send(LogLine::Request(Box::new(record)));
+            }),
         })
     }
 
@@ -170,6 +175,9 @@ fn text(record: &RequestRecord) -> String {
         line += &format!(" queue={:.3}s", queue.as_secs_f64());
     }
     line += &format!(" total={:.3}s", record.total.as_secs_f64());
+    if !record.ignored.is_empty() {
+        line += &format!(" ignored={}", record.ignored.join(","));
+    }
     for warning in &record.warnings {
         line += &format!(" warning={warning:?}");
     }
@@ -193,6 +201,8 @@ struct Line<'a> {
     queue_seconds: Option<f64>,
     total_seconds: f64,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    ignored: &'a [&'static str],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     warnings: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'a str>,
@@ -211,6 +221,7 @@ impl<'a> From<&'a RequestRecord> for Line<'a> {
             completion_tokens: record.completion_tokens,
             queue_seconds: record.queue.map(|queue| queue.as_secs_f64()),
             total_seconds: record.total.as_secs_f64(),
+            ignored: &record.ignored,
             warnings: &record.warnings,
             body: record.body.as_deref(),
         }
@@ -243,6 +254,7 @@ mod tests {
             queue: Some(Duration::from_millis(2)),
             total: Duration::from_millis(1234),
             warnings: Vec::new(),
+            ignored: Vec::new(),
             body: None,
         };
         assert_eq!(
@@ -263,8 +275,10 @@ mod tests {
         );
         let warned = RequestRecord {
             warnings: vec!["not enforced".to_owned()],
+            ignored: vec!["store", "reasoning.effort"],
             ..left
         };
-        assert!(text(&warned).ends_with(" total=1.234s warning=\"not enforced\""));
+        let end = " total=1.234s ignored=store,reasoning.effort warning=\"not enforced\"";
+        assert!(text(&warned).ends_with(end));
     }
 }

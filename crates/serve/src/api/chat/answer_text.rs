@@ -9,6 +9,8 @@ use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
 pub(super) struct AnswerText {
     /// The call format and its parser. `None` if the answer may not call functions.
     tools: Option<(&'static ToolFormat, ToolCallParser)>,
+    /// True if a call is the deprecated `function_call`.
+    has_functions: bool,
 }
 
 /// A delta of an answer.
@@ -18,10 +20,12 @@ pub(super) struct AnswerDelta {
 }
 
 impl AnswerText {
-    /// Creates the state of an answer that may call functions in `format`.
-    pub fn new(format: Option<&'static ToolFormat>) -> Self {
+    /// Creates the state of an answer that may call functions in `format`. With `has_functions`, it has at most one call, in
+    /// the deprecated field.
+    pub fn new(format: Option<&'static ToolFormat>, has_functions: bool) -> Self {
         Self {
             tools: format.map(|format| (format, ToolCallParser::new(format))),
+            has_functions,
         }
     }
 
@@ -59,17 +63,36 @@ impl AnswerText {
             FinishReason::Stop if parser.calls() > 0 => ChatFinishReason::ToolCalls,
             finish => finish.into(),
         });
-        AnswerDelta {
+        let delta = AnswerDelta {
             message,
             finish_reason,
+        };
+        match self.has_functions {
+            true => delta.with_function_call(),
+            false => delta,
         }
+    }
+}
+
+impl AnswerDelta {
+    /// The delta with its only call in the deprecated field.
+    fn with_function_call(mut self) -> Self {
+        let call = self.message.tool_calls.pop();
+        self.message.function_call = call.map(|call| call.function);
+        if self.finish_reason == Some(ChatFinishReason::ToolCalls) {
+            self.finish_reason = Some(ChatFinishReason::FunctionCall);
+        }
+        self
     }
 }
 
 impl Delta {
     /// Returns true if the delta has no content.
     pub fn is_empty(&self) -> bool {
-        self.role.is_none() && self.content.is_none() && self.tool_calls.is_empty()
+        self.role.is_none()
+            && self.content.is_none()
+            && self.tool_calls.is_empty()
+            && self.function_call.is_none()
     }
 
     fn begin_call(&mut self, index: usize, id: String, function: String) {

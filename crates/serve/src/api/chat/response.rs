@@ -36,6 +36,9 @@ pub(crate) struct Answer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub tool_calls: Vec<ToolCall>,
+    /// The call of one of the deprecated `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<CalledFunction>,
 }
 
 /// A call of a function.
@@ -66,6 +69,8 @@ pub(crate) enum ChatFinishReason {
     Length,
     /// The end of an answer that calls functions.
     ToolCalls,
+    /// The end of an answer that calls one of the deprecated `functions`.
+    FunctionCall,
 }
 
 impl From<FinishReason> for ChatFinishReason {
@@ -83,6 +88,12 @@ impl Answer {
         if let Some(text) = delta.content {
             *self.content.get_or_insert_default() += &text;
         }
+        if let Some(part) = delta.function_call {
+            match &mut self.function_call {
+                Some(call) => call.arguments += &part.arguments,
+                None => self.function_call = Some(part),
+            }
+        }
         for part in delta.tool_calls {
             match (part.id, part.kind, self.tool_calls.get_mut(part.index)) {
                 (Some(id), Some(kind), None) => self.tool_calls.push(ToolCall {
@@ -98,7 +109,7 @@ impl Answer {
 
     /// Completes the answer: without calls, the content is a string, possibly empty, and not null.
     pub fn complete(&mut self) {
-        if self.tool_calls.is_empty() {
+        if self.tool_calls.is_empty() && self.function_call.is_none() {
             self.content.get_or_insert_default();
         }
     }
@@ -111,6 +122,7 @@ impl Default for Answer {
             content: None,
             refusal: None,
             tool_calls: Vec::new(),
+            function_call: None,
         }
     }
 }
@@ -144,6 +156,9 @@ pub(crate) struct Delta {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub tool_calls: Vec<ToolCallDelta>,
+    /// A part of the call of one of the deprecated `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<CalledFunction>,
 }
 
 /// A part of a call of a function.

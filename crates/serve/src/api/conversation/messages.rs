@@ -23,12 +23,18 @@ pub(crate) struct Message {
     /// The function calls of an assistant's message.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<Vec<Object<ToolCall>>>,
+    /// Deprecated: the only call of an assistant's message. The next message of role `function` is its result.
+    #[serde(skip_serializing)]
+    function_call: Option<Object<CalledFunction>>,
     /// The identifier of the call whose result a tool's message is.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<String>,
     /// The model's reasons before its answer, for templates that write them.
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<String>,
+    /// The same as `reasoning_content`, which takes precedence; answers of vLLM have this field.
+    #[serde(skip_serializing)]
+    reasoning: Option<String>,
     /// The text of a message without content: an assistant's refusal.
     #[serde(skip_serializing)]
     refusal: Option<String>,
@@ -87,7 +93,8 @@ struct ToolCall {
     /// Has no effect; the parts of a streamed answer have this field.
     #[allow(dead_code)]
     #[serde(skip_serializing)]
-    index: Option<u64>,
+    #[schemars(range(min = 0, max = u32::MAX))]
+    index: Option<u32>,
 }
 
 /// The kind of a tool.
@@ -116,8 +123,10 @@ impl Message {
             content: Some(Content::Text(text)),
             name: None,
             tool_calls: None,
+            function_call: None,
             tool_call_id: None,
             reasoning_content: None,
+            reasoning: None,
             refusal: None,
             annotations: None,
             logprobs: None,
@@ -153,11 +162,13 @@ impl Message {
             .push(Object::new(call));
     }
 
-    /// Returns true if the message is a refusal without content.
-    /// The message with its refusal as its content, if it has no other.
-    pub fn with_refusal(mut self) -> Self {
+    /// The message with its refusal as its content and its reasoning under one name, where it has no others.
+    pub fn completed(mut self) -> Self {
         if self.content.is_none() {
             self.content = self.refusal.take().map(Content::Text);
+        }
+        if self.reasoning_content.is_none() {
+            self.reasoning_content = self.reasoning.take();
         }
         self
     }
@@ -176,6 +187,12 @@ impl Message {
             let field = format!("messages[{index}]");
             return Err(ApiError::field(field, "must have content or tool_calls"));
         }
+        if let Some(call) = &self.function_call
+            && let Err(rule) = read_arguments(&call.0.arguments)
+        {
+            let field = format!("messages[{index}].function_call.arguments");
+            return Err(ApiError::field(field, rule));
+        }
         for (number, call) in self.tool_calls.iter().flatten().enumerate() {
             if let Err(rule) = read_arguments(&call.0.function.0.arguments) {
                 let field = format!("messages[{index}].tool_calls[{number}].function.arguments");
@@ -187,8 +204,32 @@ impl Message {
 
     /// Returns true if the message calls functions.
     pub fn calls_functions(&self) -> bool {
-        self.tool_calls
-            .as_ref()
-            .is_some_and(|calls| !calls.is_empty())
+        let calls = self.tool_calls.as_ref();
+        self.function_call.is_some() || calls.is_some_and(|calls| !calls.is_empty())
+    }
+}
+
+/// Translates the deprecated calls of a conversation, which have no identifiers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeprecatedCalls {
+    count: usize,
+}
+
+impl DeprecatedCalls {
+    /// The message with its `function_call` among `tool_calls`, or as the tool's message with the result of the last one.
+    pub fn translated(&mut self, mut message: Message) -> Message {
+        if let Some(call) = message.function_call.take() {
+            self.count += 1;
+            message.add_call(self.id(), call.0.name, call.0.arguments);
+        } else if message.role == "function" && message.tool_call_id.is_none() && self.count > 0 {
+            message.role = "tool".to_owned();
+            message.tool_call_id = Some(self.id());
+        }
+        message
+    }
+
+    /// Nine letters and digits, as some templates require.
+    fn id(self) -> String {
+        format!("call{:05}", self.count)
     }
 }

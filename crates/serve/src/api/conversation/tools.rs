@@ -42,10 +42,10 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    pub fn new(function: ToolFunction) -> Self {
+    pub fn new(function: Object<ToolFunction>) -> Self {
         Self {
             kind: ToolKind::Function,
-            function: Object::new(function),
+            function,
         }
     }
 }

@@ -143,6 +143,9 @@ pub(super) struct FunctionCallOutput {
     output: Content,
     /// Has no effect.
     #[allow(dead_code)]
+    name: Option<String>,
+    /// Has no effect.
+    #[allow(dead_code)]
     id: Option<String>,
     /// Has no effect.
     #[allow(dead_code)]

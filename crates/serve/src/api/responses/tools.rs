@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::api::body::Object;
 use crate::api::conversation::{NamesFunction, Tool, ToolFunction, ToolKind};
 
 /// A function that the model may call.
@@ -27,12 +28,12 @@ pub(crate) struct FunctionTool {
 impl FunctionTool {
     /// Converts the function for chat templates.
     pub fn to_tool(&self) -> Tool {
-        Tool::new(ToolFunction {
+        Tool::new(Object::new(ToolFunction {
             name: self.name.clone(),
             description: self.description.clone(),
             parameters: self.parameters.clone(),
             strict: self.strict,
-        })
+        }))
     }
 }
 

@@ -1,0 +1,74 @@
+//! Fields of a request that a conversation's template receives, in vLLM's form.
+
+use emberlm_tokenizer::chat::PromptEnd;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::api::body::FieldGroup;
+use crate::api::error::ApiError;
+
+/// Variables of templates that are fields of a request.
+const FIELDS: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
+/// The variable by which templates of several models switch reasoning on and off.
+const ENABLE_THINKING: &str = "enable_thinking";
+
+/// Options of the chat template.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct TemplateOptions {
+    /// Variables of the chat template, by name. They have no effect on a template that does not use them.
+    chat_template_kwargs: Option<Map<String, Value>>,
+    /// The variable `enable_thinking` of the chat template, unless `chat_template_kwargs` has it.
+    enable_thinking: Option<bool>,
+    /// Documents, for templates that write them.
+    documents: Option<Vec<Map<String, Value>>>,
+    /// False to end the prompt after the last message, instead of beginning the assistant's answer. Default: true, unless
+    /// `continue_final_message` is true.
+    add_generation_prompt: Option<bool>,
+    /// True to continue the text of the last message. The answer is the new text only.
+    #[schemars(extend("default" = false))]
+    continue_final_message: Option<bool>,
+}
+
+impl FieldGroup for TemplateOptions {}
+
+impl TemplateOptions {
+    /// The end of the prompt.
+    ///
+    /// # Errors
+    /// The prompt would both continue a message and begin an answer.
+    pub fn end(&self) -> Result<PromptEnd, ApiError> {
+        match (self.add_generation_prompt, self.continue_final_message) {
+            (Some(true), Some(true)) => {
+                let rule = "cannot be combined with \"add_generation_prompt\": true";
+                Err(ApiError::field("continue_final_message", rule))
+            }
+            (_, Some(true)) => Ok(PromptEnd::LastText),
+            (Some(false), _) => Ok(PromptEnd::LastMessage),
+            _ => Ok(PromptEnd::Answer),
+        }
+    }
+
+    /// The documents.
+    pub fn documents(&self) -> &[Map<String, Value>] {
+        self.documents.as_deref().unwrap_or_default()
+    }
+
+    /// The other variables of the template.
+    ///
+    /// # Errors
+    /// One of them is a field of the request.
+    pub fn variables(&mut self) -> Result<Map<String, Value>, ApiError> {
+        let mut variables = self.chat_template_kwargs.take().unwrap_or_default();
+        if let Some(name) = FIELDS.iter().find(|name| variables.contains_key(**name)) {
+            let rule = format!("must not have {name}, which is a field of the request");
+            return Err(ApiError::field("chat_template_kwargs", rule));
+        }
+        if let Some(enabled) = self.enable_thinking {
+            let variable = variables.entry(ENABLE_THINKING);
+            variable.or_insert_with(|| enabled.into());
+        }
+        Ok(variables)
+    }
+}
