@@ -163,15 +163,14 @@ mod tests {
 
     #[test]
     fn both_programs_get_the_same_sizes() {
-        let line =
-            "llama --llama-bench build/llama-bench --gguf a.gguf b.gguf --prompt 32 --threads 3";
+        let line = "llama --llama-bench build/llama-bench --gguf a.gguf b.gguf --prompt 32 --threads 3 --precision bf16";
         let args = parsed(line).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(args.gguf.len(), 2);
         let file = Path::new("a.gguf");
         let ours = our_command(&args, Path::new("emberlm"), file);
         assert_eq!(
             workspace::shown(&ours),
-            "emberlm bench a.gguf --prompt 32 --decode 64 --repeat 1 --json --backend flex"
+            "emberlm bench a.gguf --prompt 32 --decode 64 --repeat 1 --json --precision bf16 --backend flex"
         );
         let threads = ours.get_envs().next().unwrap();
         assert_eq!(threads, ("RAYON_NUM_THREADS".as_ref(), Some("3".as_ref())));
