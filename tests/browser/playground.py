@@ -53,7 +53,7 @@ def chatting(browser, address):
         page.get_by_role("button", name="Edit message").click()
         assert page.input_value("#message") == "And\nthen?", page.input_value("#message")
         expect(page.locator("#messages li")).to_have_count(2)
-        page.get_by_role("button", name="Start over").click()
+        page.get_by_role("button", name="New chat").click()
         expect(page.locator("#messages li")).to_have_count(0)
         passed("a message is taken back, and a conversation begun anew")
 

@@ -134,7 +134,7 @@ def turned(page, bodies):
     ended(page)
     assert len(bodies[-1]["continued"]) == count, bodies[-1]
     seed = bodies[-1]["seed"]
-    page.get_by_role("button", name="Again").click()
+    page.get_by_role("button", name="Regenerate").click()
     expect(page.locator("#write .tries")).to_contain_text("3 of 3")
     ended(page)
     assert bodies[-1]["seed"] != seed and "continued" not in bodies[-1], bodies[-1]
@@ -243,7 +243,7 @@ def refused(browser, address):
         ended(page)
         before = text(page)
         set_to(page, temperature=-3)
-        for button in ["Again", "Continue"]:
+        for button in ["Regenerate", "Continue"]:
             page.get_by_role("button", name=button).click()
             expect(alert).to_contain_text("temperature")
             assert text(page) == before, f"a refused {button} leaves {text(page)!r} of {before!r}"

@@ -6,10 +6,11 @@
 //! | `/v1/chat/completions` | `chat` |
 //! | `/v1/responses` | `responses` |
 //! | `/v1/embeddings` | `embeddings` |
+//! | `/tokenize`, `/detokenize` | `tokens` |
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
 //! | `/api/play` | `play`, for the page in `playground` |
 //! | `/openapi.json` | `description` |
-//! | `/health`, `/metrics` | this module and `crate::metrics`; `crate::request_log` writes the log |
+//! | `/health` and its other names, `/metrics` | this module and `crate::metrics`; `crate::request_log` writes the log |
 //!
 //! `model_request` extracts a request. `body` (with `fields`), `settings`, `delivery`, `prompt` and `conversation` parse its
 //! fields, and `generation` builds the engine's request from them. `answers` collects the generated answers,
@@ -41,6 +42,7 @@ mod play;
 mod prompt;
 pub(crate) mod responses;
 mod settings;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -164,6 +166,8 @@ pub fn router(service: Service) -> Router {
         .route("/v1/chat/completions", post(chat::answer))
         .route("/v1/responses", post(responses::answer))
         .route("/v1/embeddings", post(embeddings::answer))
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
         .route("/v1/models", get(models::all))
         .route("/v1/models/{name}", get(models::one))
         .route("/api/models", get(models::for_page))
@@ -174,12 +178,28 @@ pub fn router(service: Service) -> Router {
     Router::new()
         .merge(guarded)
         .merge(playground::router())
-        .route("/health", get(async || Json(json!({ "status": "ok" }))))
+        .merge(health())
         .route("/openapi.json", get(openapi))
         .fallback(async || ApiError::not_found())
         .method_not_allowed_fallback(async || ApiError::method())
         .layer(middleware::from_fn_with_state(app.clone(), count_and_log))
         .with_state(app)
+}
+
+/// The paths at which other servers, and those that watch over servers, ask whether a server answers.
+pub(crate) const HEALTH: [&str; 6] = [
+    "/health",
+    "/v1/health",
+    "/healthz",
+    "/livez",
+    "/readyz",
+    "/ping",
+];
+
+fn health() -> Router<App> {
+    HEALTH.iter().fold(Router::new(), |router, path| {
+        router.route(path, get(async || Json(json!({ "status": "ok" }))))
+    })
 }
 
 /// Rejects requests without the key.

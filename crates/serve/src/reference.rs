@@ -18,7 +18,7 @@ pub struct ApiDescription {
     /// The OpenAPI 3.1 document.
     pub document: Value,
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
-    /// `responses`, `template`, `settings`, `embeddings` and `play`.
+    /// `responses`, `template`, `settings`, `embeddings`, `tokenize`, `detokenize` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 
@@ -47,12 +47,13 @@ pub struct UnusedField {
 }
 
 /// The fields that each endpoint does not implement, by the endpoint's path.
-pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 4] {
+pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 5] {
     [
         ("/v1/completions", &fields::COMPLETIONS),
         ("/v1/chat/completions", &fields::CHAT),
         ("/v1/responses", &fields::RESPONSES),
         ("/v1/embeddings", &fields::EMBEDDINGS),
+        ("/tokenize", &fields::TOKENIZE),
     ]
     .map(|(endpoint, table)| (endpoint, table.rows().filter_map(unused).collect()))
 }

@@ -7,6 +7,7 @@ mod fields;
 mod mistral;
 mod named_templates;
 mod responses;
+mod tokens;
 
 use entry::{HERMES, LLAMA, MISTRAL, MISTRAL_13, PLAIN, Server};
 use serde_json::{Value, json};

@@ -18,7 +18,7 @@ pub const MOST_ROWS: usize = 8;
 /// with 39 GB/s.
 pub(super) const AHEAD: usize = 4096;
 /// The prefetch distance of [`by_columns`] in bytes. On an Intel Xeon, its f32 came from memory with 29 GB/s, and with
-/// [`AHEAD`] with 26 GB/s.
+/// 8 KiB with 26 GB/s.
 const NEAR: usize = 2048;
 /// The number of columns of W per task for a single row of x. The sums stay in the L2 cache while rows are added to them. Shorter
 /// rows are processed whole, so memory is read sequentially: on an Intel Xeon, rows of 5,632 elements came from memory with 35

@@ -7,6 +7,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use super::HEALTH;
 use super::chat::{Chat, ChatCompletion};
 use super::completions::{Completion, Completions};
 use super::conversation::TemplateOptions;
@@ -18,6 +19,7 @@ use super::models::{List, Listed};
 use super::play::Play;
 use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
+use super::tokens::{Detokenize, Detokenized, Tokenize, Tokenized};
 
 /// The description as JSON. It is generated once, so a repeated request costs only its bytes.
 pub(crate) fn document() -> Bytes {
@@ -46,6 +48,8 @@ impl Description {
             ("template", types.of::<TemplateOptions>()),
             ("settings", types.of::<Settings>()),
             ("embeddings", types.of::<Embeddings>()),
+            ("tokenize", types.of::<Tokenize>()),
+            ("detokenize", types.of::<Detokenize>()),
             ("play", types.of::<Play>()),
         ];
         let document = document_of(&mut types, &groups);
@@ -74,8 +78,10 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
     let chat = body(&["delivery", "chat", "template", "settings"], &fields::CHAT);
     let responses = body(&["responses", "template", "settings"], &fields::RESPONSES);
     let embeddings = body(&["embeddings"], &fields::EMBEDDINGS);
+    let tokenize = body(&["tokenize", "template"], &fields::TOKENIZE);
+    let detokenize = body(&["detokenize"], &fields::NONE);
     let play = body(&["play", "settings"], &fields::NONE);
-    let paths = json!({
+    let mut paths = json!({
         "/v1/completions": { "post": types.post::<Completion>("Continue texts or tokens", completions, true) },
         "/v1/chat/completions": { "post": types.post::<ChatCompletion>(
             "Answer a conversation, formatted by the model's chat template", chat, true) },
@@ -84,17 +90,14 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
         "/v1/embeddings": { "post": types.post::<Embedded>(
             "Compute the embeddings of texts: by an encoder's pooling and normalization, or the mean of a decoder's last hidden states, normalized to length 1",
             embeddings, false) },
+        "/tokenize": { "post": types.post::<Tokenized>(
+            "Return the tokens of a text or a conversation, as vLLM and llama.cpp do", tokenize, false) },
+        "/detokenize": { "post": types.post::<Detokenized>("Return the text of tokens", detokenize, false) },
         "/v1/models": { "get": types.get::<List>("List the served models and their aliases") },
         "/v1/models/{name}": {
             "get": types.get::<Listed>("Describe a served model or an alias"),
             "parameters": [{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }],
         },
-        "/health": { "get": {
-            "summary": "Return `{\"status\":\"ok\"}` while the server answers",
-            "security": [],
-            "responses": { "200": answer("The server is running", json!({ "type": "object",
-                "properties": { "status": { "const": "ok" } }, "required": ["status"] })) },
-        } },
         "/metrics": { "get": {
             "summary": "Return metrics for Prometheus",
             "responses": { "200": { "description": "The metrics", "content": {
@@ -118,6 +121,14 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
                 "text/html": { "schema": { "type": "string" } } } } },
         } },
     });
+    for path in HEALTH {
+        paths[path] = json!({ "get": {
+            "summary": "Return `{\"status\":\"ok\"}` while the server answers",
+            "security": [],
+            "responses": { "200": answer("The server is running", json!({ "type": "object",
+                "properties": { "status": { "const": "ok" } }, "required": ["status"] })) },
+        } });
+    }
     json!({
         "openapi": "3.1.0",
         "info": {

@@ -48,6 +48,8 @@ pub(crate) static RESPONSES: FieldTable = FieldTable(&[
 ]);
 /// The rows of `/v1/embeddings`.
 pub(crate) static EMBEDDINGS: FieldTable = FieldTable(&[openai::EMBEDDINGS, vllm::EMBEDDINGS]);
+/// The rows of `/tokenize`.
+pub(crate) static TOKENIZE: FieldTable = FieldTable(&[llama_cpp::TOKENIZE]);
 /// An endpoint without rows.
 pub(crate) static NONE: FieldTable = FieldTable(&[]);
 

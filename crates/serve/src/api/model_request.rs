@@ -71,6 +71,19 @@ impl ModelRequest {
         Ok(read.fields)
     }
 
+    /// Finds the requested model for any use, or the only one, and records it for the log.
+    ///
+    /// # Errors
+    /// No model has this name, or there is no name and there are several models.
+    pub fn any_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
+        let model = match (name, self.app.models()) {
+            (None, [only]) => Arc::clone(only),
+            (name, _) => self.app.model(name.unwrap_or_default())?,
+        };
+        self.trace.set_model(&model);
+        Ok(model)
+    }
+
     /// Finds the requested model for a task and records it for the log.
     ///
     /// # Errors

@@ -61,6 +61,15 @@ impl Server {
 
     /// A server with this template whose tokenizer has the special token `name` with the id 257.
     pub fn with_special_token(template: &str, name: &str) -> Self {
+        Self::with_token(template, name, false)
+    }
+
+    /// [`Self::with_special_token`], which begins every text.
+    pub fn with_beginning(template: &str, name: &str) -> Self {
+        Self::with_token(template, name, true)
+    }
+
+    fn with_token(template: &str, name: &str, begins: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("chat.jinja"), template).unwrap();
         let bytes = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
@@ -68,6 +77,16 @@ impl Server {
         let token = json!({ "id": 257, "content": name, "single_word": false, "lstrip": false, "rstrip": false,
             "normalized": false, "special": true });
         file["added_tokens"].as_array_mut().unwrap().push(token);
+        if begins {
+            let text = |id: &str| json!({ "Sequence": { "id": id, "type_id": 0 } });
+            let special = json!({ "SpecialToken": { "id": name, "type_id": 0 } });
+            file["post_processor"] = json!({
+                "type": "TemplateProcessing",
+                "single": [special, text("A")],
+                "pair": [special, text("A"), text("B")],
+                "special_tokens": { name: { "id": name, "ids": [257], "tokens": [name] } },
+            });
+        }
         let tokenizer = Tokenizer::from_json(file.to_string()).unwrap();
         Self::of(&tokenizer, &folder, "chat.jinja")
     }
@@ -130,6 +149,18 @@ impl Server {
     pub fn post(&self, path: &str, body: Value, fields: Value) -> (u16, String) {
         let (status, body, _) = self.post_warned(path, body, fields);
         (status, body)
+    }
+
+    /// The status and the body of the response to a GET request.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answered = self.router.clone().oneshot(request);
+        self.runtime.block_on(async {
+            let response = answered.await.unwrap();
+            let status = response.status().as_u16();
+            let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            (status, String::from_utf8(body.to_vec()).unwrap())
+        })
     }
 
     /// [`Self::post`], with the warnings in the headers of the response.

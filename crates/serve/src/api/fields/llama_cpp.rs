@@ -14,6 +14,15 @@ const OF_MIROSTAT: &str = "it belongs to `mirostat`, which must be 0";
 const SAMPLERS: &str = "this sampler is not supported; use `top_k`, `top_p` or `min_p`";
 const REASONING: &str = "the reasoning is part of the text";
 
+/// Rows of requests for tokens.
+pub(super) const TOKENIZE: &[Row] = &[(
+    "parse_special",
+    Only(
+        &["false"],
+        "special tokens are not recognized in a text, so that a text cannot contain them",
+    ),
+)];
+
 /// Rows of every request for text.
 pub(super) const GENERATION: &[Row] = &[
     (

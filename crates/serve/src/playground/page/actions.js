@@ -2,7 +2,7 @@
 
 import { counted, grouped } from "./spelling.js";
 
-const ENDS = { stop: "ended by itself", length: "length reached", stopped: "stopped", failed: "broke off" };
+const ENDS = { stop: "finished", length: "token limit reached", stopped: "stopped", failed: "broke off" };
 
 export class Actions {
   /** `answer()` returns the current answer or null. `more` are further buttons, as [name, action]. */
@@ -15,7 +15,7 @@ export class Actions {
       return button;
     };
     this.more = this.button("Continue", () => answer().more());
-    this.again = this.button("Again", () => answer().again());
+    this.again = this.button("Regenerate", () => answer().again());
     this.before = step("‹", "the try before", -1);
     this.after = step("›", "the next try", 1);
     this.which = document.createElement("span");

@@ -19,7 +19,7 @@ export class Chat {
     this.turns = [];
     this.actions = new Actions(this.panel.querySelector(".actions"), () => this.answer, [
       ["Edit message", () => this.edit()],
-      ["Start over", () => this.reset()],
+      ["New chat", () => this.reset()],
     ]);
     this.form = this.panel.querySelector("form");
     this.following = false;

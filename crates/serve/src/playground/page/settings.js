@@ -5,7 +5,7 @@ import { SETTINGS } from "./sampling.js";
 
 const FIELDS = [
   ...SETTINGS,
-  { name: "max_tokens", label: "Tokens at most", value: 120, least: 1, most: 500, step: 1 },
+  { name: "max_tokens", label: "Max tokens", value: 120, least: 1, most: 500, step: 1 },
   { name: "top_logprobs", label: "Alternatives", value: 8, least: 0, most: 20, step: 1 },
 ];
 
