@@ -71,15 +71,12 @@ impl ModelRequest {
         Ok(read.fields)
     }
 
-    /// Finds the requested model for any use, or the only one, and records it for the log.
+    /// Finds the requested model for any use and records it for the log.
     ///
     /// # Errors
-    /// No model has this name, or there is no name and there are several models.
-    pub fn any_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
-        let model = match (name, self.app.models()) {
-            (None, [only]) => Arc::clone(only),
-            (name, _) => self.app.model(name.unwrap_or_default())?,
-        };
+    /// No model has this name.
+    pub fn any_model(&self, name: &str) -> Result<Arc<ServedModel>, ApiError> {
+        let model = self.app.model(name)?;
         self.trace.set_model(&model);
         Ok(model)
     }
@@ -89,8 +86,7 @@ impl ModelRequest {
     /// # Errors
     /// No model has this name, or the model is not for the task.
     pub fn model(&self, name: &str, task: Task) -> Result<Arc<ServedModel>, ApiError> {
-        let model = self.app.model(name)?;
-        self.trace.set_model(&model);
+        let model = self.any_model(name)?;
         match model.kind.supports(task) {
             true => Ok(model),
             false => Err(ApiError::task(&model.name, model.kind.name(), task)),

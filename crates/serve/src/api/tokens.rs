@@ -25,8 +25,8 @@ const TEXT: usize = 64;
 /// A request for tokens: of a text in `prompt` or `content`, or of a conversation in `messages`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Tokenize {
-    /// The name or an alias of the model. Default: the only one.
-    model: Option<String>,
+    /// The name or an alias of the model.
+    model: String,
     /// A text, whose tokens are those of `/v1/completions`.
     prompt: Option<String>,
     /// A text, as in llama.cpp: without the special tokens that a model needs around it.
@@ -50,8 +50,8 @@ pub(crate) struct Tokenize {
 /// A request for the text of tokens.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Detokenize {
-    /// The name or an alias of the model. Default: the only one.
-    model: Option<String>,
+    /// The name or an alias of the model.
+    model: String,
     /// The tokens.
     #[schemars(inner(range(max = u32::MAX)))]
     tokens: Vec<u32>,
@@ -115,7 +115,7 @@ struct ToEncode {
 /// Handles a request for tokens.
 pub(crate) async fn tokenize(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (fields, template) = request.read(&TOKENIZE).await?;
-    let model = request.any_model(fields.model.as_deref())?;
+    let model = request.any_model(&fields.model)?;
     let Tokenize {
         prompt,
         content,
@@ -208,7 +208,7 @@ async fn encode(app: &App, model: &Arc<ServedModel>, text: ToEncode) -> Result<V
 /// Handles a request for the text of tokens.
 pub(crate) async fn detokenize(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (Detokenize { model, tokens },) = request.read(&DETOKENIZE).await?;
-    let model = request.any_model(model.as_deref())?;
+    let model = request.any_model(&model)?;
     let ModelRequest {
         app,
         mut account,
