@@ -30,8 +30,8 @@ pub fn return_freed() {
     set_unless_chosen(AT_ONCE);
 }
 
-/// Holds fresh memory in pages of the smallest size, until [`large_pages`]. In a page of 2 MiB, one string that lives on keeps
-/// what is free around it: reading a vocabulary takes 20 MiB more. Does nothing on systems other than Linux. The environment
+/// Holds fresh memory in pages of the smallest size, until [`large_pages`]. A page of 2 MiB with a single string in use
+/// cannot be returned to the system: reading a vocabulary takes 20 MiB more. Does nothing on systems other than Linux. The environment
 /// variable `MIMALLOC_ALLOW_THP` takes precedence.
 pub fn small_pages() {
     set_large_pages(false);

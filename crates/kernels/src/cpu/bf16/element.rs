@@ -44,8 +44,7 @@ impl Element for Bf16 {
     #[inline]
     unsafe fn load(mask: u16, from: *const Self) -> __m512 {
         // SAFETY: guaranteed by the caller.
-        let bits = unsafe { _mm512_maskz_loadu_epi16(u32::from(mask), from.cast()) };
-        let bits = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits));
+        let bits = _mm512_cvtepu16_epi32(unsafe { load_16_bits(mask, from.cast()) });
         _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
     }
 }
@@ -61,7 +60,18 @@ impl Element for F16 {
     #[inline]
     unsafe fn load(mask: u16, from: *const Self) -> __m512 {
         // SAFETY: guaranteed by the caller.
-        let bits = unsafe { _mm512_maskz_loadu_epi16(u32::from(mask), from.cast()) };
-        _mm512_cvtph_ps(_mm512_castsi512_si256(bits))
+        _mm512_cvtph_ps(unsafe { load_16_bits(mask, from.cast()) })
     }
+}
+
+/// Elements of 16 bits that the mask selects. The others are zero.
+///
+/// # Safety
+/// As for [`Element::load`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+unsafe fn load_16_bits(mask: u16, from: *const i16) -> __m256i {
+    // SAFETY: guaranteed by the caller.
+    _mm512_castsi512_si256(unsafe { _mm512_maskz_loadu_epi16(u32::from(mask), from) })
 }

@@ -23,9 +23,7 @@ proptest! {
         let x = Stored::new(0, [m, k], 2);
         let q = packed::pack(PackedFormat::Int8, w.view());
         assert_half_a_scale(&q, &w.elements());
-        let mut rounded = vec![f32::NAN; n * k];
-        packed::unpack(q.view(), &mut rounded);
-        let rounded = Stored { data: rounded, sizes: [k, n], strides: [1, k] };
+        let rounded = unpacked(&q);
         let mut wanted = expected(&x, &rounded, Precision::F32);
         let actual = same_on_any_threads(|| {
             let mut y = vec![if output == Output::Accumulate { 3.0 } else { f32::NAN }; m * n];
@@ -37,6 +35,18 @@ proptest! {
             wanted.iter_mut().for_each(|y| *y += 3.0);
         }
         assert_close("int8", &actual, &wanted, 1e-6);
+    }
+}
+
+/// The transpose of a weight in f32.
+fn unpacked(q: &PackedMatrix) -> Stored {
+    let [n, k] = q.shape();
+    let mut data = vec![f32::NAN; n * k];
+    packed::unpack(q.view(), &mut data);
+    Stored {
+        data,
+        sizes: [k, n],
+        strides: [1, k],
     }
 }
 
@@ -63,13 +73,7 @@ fn products_with_blocks_match_the_unpacked_weights() {
             let w = Stored::new(0, [n, k], 1);
             let x = Stored::new(0, [m, k], 2);
             let q = packed::pack(format, w.view());
-            let mut unpacked = vec![f32::NAN; n * k];
-            packed::unpack(q.view(), &mut unpacked);
-            let unpacked = Stored {
-                data: unpacked,
-                sizes: [k, n],
-                strides: [1, k],
-            };
+            let unpacked = unpacked(&q);
             let wanted = match format.block_len() > 1 {
                 true => expected(&rounded_to_8_bits(&x), &unpacked, Precision::F32),
                 false => expected(&x, &unpacked, Precision::F32),
@@ -100,20 +104,13 @@ fn products_with_blocks_match_the_unpacked_weights() {
 /// A step of packing has 16 rows of W and 16 or 32 k: sizes around them have partial vectors.
 #[test]
 fn products_with_16_bits_round_their_factors_to_the_precision() {
-    let formats = [PackedFormat::F16, PackedFormat::Bf16];
     for (m, n, k) in [(2, 40, 70), (3, 33, 31), (17, 70, 129), (40, 5, 600)] {
-        for (format, precision) in formats.into_iter().zip([Precision::F32, Precision::Bf16]) {
+        for format in [PackedFormat::F16, PackedFormat::Bf16] {
             let w = Stored::new(0, [n, k], 1);
             let x = Stored::new(0, [m, k], 2);
             let q = packed::pack(format, w.view());
-            let mut unpacked = vec![f32::NAN; n * k];
-            packed::unpack(q.view(), &mut unpacked);
-            let unpacked = Stored {
-                data: unpacked,
-                sizes: [k, n],
-                strides: [1, k],
-            };
-            for precision in [precision, Precision::Bf16] {
+            let unpacked = unpacked(&q);
+            for precision in [Precision::F32, Precision::Bf16] {
                 // Two rows are limited by reading W.
                 let used = if m > 2 { precision } else { Precision::F32 };
                 let wanted = expected(&x, &unpacked, bf16::usable(used));
