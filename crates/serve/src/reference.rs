@@ -3,6 +3,7 @@
 use emberlm_generate::grammar_limits::LimitInfo;
 use serde_json::Value;
 
+use crate::api::anthropic;
 use crate::api::description::Description;
 use crate::api::fields::{self, Treatment};
 use crate::api::responses::STREAM_EVENTS;
@@ -18,7 +19,7 @@ pub struct ApiDescription {
     /// The OpenAPI 3.1 document.
     pub document: Value,
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
-    /// `responses`, `template`, `settings`, `embeddings`, `tokenize`, `detokenize` and `play`.
+    /// `responses`, `template`, `settings`, `embeddings`, `tokenize`, `detokenize`, `messages`, `messages sending` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 
@@ -47,12 +48,14 @@ pub struct UnusedField {
 }
 
 /// The fields that each endpoint does not implement, by the endpoint's path.
-pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 5] {
+pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 7] {
     [
         ("/v1/completions", &fields::COMPLETIONS),
         ("/v1/chat/completions", &fields::CHAT),
         ("/v1/responses", &fields::RESPONSES),
         ("/v1/embeddings", &fields::EMBEDDINGS),
+        ("/v1/messages", &fields::MESSAGES),
+        ("/v1/messages/count_tokens", &fields::COUNT_TOKENS),
         ("/tokenize", &fields::TOKENIZE),
     ]
     .map(|(endpoint, table)| (endpoint, table.rows().filter_map(unused).collect()))
@@ -79,9 +82,15 @@ pub fn api() -> ApiDescription {
     ApiDescription { document, groups }
 }
 
-/// The events of a stream of `/v1/responses`: when they are sent, and their types in order.
-pub fn stream_events() -> [(&'static str, &'static [&'static str]); 5] {
-    STREAM_EVENTS
+/// The events of a stream: when they are sent, and their types in order.
+pub type StreamEvents = &'static [(&'static str, &'static [&'static str])];
+
+/// The events of streams of `/v1/responses` and `/v1/messages`.
+pub fn stream_events() -> [(&'static str, StreamEvents); 2] {
+    [
+        ("/v1/responses", &STREAM_EVENTS),
+        ("/v1/messages", &anthropic::STREAM_EVENTS),
+    ]
 }
 
 /// The formats of function calls, in the order in which they are compared with a template.

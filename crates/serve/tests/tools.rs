@@ -4,8 +4,10 @@
 mod clients;
 mod entry;
 mod fields;
+mod messages;
 mod mistral;
 mod named_templates;
+mod reasoning;
 mod responses;
 mod tokens;
 

@@ -8,6 +8,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::HEALTH;
+use super::anthropic::{self, AnthropicError};
 use super::chat::{Chat, ChatCompletion};
 use super::completions::{Completion, Completions};
 use super::conversation::TemplateOptions;
@@ -39,7 +40,7 @@ impl Description {
     pub fn new() -> Self {
         let mut settings = SchemaSettings::draft2020_12();
         settings.definitions_path = "/components/schemas".into();
-        let mut types = Types(settings.into_generator());
+        let mut types = Types::new(settings.into_generator());
         let groups = vec![
             ("delivery", types.of::<Delivery>()),
             ("completions", types.of::<Completions>()),
@@ -50,6 +51,8 @@ impl Description {
             ("embeddings", types.of::<Embeddings>()),
             ("tokenize", types.of::<Tokenize>()),
             ("detokenize", types.of::<Detokenize>()),
+            ("messages", types.of::<anthropic::Prompt>()),
+            ("messages sending", types.of::<anthropic::Sending>()),
             ("play", types.of::<Play>()),
         ];
         let document = document_of(&mut types, &groups);
@@ -80,6 +83,11 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
     let embeddings = body(&["embeddings"], &fields::EMBEDDINGS);
     let tokenize = body(&["tokenize", "template"], &fields::TOKENIZE);
     let detokenize = body(&["detokenize"], &fields::NONE);
+    let messages = body(
+        &["messages", "messages sending", "settings"],
+        &fields::MESSAGES,
+    );
+    let count_tokens = body(&["messages"], &fields::COUNT_TOKENS);
     let play = body(&["play", "settings"], &fields::NONE);
     let mut paths = json!({
         "/v1/completions": { "post": types.post::<Completion>("Continue texts or tokens", completions, true) },
@@ -121,6 +129,11 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
                 "text/html": { "schema": { "type": "string" } } } } },
         } },
     });
+    types.error = types.named::<AnthropicError>();
+    paths["/v1/messages"] = json!({ "post": types.post::<anthropic::Message>(
+        "Answer a conversation as Anthropic's Messages API does", messages, true) });
+    paths["/v1/messages/count_tokens"] = json!({ "post": types.post::<anthropic::TokenCount>(
+        "Count the tokens of a conversation as Anthropic's Messages API does", count_tokens, false) });
     for path in HEALTH {
         paths[path] = json!({ "get": {
             "summary": "Return `{\"status\":\"ok\"}` while the server answers",
@@ -138,31 +151,43 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
         },
         "paths": paths,
         "components": {
-            "schemas": types.0.take_definitions(true),
-            "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
+            "schemas": types.generator.take_definitions(true),
+            "securitySchemes": {
+                "key": { "type": "http", "scheme": "bearer" },
+                "header": { "type": "apiKey", "in": "header", "name": "x-api-key" },
+            },
         },
         // With and without a key, because the server decides if a key is required.
-        "security": [{}, { "key": [] }],
+        "security": [{}, { "key": [] }, { "header": [] }],
     })
 }
 
-struct Types(SchemaGenerator);
+struct Types {
+    generator: SchemaGenerator,
+    /// The schema of errors in the next operations.
+    error: Value,
+}
 
 impl Types {
+    fn new(mut generator: SchemaGenerator) -> Self {
+        let error = generator.subschema_for::<ErrorAnswer>().to_value();
+        Self { generator, error }
+    }
+
     /// The schema of a type, inlined.
     fn of<T: JsonSchema>(&mut self) -> Value {
-        T::json_schema(&mut self.0).to_value()
+        T::json_schema(&mut self.generator).to_value()
     }
 
     fn named<T: JsonSchema>(&mut self) -> Value {
-        self.0.subschema_for::<T>().to_value()
+        self.generator.subschema_for::<T>().to_value()
     }
 
     fn post<A: JsonSchema>(&mut self, summary: &str, body: Value, streams: bool) -> Value {
         let mut answered = answer("The answer", self.named::<A>());
         if streams {
             let events = events(
-                "An event with a part of the answer. The last event is [DONE], except for /v1/responses",
+                "An event with a part of the answer. The last event of completions and chat completions is [DONE]",
             );
             answered["content"]["text/event-stream"] = json!({ "schema": events });
         }
@@ -191,7 +216,7 @@ impl Types {
         {
             let causes = ERRORS.iter().filter(|kind| kind.status == status);
             let causes: Vec<&str> = causes.map(|kind| kind.cause).collect();
-            let error = answer(&causes.join("; or "), self.named::<ErrorAnswer>());
+            let error = answer(&causes.join("; or "), self.error.clone());
             responses.insert(status.to_string(), error);
         }
         json!({ "summary": summary, "responses": responses })

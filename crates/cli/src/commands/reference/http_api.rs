@@ -49,6 +49,8 @@ pub fn page() -> Result<String, CliError> {
             ("tokenize", tables.table(group("tokenize"))),
             ("detokenize", tables.table(group("detokenize"))),
             ("template", tables.table(group("template"))),
+            ("messages", tables.table(group("messages"))),
+            ("messages sending", tables.table(group("messages sending"))),
             ("play", tables.table(group("play"))),
             (
                 "ignored fields",
@@ -131,10 +133,12 @@ fn call_formats() -> String {
 }
 
 fn stream_events() -> String {
-    let mut table = header(["when", "events"]);
-    for (when, events) in reference::stream_events() {
-        let events: Vec<String> = events.iter().map(|event| code(event)).collect();
-        table.push_str(&row([when.to_owned(), events.join(", ")]));
+    let mut table = header(["path", "when", "events"]);
+    for (path, stream) in reference::stream_events() {
+        for (when, events) in stream {
+            let events: Vec<String> = events.iter().map(|event| code(event)).collect();
+            table.push_str(&row([code(path), (*when).to_owned(), events.join(", ")]));
+        }
     }
     table
 }
