@@ -1,4 +1,4 @@
-//! The HTTP API: the endpoints of OpenAI and Anthropic, the web page's requests, health and metrics.
+//! The HTTP API: the endpoints of OpenAI, Anthropic and Ollama, the web page's requests, health and metrics.
 //!
 //! | path | module |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | `/v1/responses` | `responses` |
 //! | `/v1/embeddings` | `embeddings` |
 //! | `/v1/messages`, `/v1/messages/count_tokens` | `anthropic` |
+//! | `/api/chat`, `/api/generate`, `/api/tags`, `/api/show`, `/api/ps`, `/api/pull`, `/api/version` | `ollama` |
 //! | `/tokenize`, `/detokenize` | `tokens` |
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
 //! | `/api/play` | `play`, for the page in `playground` |
@@ -41,6 +42,7 @@ mod json;
 mod logprobs;
 mod model_request;
 mod models;
+mod ollama;
 mod play;
 mod prompt;
 pub(crate) mod responses;
@@ -179,6 +181,14 @@ pub fn router(service: Service) -> Router {
     let anthropic = Router::new()
         .route("/v1/messages", post(anthropic::messages))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens));
+    let ollama = Router::new()
+        .route("/api/chat", post(ollama::chat))
+        .route("/api/generate", post(ollama::generate))
+        .route("/api/tags", get(ollama::tags))
+        .route("/api/show", post(ollama::show))
+        .route("/api/ps", get(ollama::ps))
+        .route("/api/pull", post(ollama::pull))
+        .route("/api/version", get(ollama::version));
     let guarded = |routes: Router<App>| {
         routes
             .route_layer(middleware::from_fn_with_state(app.clone(), deadline::keep))
@@ -187,6 +197,7 @@ pub fn router(service: Service) -> Router {
     Router::new()
         .merge(guarded(openai))
         .merge(guarded(anthropic).route_layer(middleware::from_fn(anthropic::in_its_form)))
+        .merge(guarded(ollama).route_layer(middleware::from_fn(ollama::in_its_form)))
         .merge(playground::router())
         .merge(health())
         .route("/openapi.json", get(openapi))

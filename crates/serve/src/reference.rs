@@ -19,7 +19,8 @@ pub struct ApiDescription {
     /// The OpenAPI 3.1 document.
     pub document: Value,
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
-    /// `responses`, `template`, `settings`, `embeddings`, `tokenize`, `detokenize`, `messages`, `messages sending` and `play`.
+    /// `responses`, `template`, `settings`, `embeddings`, `tokenize`, `detokenize`, `messages`, `messages sending`, `ollama`, `ollama chat`, `ollama generate`,
+    /// `ollama show`, `ollama pull` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 
@@ -48,7 +49,7 @@ pub struct UnusedField {
 }
 
 /// The fields that each endpoint does not implement, by the endpoint's path.
-pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 7] {
+pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 11] {
     [
         ("/v1/completions", &fields::COMPLETIONS),
         ("/v1/chat/completions", &fields::CHAT),
@@ -56,6 +57,10 @@ pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 7] {
         ("/v1/embeddings", &fields::EMBEDDINGS),
         ("/v1/messages", &fields::MESSAGES),
         ("/v1/messages/count_tokens", &fields::COUNT_TOKENS),
+        ("/api/chat", &fields::OLLAMA_CHAT),
+        ("/api/generate", &fields::OLLAMA_GENERATE),
+        ("/api/show", &fields::OLLAMA_SHOW),
+        ("/api/pull", &fields::OLLAMA_PULL),
         ("/tokenize", &fields::TOKENIZE),
     ]
     .map(|(endpoint, table)| (endpoint, table.rows().filter_map(unused).collect()))

@@ -7,6 +7,7 @@ mod fields;
 mod messages;
 mod mistral;
 mod named_templates;
+mod ollama;
 mod reasoning;
 mod responses;
 mod tokens;

@@ -17,6 +17,7 @@ use super::embeddings::{Embedded, Embeddings};
 use super::error::{ERRORS, ErrorAnswer};
 use super::fields::{self, FieldTable};
 use super::models::{List, Listed};
+use super::ollama::{self, OllamaError};
 use super::play::Play;
 use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
@@ -53,6 +54,11 @@ impl Description {
             ("detokenize", types.of::<Detokenize>()),
             ("messages", types.of::<anthropic::Prompt>()),
             ("messages sending", types.of::<anthropic::Sending>()),
+            ("ollama", types.of::<ollama::TextRequest>()),
+            ("ollama chat", types.of::<ollama::Chat>()),
+            ("ollama generate", types.of::<ollama::Generate>()),
+            ("ollama show", types.of::<ollama::Show>()),
+            ("ollama pull", types.of::<ollama::Pull>()),
             ("play", types.of::<Play>()),
         ];
         let document = document_of(&mut types, &groups);
@@ -88,6 +94,10 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
         &fields::MESSAGES,
     );
     let count_tokens = body(&["messages"], &fields::COUNT_TOKENS);
+    let ollama_chat = body(&["ollama", "ollama chat"], &fields::OLLAMA_CHAT);
+    let ollama_generate = body(&["ollama", "ollama generate"], &fields::OLLAMA_GENERATE);
+    let ollama_show = body(&["ollama show"], &fields::OLLAMA_SHOW);
+    let ollama_pull = body(&["ollama pull"], &fields::OLLAMA_PULL);
     let play = body(&["play", "settings"], &fields::NONE);
     let mut paths = json!({
         "/v1/completions": { "post": types.post::<Completion>("Continue texts or tokens", completions, true) },
@@ -134,6 +144,18 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
         "Answer a conversation as Anthropic's Messages API does", messages, true) });
     paths["/v1/messages/count_tokens"] = json!({ "post": types.post::<anthropic::TokenCount>(
         "Count the tokens of a conversation as Anthropic's Messages API does", count_tokens, false) });
+    types.error = types.named::<OllamaError>();
+    paths["/api/chat"] = json!({ "post": types.post_lines::<ollama::ChatAnswer>(
+        "Answer a conversation as Ollama does", ollama_chat) });
+    paths["/api/generate"] = json!({ "post": types.post_lines::<ollama::GenerateAnswer>(
+        "Answer a prompt, or continue a text, as Ollama does", ollama_generate) });
+    paths["/api/tags"] = json!({ "get": types.get::<ollama::Tags>("List the served models and their aliases as Ollama does") });
+    paths["/api/show"] = json!({ "post": types.post::<ollama::Shown>(
+        "Describe a served model as Ollama does", ollama_show, false) });
+    paths["/api/ps"] = json!({ "get": types.get::<ollama::Running>("List the models as Ollama lists those in memory") });
+    paths["/api/pull"] = json!({ "post": types.post_lines::<ollama::Pulled>(
+        "Confirm that a model is served, as Ollama does after fetching it", ollama_pull) });
+    paths["/api/version"] = json!({ "get": types.get::<ollama::Version>("Return the version of Ollama whose API this is") });
     for path in HEALTH {
         paths[path] = json!({ "get": {
             "summary": "Return `{\"status\":\"ok\"}` while the server answers",
@@ -191,6 +213,15 @@ impl Types {
             );
             answered["content"]["text/event-stream"] = json!({ "schema": events });
         }
+        self.with_body(summary, body, answered)
+    }
+
+    fn post_lines<A: JsonSchema>(&mut self, summary: &str, body: Value) -> Value {
+        let mut answered = answer("The answer", self.named::<A>());
+        answered["content"]["application/x-ndjson"] = json!({ "schema": {
+            "type": "string",
+            "description": "Lines of JSON with parts of the answer",
+        } });
         self.with_body(summary, body, answered)
     }
 

@@ -7,6 +7,7 @@
 //! | module | rows |
 //! |---|---|
 //! | `anthropic` | the published schemas of Anthropic |
+//! | `ollama` | Ollama's requests |
 //! | `openai` | the published schemas of OpenAI |
 //! | `vllm` | additions of vLLM |
 //! | `llama_cpp` | additions of llama.cpp's server |
@@ -15,6 +16,7 @@
 mod anthropic;
 mod llama_cpp;
 mod nulls;
+mod ollama;
 mod openai;
 mod vllm;
 
@@ -62,6 +64,14 @@ pub(crate) static MESSAGES: FieldTable = FieldTable(&[
 ]);
 /// The rows of `/v1/messages/count_tokens`.
 pub(crate) static COUNT_TOKENS: FieldTable = FieldTable(&[anthropic::CONVERSATION]);
+/// The rows of `/api/chat`.
+pub(crate) static OLLAMA_CHAT: FieldTable = FieldTable(&[ollama::TEXT, ollama::CHAT]);
+/// The rows of `/api/generate`.
+pub(crate) static OLLAMA_GENERATE: FieldTable = FieldTable(&[ollama::TEXT, ollama::GENERATE]);
+/// The rows of `/api/show`.
+pub(crate) static OLLAMA_SHOW: FieldTable = FieldTable(&[ollama::SHOW]);
+/// The rows of `/api/pull`.
+pub(crate) static OLLAMA_PULL: FieldTable = FieldTable(&[ollama::PULL]);
 /// The rows of `/tokenize`.
 pub(crate) static TOKENIZE: FieldTable = FieldTable(&[llama_cpp::TOKENIZE]);
 /// An endpoint without rows.
@@ -369,6 +379,8 @@ mod tests {
             &EMBEDDINGS,
             &MESSAGES,
             &COUNT_TOKENS,
+            &OLLAMA_CHAT,
+            &OLLAMA_GENERATE,
         ] {
             let rows: Vec<Row> = table.rows().collect();
             for (at, (path, treatment)) in rows.iter().enumerate() {

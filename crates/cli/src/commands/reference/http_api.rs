@@ -51,6 +51,11 @@ pub fn page() -> Result<String, CliError> {
             ("template", tables.table(group("template"))),
             ("messages", tables.table(group("messages"))),
             ("messages sending", tables.table(group("messages sending"))),
+            ("ollama", tables.table(group("ollama"))),
+            ("ollama chat", tables.table(group("ollama chat"))),
+            ("ollama generate", tables.table(group("ollama generate"))),
+            ("ollama show", tables.table(group("ollama show"))),
+            ("ollama pull", tables.table(group("ollama pull"))),
             ("play", tables.table(group("play"))),
             (
                 "ignored fields",

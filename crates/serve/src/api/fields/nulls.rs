@@ -16,7 +16,8 @@ const DATA: [&str; 6] = [
 /// Arguments of calls, which are not those of the body itself.
 const DATA_OF_ITEMS: &str = "input";
 /// Those of the body itself. Within a `response_format`, `json_schema` has fields of the API.
-const DATA_OF_BODY: [&str; 4] = [
+const DATA_OF_BODY: [&str; 5] = [
+    "format",
     "guided_json",
     "json_schema",
     "chat_template_kwargs",
