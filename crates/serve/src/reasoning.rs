@@ -5,15 +5,17 @@
 
 /// The tags around reasoning.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ReasoningFormat {
+pub struct ReasoningFormat {
     /// The models with these tags.
     pub models: &'static str,
+    /// The opening tag.
     pub open: &'static str,
+    /// The closing tag.
     pub close: &'static str,
 }
 
 /// All formats. A template has the first one whose closing tag it contains.
-pub(crate) const FORMATS: [ReasoningFormat; 4] = [
+pub(crate) static FORMATS: [ReasoningFormat; 4] = [
     ReasoningFormat {
         models: "DeepSeek R1, Qwen 3, SmolLM3, GLM 4.5, Phi 4 reasoning",
         open: "<think>",
@@ -38,18 +40,18 @@ pub(crate) const FORMATS: [ReasoningFormat; 4] = [
 
 impl ReasoningFormat {
     /// The format of a chat template. `None` if its model does not reason.
-    pub fn of_template(source: &str) -> Option<&'static Self> {
+    pub(crate) fn of_template(source: &str) -> Option<&'static Self> {
         let mut formats = FORMATS.iter();
         formats.find(|format| source.contains(format.close))
     }
 
     /// Returns true if `token` is a tag, which is part of an answer's text even if it is a special token.
-    pub fn is_tag(&self, token: &str) -> bool {
+    pub(crate) fn is_tag(&self, token: &str) -> bool {
         token == self.open || token == self.close
     }
 }
 
-/// How the answer to a prompt reasons.
+/// The reasoning of the answer to a prompt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reasoning {
     pub format: &'static ReasoningFormat,

@@ -8,10 +8,12 @@ use crate::api::description::Description;
 use crate::api::fields::{self, Treatment};
 use crate::api::responses::STREAM_EVENTS;
 use crate::limits;
+use crate::reasoning;
 use crate::tools::FORMATS;
 
 pub use crate::api::error::{ERRORS, ErrorKind};
 pub use crate::metrics::{ALL as METRICS, MetricInfo, SECONDS as BUCKETS};
+pub use crate::reasoning::ReasoningFormat;
 
 /// The OpenAPI description, as `GET /openapi.json` returns it, and the request fields in groups.
 #[derive(Clone, Debug)]
@@ -106,6 +108,11 @@ pub fn call_formats() -> Vec<CallFormat> {
         example: format.example(),
     });
     formats.collect()
+}
+
+/// The tags around the reasoning of models, in the order in which they are compared with a template.
+pub fn reasoning_formats() -> &'static [ReasoningFormat] {
+    &reasoning::FORMATS
 }
 
 /// The limits of requests that have no option.

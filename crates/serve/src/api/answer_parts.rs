@@ -8,7 +8,7 @@ use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
 /// The parts that an answer may have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AnswerForm {
-    /// How the answer reasons. `None` if its reasoning is part of its text.
+    /// The tags of its reasoning. `None` if the reasoning is part of the text.
     pub reasoning: Option<Reasoning>,
     /// The format of calls. `None` if the answer may not call functions.
     pub tools: Option<&'static ToolFormat>,

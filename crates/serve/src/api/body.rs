@@ -124,6 +124,11 @@ impl<T: FieldGroups> KnownFields<T> {
         }
     }
 
+    /// Returns true if an endpoint's types have the field.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
     /// Parses the fields of a request. Fields that are null count as missing.
     ///
     /// # Errors
@@ -136,12 +141,20 @@ impl<T: FieldGroups> KnownFields<T> {
             return Err(ApiError::invalid("the body must be a JSON object"));
         };
         let ignored = self.table.apply(&mut fields)?;
-        let value = Value::Object(fields);
-        let fields = T::take(&value)?;
+        let fields = self.take(&Value::Object(fields))?;
+        Ok(ReadFields { fields, ignored })
+    }
+
+    /// Parses the fields of an object.
+    ///
+    /// # Errors
+    /// A field is missing, has the wrong type or is unknown.
+    pub fn take(&self, value: &Value) -> Result<T, ApiError> {
+        let fields = T::take(value)?;
         let mut names = value.as_object().into_iter().flatten();
         match names.find(|(name, _)| !self.names.contains(*name)) {
             Some((name, _)) => Err(self.unknown(name)),
-            None => Ok(ReadFields { fields, ignored }),
+            None => Ok(fields),
         }
     }
 

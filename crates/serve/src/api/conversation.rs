@@ -42,7 +42,7 @@ pub(crate) struct EncodedPrompt {
     pub prompt: Vec<u32>,
     pub stop_tokens: Vec<u32>,
     pub stop_strings: Vec<String>,
-    /// How the answer reasons. `None` if its model does not.
+    /// The tags of the answer's reasoning. `None` if its model does not reason.
     pub reasoning: Option<Reasoning>,
 }
 

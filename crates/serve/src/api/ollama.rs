@@ -59,9 +59,9 @@ pub(crate) struct TextRequest {
     /// The form of the answer's text.
     format: Option<Format>,
     /// Settings of the generation. Those that are not there are the model's own.
-    options: Option<Object<Options>>,
-    /// Whether the model reasons, or how much, where its template has a switch or a variable for it. False also leaves the
-    /// reasoning out of the answer.
+    options: Option<Options>,
+    /// True or false to switch the model's reasoning on or off, or an effort such as `low`, where its template has a switch or a
+    /// variable for it. False also leaves the reasoning out of the answer.
     think: Option<Think>,
     /// Has no effect: models stay in memory until it is needed.
     #[allow(dead_code)]
@@ -165,8 +165,7 @@ impl Asked {
             models::without_tag(&request.app, &fields.model),
             Task::Generation,
         )?;
-        let options = fields.options.take().map(|options| options.0);
-        let settings = options.unwrap_or_default().settings()?;
+        let Options(settings) = fields.options.take().unwrap_or_default();
         let alternatives = fields.top_logprobs.unwrap_or(0);
         if alternatives > MOST_ALTERNATIVES {
             let rule = format!("must be at most {MOST_ALTERNATIVES}");

@@ -68,6 +68,7 @@ pub fn page() -> Result<String, CliError> {
             ("refused fields", unused_fields(|field| !field.is_accepted)),
             ("objects", tables.sections(&schemas, "###")),
             ("call formats", call_formats()),
+            ("reasoning formats", reasoning_formats()),
             ("stream events", stream_events()),
             ("options", options()),
             ("fixed limits", limits(&reference::fixed_limits())),
@@ -133,6 +134,15 @@ fn call_formats() -> String {
     for format in reference::call_formats() {
         let example = code(&format.example.replace('\n', "⏎"));
         table.push_str(&row([format.models.to_owned(), format.template, example]));
+    }
+    table
+}
+
+fn reasoning_formats() -> String {
+    let mut table = header(["models", "opening tag", "closing tag"]);
+    for format in reference::reasoning_formats() {
+        let models = format.models.to_owned();
+        table.push_str(&row([models, code(format.open), code(format.close)]));
     }
     table
 }

@@ -151,7 +151,7 @@ impl InputMessage {
         self.role == Role::Assistant && ends_with_text
     }
 
-    /// Adds the message at `index` to those for a chat template: results as messages of their own role, and the rest as one
+    /// Adds the message at `index` to those for a chat template: results as messages of role `tool`, and the rest as one
     /// message.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ enum Choice {
     None {},
 }
 
-/// Whether the model reasons.
+/// The model's reasoning.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[schemars(rename = "MessagesThinking")]

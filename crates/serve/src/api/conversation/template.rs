@@ -38,7 +38,7 @@ pub(crate) struct TemplateOptions {
     /// The amount of reasoning, from a field of one API.
     #[serde(skip)]
     effort: Option<String>,
-    /// Whether the model reasons, from a field of one API.
+    /// True if the model reasons, from a field of one API.
     #[serde(skip)]
     reasons: Option<bool>,
 }

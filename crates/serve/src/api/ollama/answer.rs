@@ -59,7 +59,7 @@ pub(crate) struct GenerateAnswer {
     thinking: Option<String>,
 }
 
-/// What all answers and their parts have.
+/// The fields of all answers and their parts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "OllamaAnswer")]
 struct Answer {
@@ -161,7 +161,7 @@ pub(super) struct Writer {
     model: Arc<ServedModel>,
     requested: Requested,
     parts: AnswerParts,
-    /// What has not been written yet.
+    /// The part that has not been written yet.
     part: Part,
     /// The last call, whose arguments may grow.
     call: Option<(String, String, String)>,
@@ -240,7 +240,7 @@ impl Writer {
         self.body(Some(end))
     }
 
-    /// What has not been written yet, and the end of the answer.
+    /// The unwritten part and the end of the answer.
     pub fn whole(mut self, usage: Usage) -> Body {
         let end = self.ended(usage);
         self.body(Some(end))

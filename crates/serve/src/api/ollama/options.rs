@@ -1,88 +1,65 @@
 //! Settings of the generation, the form of the text, and reasoning.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::{Deserializer, Error};
+use serde_json::{Map, Value, json};
 
-use crate::api::body::FieldGroup;
+use crate::api::body::{KnownFields, Object};
 use crate::api::conversation::TemplateOptions;
 use crate::api::error::ApiError;
+use crate::api::fields;
 use crate::api::settings::{Settings, TextForm, json_grammar};
-use crate::limits::MOST_STOPS;
 
-/// Settings of the generation.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(rename = "OllamaOptions")]
-pub(crate) struct Options {
-    /// The temperature of the sampling.
-    #[schemars(range(min = 0.0))]
-    temperature: Option<f64>,
-    /// The number of most probable tokens to sample from; 0 for all.
-    #[schemars(range(min = 0, max = u32::MAX))]
-    top_k: Option<u32>,
-    /// The probability of the most probable tokens to sample from.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    top_p: Option<f64>,
-    /// The least probability of a token, relative to the most probable one.
-    #[schemars(range(min = 0.0, max = 1.0))]
-    min_p: Option<f64>,
-    /// The factor by which the logits of tokens that have occurred are reduced. It counts the whole text.
-    #[schemars(range(min = 0.0))]
-    repeat_penalty: Option<f64>,
-    /// Subtracted from the logits of tokens that have occurred.
-    #[schemars(range(min = -2.0, max = 2.0))]
-    presence_penalty: Option<f64>,
-    /// Subtracted from the logits of tokens for each time that they have occurred.
-    #[schemars(range(min = -2.0, max = 2.0))]
-    frequency_penalty: Option<f64>,
-    /// The same seed gives the same text.
-    #[schemars(range(min = i64::MIN, max = i64::MAX))]
-    seed: Option<i64>,
-    /// Maximum number of tokens of the answer; -1 and -2 for the rest of the context.
-    #[schemars(range(min = -2, max = u32::MAX))]
-    num_predict: Option<i64>,
-    /// Texts that end the answer and are not part of it.
-    #[schemars(length(max = MOST_STOPS))]
-    stop: Option<Vec<String>>,
-}
+/// Settings of the generation: those of other endpoints, some under other names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options(pub Settings);
 
 /// The names of options and of the settings that they stand for.
-const NAMES: [(&str, &str); 10] = [
-    ("temperature", "temperature"),
-    ("top_k", "top_k"),
-    ("top_p", "top_p"),
-    ("min_p", "min_p"),
-    ("repeat_penalty", "repetition_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("seed", "seed"),
+const RENAMED: [(&str, &str); 2] = [
     ("num_predict", "n_predict"),
-    ("stop", "stop"),
+    ("repeat_penalty", "repetition_penalty"),
 ];
 
-impl Options {
-    /// The settings.
-    ///
-    /// # Errors
-    /// A value is out of its range.
-    pub fn settings(&self) -> Result<Settings, ApiError> {
-        let settings = json!({
-            "temperature": self.temperature,
-            "top_k": self.top_k,
-            "top_p": self.top_p,
-            "min_p": self.min_p,
-            "repetition_penalty": self.repeat_penalty,
-            "presence_penalty": self.presence_penalty,
-            "frequency_penalty": self.frequency_penalty,
-            "seed": self.seed,
-            // The context is filled in any case.
-            "n_predict": self.num_predict.map(|tokens| if tokens == -2 { -1 } else { tokens }),
-            "stop": self.stop,
-        });
-        Settings::take(&settings).map_err(renamed)
+static SETTINGS: LazyLock<KnownFields<(Settings,)>> =
+    LazyLock::new(|| KnownFields::new(&fields::NONE));
+
+impl<'de> Deserialize<'de> for Options {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut options = Object::<Map<String, Value>>::deserialize(deserializer)?.0;
+        for (option, setting) in RENAMED {
+            if let Some(value) = options.shift_remove(option) {
+                // -2 fills the context, as any answer may here.
+                let value = if value == -2 { json!(-1) } else { value };
+                options.insert(setting.to_owned(), value);
+            }
+        }
+        let settings = SETTINGS.take(&Value::Object(options));
+        let (settings,) = settings.map_err(|error| Error::custom(error.message()))?;
+        Ok(Self(settings))
+    }
+}
+
+impl JsonSchema for Options {
+    fn schema_name() -> Cow<'static, str> {
+        "OllamaOptions".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Settings::json_schema(generator);
+        schema.insert("additionalProperties".to_owned(), false.into());
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            for (option, setting) in RENAMED {
+                let mut property = properties.get(setting).cloned().unwrap_or_default();
+                property["description"] = format!("The same as `{setting}`.").into();
+                properties.insert(option.to_owned(), property);
+            }
+        }
+        schema
     }
 }
 
@@ -92,8 +69,9 @@ pub(super) fn renamed(error: ApiError) -> ApiError {
         "response_format" => Some("format".to_owned()),
         "max_tokens" => Some("options.num_predict".to_owned()),
         field => {
-            let (option, _) = NAMES.iter().find(|(_, setting)| *setting == field)?;
-            Some(format!("options.{option}"))
+            let option = RENAMED.iter().find(|(_, setting)| *setting == field);
+            let option = option.map_or(field, |(option, _)| *option);
+            SETTINGS.has(field).then(|| format!("options.{option}"))
         }
     })
 }
@@ -150,14 +128,14 @@ pub(crate) enum KeepAlive {
     Text(#[allow(dead_code)] String),
 }
 
-/// Whether or how much the model reasons.
+/// The amount of reasoning.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "true, false, or an effort such as \"low\"")]
 #[schemars(rename = "OllamaThink")]
 pub(crate) enum Think {
-    /// Whether it does.
+    /// True for some, false for none.
     Switch(bool),
-    /// How much.
+    /// An effort such as `low`.
     Effort(String),
 }
 
