@@ -28,13 +28,28 @@ struct Suite {
     browser: bool,
 }
 
-const SUITES: [Suite; 2] = [
+const SUITES: [Suite; 3] = [
     Suite {
         folder: "tests/clients",
-        scripts: &["openai_client.py", "described.py"],
+        scripts: &[
+            "openai_client.py",
+            "anthropic_client.py",
+            "ollama_client.py",
+            "described.py",
+        ],
         environment: Environment {
             name: "clients-venv",
             requirements: &["tests/clients/requirements.txt"],
+        },
+        browser: false,
+    },
+    // They need an older version of the first suite's client.
+    Suite {
+        folder: "tests/clients",
+        scripts: &["frameworks.py"],
+        environment: Environment {
+            name: "frameworks-venv",
+            requirements: &["tests/clients/frameworks.txt"],
         },
         browser: false,
     },
