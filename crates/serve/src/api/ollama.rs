@@ -18,6 +18,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use axum::response::Response;
+use emberlm_generate::Chooser;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -35,7 +36,7 @@ use super::generation::Generation;
 use super::json::json;
 use super::model_request::ModelRequest;
 use super::prompt::{Prompt, TooLong};
-use super::settings::Settings;
+use super::settings::{Settings, TextForm};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::{ServedModel, Task};
 pub(crate) use answer::{ChatAnswer, GenerateAnswer};
@@ -188,6 +189,12 @@ impl Asked {
         is_requested.then(|| self.fields.top_logprobs.unwrap_or(0))
     }
 
+    /// The form of the text.
+    fn form(&self) -> Result<Option<TextForm>, ApiError> {
+        let form = self.fields.format.as_ref().map(Format::form);
+        Ok(form.transpose()?.flatten())
+    }
+
     fn conversation(
         &self,
         messages: Vec<Object<Message>>,
@@ -206,13 +213,7 @@ impl Asked {
             settings: &self.settings,
             max_tokens: None,
             top_logprobs: self.top_logprobs(),
-            form: self
-                .fields
-                .format
-                .as_ref()
-                .map(Format::form)
-                .transpose()?
-                .flatten(),
+            form: self.form()?,
             samples: 1,
         })
     }
@@ -228,13 +229,7 @@ impl Asked {
         let encoded = EncodedPrompt::text(prompt.await?.concat());
         let generation = Generation {
             top_logprobs: self.top_logprobs(),
-            form: self
-                .fields
-                .format
-                .as_ref()
-                .map(Format::form)
-                .transpose()?
-                .flatten(),
+            form: self.form()?,
             ..Generation::new(&self.settings)
         };
         let answer_request = generation.request(app, model, encoded, 1).await?;
@@ -258,8 +253,23 @@ impl Asked {
         self.fields.stream != Some(false)
     }
 
+    /// Checks the settings of a request that generates nothing.
+    async fn check(&self, request: &ModelRequest) -> Result<(), ApiError> {
+        let generation = Generation {
+            form: self.form()?,
+            ..Generation::new(&self.settings)
+        };
+        let prompt = EncodedPrompt::default();
+        let answer_request = generation.request(&request.app, &self.model, prompt, 1);
+        let chooser = answer_request.await?.chooser;
+        let vocab_size = self.model.worker.sizes().vocab_size;
+        Chooser::new(&chooser, &[], vocab_size, 0)?;
+        Ok(())
+    }
+
     /// Answers a request without a prompt: clients send it to load a model.
     async fn present(self, request: ModelRequest, content: Content) -> Result<Response, ApiError> {
+        self.check(&request).await.map_err(options::renamed)?;
         let mut writer = self.writer(AnswerForm::default(), content);
         let loaded = writer.loaded();
         match self.streams() {

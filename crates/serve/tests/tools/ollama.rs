@@ -295,7 +295,7 @@ fn models_are_listed_and_described() {
     let running = get("/api/ps");
     assert_eq!(running["models"][0]["context_length"], 4096);
     assert!(get("/api/version")["version"].as_str().unwrap() >= "0.1");
-    for fields in [json!({}), json!({ "model": null, "name": "m:latest" })] {
+    for fields in [json!({}), json!({ "model": "m:latest" })] {
         let (status, body) = post(&server, "/api/show", fields);
         assert_eq!(status, 200, "{body}");
         let shown: Value = serde_json::from_str(&body).unwrap();
@@ -347,7 +347,7 @@ fn errors_are_texts() {
             "/api/show",
             json!({ "model": null }),
             400,
-            "model: must name a model",
+            "missing field `model`",
         ),
         (
             "/api/chat",
@@ -397,6 +397,12 @@ fn errors_are_texts() {
             json!({ "top_logprobs": 2 }),
             400,
             "top_logprobs: needs",
+        ),
+        (
+            "/api/chat",
+            json!({ "messages": [], "options": { "repeat_penalty": 0 } }),
+            400,
+            "options.repeat_penalty",
         ),
         (
             "/api/generate",

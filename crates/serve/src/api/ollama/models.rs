@@ -91,10 +91,8 @@ struct RunningModel {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "OllamaShow")]
 pub(crate) struct Show {
-    /// The name or an alias of the model; `:latest` after it has no effect. Required, unless the request has `name`.
-    model: Option<String>,
-    /// The same as `model`, which takes precedence.
-    name: Option<String>,
+    /// The name or an alias of the model; `:latest` after it has no effect.
+    model: String,
 }
 
 /// The description of a model.
@@ -114,10 +112,8 @@ pub(crate) struct Shown {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "OllamaPull")]
 pub(crate) struct Pull {
-    /// The name or an alias of a served model; others are not fetched. Required, unless the request has `name`.
-    model: Option<String>,
-    /// The same as `model`, which takes precedence.
-    name: Option<String>,
+    /// The name or an alias of a served model; others are not fetched.
+    model: String,
     /// False to send the answer as one object.
     #[schemars(extend("default" = true))]
     stream: Option<bool>,
@@ -198,16 +194,10 @@ async fn listed<T: Send + 'static>(
         .map_err(ApiError::from)
 }
 
-/// Finds the model of a request.
-fn named(request: &ModelRequest, name: Option<String>) -> Result<Arc<ServedModel>, ApiError> {
-    let name = name.ok_or_else(|| ApiError::field("model", "must name a model"))?;
-    request.any_model(without_tag(&request.app, &name))
-}
-
 /// Describes a model.
 pub(crate) async fn show(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (Show { model, name },) = request.read(&SHOW).await?;
-    let model = named(&request, model.or(name))?;
+    let (Show { model },) = request.read(&SHOW).await?;
+    let model = request.any_model(without_tag(&request.app, &model))?;
     let describe = move || Shown::new(&model, &(model.card)());
     let shown = request.app.jobs().run(0, move |_| describe()).await?;
     json(&request.app, shown, request.account).await
@@ -215,12 +205,8 @@ pub(crate) async fn show(mut request: ModelRequest) -> Result<Response, ApiError
 
 /// Answers a request to fetch a model that is there.
 pub(crate) async fn pull(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (Pull {
-        model,
-        name,
-        stream,
-    },) = request.read(&PULL).await?;
-    named(&request, model.or(name))?;
+    let (Pull { model, stream },) = request.read(&PULL).await?;
+    request.any_model(without_tag(&request.app, &model))?;
     let status = "success";
     match stream {
         Some(false) => json(&request.app, Pulled { status }, request.account).await,
