@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     }
                 }
                 EventKind::Failed(error) => return Err(error.into()),
-                EventKind::Started | EventKind::Embedded(_) => {}
+                EventKind::Started | EventKind::Prompt(_) | EventKind::Embedded(_) => {}
             }
         }
     }

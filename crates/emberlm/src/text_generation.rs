@@ -85,7 +85,10 @@ impl<'a, B: Backend> TextGeneration<'a, B> {
                     self.stream = None;
                     return Err(error);
                 }
-                EventKind::Started | EventKind::Embedded(_) | EventKind::Finished(_) => {}
+                EventKind::Started
+                | EventKind::Prompt(_)
+                | EventKind::Embedded(_)
+                | EventKind::Finished(_) => {}
             }
         }
         Ok(Some(text))

@@ -29,19 +29,25 @@
 //! hidden states are summed. They use at most half of the slots, and at most a quarter of each step's tokens while
 //! prompts are unread.
 //!
+//! **Log-probabilities of prompts.** A request with [`Request::prompt_logprobs`] reads its whole prompt, and the
+//! log-probabilities of each token are computed from the logits of its chunks. A pass has at most
+//! [`EngineConfig::prompt_logit_rows`] such rows, which are reduced to the requested tokens at once.
+//!
 //! **Encoder–decoders.** A request's prompt is a source. The encoder runs over it once, before the first token, as do the
 //! projections to the keys and values of the cross-attentions; all samples of the request read them. Sources are encoded
 //! one by one, as many per step as [`EngineConfig::prefill_tokens`] allows, but at least one. A slot's cache holds the
 //! target only, so the capacity limits source and target separately. No prefix is reused, and texts are not embedded.
 //!
 //! Map: `model` has the model, `config` the configuration, `request` the input, `event` the output. `slot` has the caches and finds
-//! prefixes in them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens.
+//! prefixes in them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens, and `prompt_scores` computes the
+//! log-probabilities of prompts.
 
 mod admission;
 mod config;
 mod event;
 mod model;
 mod passes;
+mod prompt_scores;
 mod request;
 mod slot;
 
@@ -200,13 +206,23 @@ impl<B: Backend> Engine<B> {
         self.finish_embeddings(on);
         let logits: Vec<_> = passes
             .iter()
-            .filter_map(|(slots, logits)| Some((slots, floats(logits.as_ref()?))))
+            .filter_map(|(asked, logits)| Some((asked, floats(logits.as_ref()?))))
             .collect();
         let mut ready = Vec::with_capacity(takes.len());
-        for (slots, logits) in &logits {
-            let rows = logits.chunks_exact((logits.len() / slots.len()).max(1));
-            for (&slot, row) in slots.iter().zip(rows) {
-                self.ready(slot, row, &mut ready);
+        for (asked, logits) in &logits {
+            let rows: usize = asked.iter().map(|asked| asked.rows).sum();
+            let width = (logits.len() / rows.max(1)).max(1);
+            let mut rest = &logits[..];
+            for asked in *asked {
+                let (own, after) = rest.split_at(rest.len().min(asked.rows * width));
+                rest = after;
+                let is_scored = self.score_prompt(*asked, own, on);
+                if is_scored
+                    && asked.is_read
+                    && let Some(last) = own.rchunks_exact(width).next()
+                {
+                    self.ready(asked.slot, last, &mut ready);
+                }
             }
         }
         for (slot, sequence, choice) in choices(ready) {

@@ -7,6 +7,7 @@ mod embedded;
 mod encoder_decoder;
 mod mixes;
 mod paused;
+mod prompt_logprobs;
 mod refused;
 mod replaced;
 mod reuse;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::{
-    Ended, Engine, EngineConfig, Event, EventKind, Finish, GenerateError, GenerateOptions,
+    Chosen, Ended, Engine, EngineConfig, Event, EventKind, Finish, GenerateError, GenerateOptions,
     Generation, Request, RequestId, SamplerConfig, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
@@ -128,6 +129,8 @@ pub fn plain(decoder: &Transformer<Flex>, request: &Request, sample: usize) -> G
 /// The events of one sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampleEvents {
+    /// The prompt's tokens with their log-probabilities, if requested.
+    pub prompt: Vec<Chosen>,
     pub tokens: Vec<u32>,
     pub end: Option<Result<Ended, GenerateError>>,
 }
@@ -155,6 +158,10 @@ impl EventLog {
         assert!(recorded.end.is_none(), "an event after the end: {event:?}");
         match event.kind.clone() {
             EventKind::Token(chosen) => recorded.tokens.push(chosen.id),
+            EventKind::Prompt(tokens) => {
+                assert!(recorded.tokens.is_empty(), "late: {event:?}");
+                recorded.prompt.extend(tokens.iter().cloned());
+            }
             EventKind::Started | EventKind::Embedded(_) => panic!("not a generation's: {event:?}"),
             EventKind::Finished(ended) => recorded.end = Some(Ok(ended)),
             EventKind::Failed(error) => recorded.end = Some(Err(error)),

@@ -8,6 +8,7 @@ mod messages;
 mod mistral;
 mod named_templates;
 mod ollama;
+mod prompt_logprobs;
 mod reasoning;
 mod responses;
 mod tokens;

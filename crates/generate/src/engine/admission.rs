@@ -92,13 +92,13 @@ impl<B: Backend> Engine<B> {
                 true => 1,
                 false => first.samples.len().min(self.slots.len()),
             };
-            if first.max_new_tokens > 0 && needed > free {
+            if first.needs_slot() && needed > free {
                 return;
             }
             let Some(first) = self.waiting.pop_front() else {
                 return;
             };
-            if first.max_new_tokens > 0 {
+            if first.needs_slot() {
                 self.place(first, on);
                 self.generation_was_last = true;
                 continue;
@@ -106,6 +106,7 @@ impl<B: Backend> Engine<B> {
             for sample in first.samples {
                 let ended = Ended {
                     finish: Finish::Length,
+                    stop_token: None,
                     truncated_prompt: first.truncated_prompt,
                     reused_prompt: 0,
                     slides: 0,
@@ -150,9 +151,7 @@ impl<B: Backend> Engine<B> {
             });
             self.placed += 1;
             let slot = &mut self.slots[at];
-            slot.forget();
-            slot.sequence.tokens = tokens;
-            slot.adapter = waiting.adapter;
+            slot.begin_unread(tokens, waiting.adapter);
             slot.state = State::Embedding(Box::new(Embedding {
                 request: waiting.id,
                 text,
@@ -175,9 +174,15 @@ impl<B: Backend> Engine<B> {
             .config
             .deterministic
             .then_some(self.config.prefill_tokens);
-        let Some((slot, reused_prompt)) =
-            take(&mut self.slots, &waiting.prompt, waiting.adapter, chunk)
-        else {
+        let taken = match waiting.prompt_logprobs {
+            None => take(&mut self.slots, &waiting.prompt, waiting.adapter, chunk),
+            // The logits of every token are needed.
+            Some(_) => oldest_free(&self.slots).map(|slot| {
+                self.slots[slot].begin_unread(waiting.prompt.clone(), waiting.adapter);
+                (slot, 0)
+            }),
+        };
+        let Some((slot, reused_prompt)) = taken else {
             return;
         };
         self.slots[slot].state = State::Reserved;
@@ -211,6 +216,7 @@ impl<B: Backend> Engine<B> {
             reused_prompt,
             slides: 0,
             paused: waiting.paused,
+            prompt_logprobs: waiting.prompt_logprobs,
         }));
         if !waiting.samples.is_empty() {
             waiting.begun = true;

@@ -1,6 +1,6 @@
 //! The size of an engine.
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, reference};
 use emberlm_model::TransformerConfig;
 
 use super::EngineModel;
@@ -36,6 +36,13 @@ impl EngineConfig {
             prefill_tokens: 256,
             deterministic: false,
         }
+    }
+
+    /// Maximum number of rows of logits of prompts in a pass: those that take as much memory as a block of logits in training.
+    /// They exist only for requests with [`super::Request::prompt_logprobs`].
+    pub fn prompt_logit_rows(&self, vocab_size: usize) -> usize {
+        let rows = reference::rows_per_block(vocab_size, reference::BLOCK_BYTES);
+        rows.min(self.prefill_tokens)
     }
 
     /// Checks the configuration for a model.

@@ -1,5 +1,7 @@
 //! The events of an engine.
 
+use std::sync::Arc;
+
 use super::RequestId;
 use crate::chooser::Chosen;
 use crate::error::GenerateError;
@@ -21,6 +23,9 @@ pub struct Event {
 pub enum EventKind {
     /// The sample has a slot, and its prompt is read next. A sample without tokens does not have this event.
     Started,
+    /// The next tokens of the sample's prompt with their log-probabilities: [`crate::Request::prompt_logprobs`]. The first token
+    /// of a prompt has none. All of them are reported before the first generated token.
+    Prompt(Arc<[Chosen]>),
     /// A token was generated.
     Token(Chosen),
     /// A text's mean-pooled final hidden states, `[d_model]`; nothing follows for this text.
@@ -32,10 +37,12 @@ pub enum EventKind {
 }
 
 /// The end of a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
     /// The reason for the end.
     pub finish: Finish,
+    /// The token of [`Finish::Stop`], with its log-probabilities if they are requested.
+    pub stop_token: Option<Chosen>,
     /// Number of tokens cut off at the prompt's beginning, because the context was too small.
     pub truncated_prompt: usize,
     /// Number of prompt tokens that were reused from a cache.

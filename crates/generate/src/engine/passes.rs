@@ -10,7 +10,7 @@ use emberlm_model::{RequestedOutput, SequenceChunk};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::Engine;
-use super::event::{Event, EventKind};
+use super::event::{Ended, Event, EventKind};
 use super::slot::{RunningSample, State};
 use crate::chooser::Chosen;
 use crate::error::LogitsError;
@@ -19,18 +19,27 @@ use crate::logits::floats;
 
 /// A sequence in its slot, and the logits after its last token.
 pub(super) type Ready<'a> = (usize, Box<RunningSample>, &'a [f32]);
-/// The chosen token; `None` if the constraint is met.
+/// The chosen token; `None` if the constraint is met, or no token may follow.
 pub(super) type Choice = Option<Result<Chosen, LogitsError>>;
 
+/// The logits of one sequence in a pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogitRows {
+    pub slot: usize,
+    pub rows: usize,
+    /// True if the last row is that of the sequence's last token.
+    pub is_read: bool,
+}
+
 /// Minimum number of logits for which several threads are faster than one.
-const SHARED: usize = 1 << 15;
+pub(super) const SHARED: usize = 1 << 15;
 
 /// Chooses each sequence's next token. Reading a whole vocabulary takes a noticeable part of a pass, so large ones use
 /// all threads.
 pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<RunningSample>, Choice)> {
     let choose = |(slot, mut sequence, logits): Ready<'_>| {
         let chooser = &mut sequence.sample.chooser;
-        let choice = (!chooser.is_complete()).then(|| chooser.choose(logits));
+        let choice = (sequence.left > 0 && !chooser.is_complete()).then(|| chooser.choose(logits));
         (slot, sequence, choice)
     };
     let logits: usize = ready.iter().map(|(_, _, logits)| logits.len()).sum();
@@ -114,25 +123,34 @@ impl<B: Backend> Engine<B> {
     /// Distributes `left` tokens of a pass in order among slots with more than one token to read. Returns the rest.
     fn share(&self, slots: &[(u64, usize)], mut left: usize, takes: &mut [usize]) -> usize {
         let chunk = self.config.prefill_tokens;
+        let logit_rows = self.config.prompt_logit_rows(self.model.sizes().vocab_size);
+        let mut logit_rows_left = logit_rows;
         for (n, &(_, at)) in slots.iter().enumerate() {
-            let sequence = &self.slots[at].sequence;
-            let unread = sequence.unread();
+            let slot = &self.slots[at];
+            let sequence = &slot.sequence;
+            let (most, most_left) = match slot.scores_prompt() {
+                true => (logit_rows, logit_rows_left),
+                false => (usize::MAX, usize::MAX),
+            };
+            let unread = sequence.unread().min(most);
             takes[at] = match self.config.deterministic {
-                false => unread.min(left),
+                false => unread.min(left).min(most_left),
                 // Only whole chunks. The first slot gets a chunk even if it exceeds the rest.
                 true => match unread.min(chunk - sequence.cache.len() % chunk) {
-                    whole if whole <= left || n == 0 => whole,
+                    whole if whole <= left.min(most_left) || n == 0 => whole,
                     _ => 0,
                 },
             };
             left = left.saturating_sub(takes[at]);
+            if slot.scores_prompt() {
+                logit_rows_left = logit_rows_left.saturating_sub(takes[at]);
+            }
         }
         left
     }
 
-    /// Runs one pass over the weights. Returns the slots whose next token can be chosen now, and their logits
-    /// `[slots, vocab_size]`, if there are any.
-    pub(super) fn pass(&mut self, takes: &[usize]) -> (Vec<usize>, Option<TensorData>) {
+    /// Runs one pass over the weights. Returns the rows of its logits, and the logits `[rows, vocab_size]`, if there are any.
+    pub(super) fn pass(&mut self, takes: &[usize]) -> (Vec<LogitRows>, Option<TensorData>) {
         let model = &self.model;
         let chunk = self.config.prefill_tokens;
         let (mut chunks, mut asked, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
@@ -144,15 +162,28 @@ impl<B: Backend> Engine<B> {
             if taken == chunk && slot.chunked == slot.sequence.cache.len() {
                 slot.chunked += taken;
             }
-            let output = match (&slot.state, slot.sequence.unread() == taken) {
+            let is_read = slot.sequence.unread() == taken;
+            let output = match (&slot.state, is_read) {
                 (State::Embedding(_), _) => RequestedOutput::HiddenSum,
+                _ if slot.scores_prompt() => RequestedOutput::All,
                 (_, true) => RequestedOutput::Last,
                 (_, false) => RequestedOutput::None,
             };
-            match output {
-                RequestedOutput::Last => asked.push(at),
-                RequestedOutput::HiddenSum => embedded.push(at),
-                RequestedOutput::None | RequestedOutput::All => {}
+            let rows = match output {
+                RequestedOutput::All => taken,
+                RequestedOutput::Last => 1,
+                RequestedOutput::HiddenSum => {
+                    embedded.push(at);
+                    0
+                }
+                RequestedOutput::None => 0,
+            };
+            if rows > 0 {
+                asked.push(LogitRows {
+                    slot: at,
+                    rows,
+                    is_read,
+                });
             }
             chunks.push(SequenceChunk {
                 adapter: slot.adapter,
@@ -207,6 +238,7 @@ impl<B: Backend> Engine<B> {
             self.slots[slot].state = state;
             return;
         };
+        sequence.prompt_logprobs = None;
         let at = to.len();
         for (other, sample) in mem::take(&mut sequence.siblings) {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
@@ -235,10 +267,16 @@ impl<B: Backend> Engine<B> {
                 kind,
             });
         };
+        let mut stop_token = None;
         let finish = match choice {
+            None if sequence.left == 0 => Finish::Length,
             None => Finish::Complete,
             Some(choice) => match choice {
-                Ok(chosen) if sequence.stop_tokens.contains(&chosen.id) => Finish::Stop(chosen.id),
+                Ok(chosen) if sequence.stop_tokens.contains(&chosen.id) => {
+                    let id = chosen.id;
+                    stop_token = Some(chosen);
+                    Finish::Stop(id)
+                }
                 Ok(chosen) => {
                     let id = chosen.id;
                     self.done.made_tokens += 1;
@@ -264,7 +302,10 @@ impl<B: Backend> Engine<B> {
                 }
             },
         };
-        tell(EventKind::Finished(sequence.ended(finish)));
+        tell(EventKind::Finished(Ended {
+            stop_token,
+            ..sequence.ended(finish)
+        }));
         self.free(slot);
     }
 }

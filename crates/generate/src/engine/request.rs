@@ -43,6 +43,10 @@ pub struct Request {
     /// The number of an adapter in the decoder's bank ([`emberlm_model::Transformer::add_to_bank`]); `None` for the model
     /// without it.
     pub adapter: Option<usize>,
+    /// The number of most probable tokens whose log-probabilities are reported for each token of the prompt, by
+    /// [`super::EventKind::Prompt`]. The whole prompt is read then, without a cached prefix, even if no tokens follow. `None`
+    /// reports nothing. An encoder–decoder does not predict its source.
+    pub prompt_logprobs: Option<usize>,
 }
 
 impl Default for Request {
@@ -56,6 +60,7 @@ impl Default for Request {
             chooser: ChooserConfig::default(),
             overflow: Overflow::default(),
             adapter: None,
+            prompt_logprobs: None,
         }
     }
 }
@@ -183,9 +188,15 @@ pub(super) struct Waiting {
     pub max_new_tokens: usize,
     pub stop_tokens: Arc<[u32]>,
     pub adapter: Option<usize>,
+    pub prompt_logprobs: Option<usize>,
 }
 
 impl Waiting {
+    /// Returns true if a pass is needed for the request.
+    pub fn needs_slot(&self) -> bool {
+        self.max_new_tokens > 0 || self.prompt_logprobs.is_some()
+    }
+
     /// Checks a request.
     pub fn new<B: Backend>(
         id: RequestId,
@@ -201,9 +212,14 @@ impl Waiting {
             chooser,
             overflow,
             adapter,
+            prompt_logprobs,
         } = request;
         if samples == 0 {
             return Err(SettingError::new("samples", samples, "must be at least 1").into());
+        }
+        if let (Some(count), Some(_)) = (prompt_logprobs, model.start_token()) {
+            let rule = "is not supported for an encoder–decoder, which does not predict its source";
+            return Err(SettingError::new("prompt_logprobs", count, rule).into());
         }
         let (context, vocab_size) = (engine.capacity, model.sizes().vocab_size);
         let source = match model.start_token() {
@@ -246,6 +262,7 @@ impl Waiting {
             max_new_tokens,
             stop_tokens: stop_tokens.into(),
             adapter,
+            prompt_logprobs,
         };
         waiting.check(model)?;
         Ok(waiting)

@@ -69,6 +69,8 @@ pub(super) struct RunningSample {
     pub slides: usize,
     /// True if it is paused: it keeps its slot and skips passes.
     pub paused: bool,
+    /// The number of alternatives to each token of the prompt, until it is read.
+    pub prompt_logprobs: Option<usize>,
 }
 
 impl RunningSample {
@@ -86,12 +88,14 @@ impl RunningSample {
             reused_prompt: self.reused_prompt,
             slides: self.slides,
             paused: self.paused,
+            prompt_logprobs: None,
         }
     }
 
     pub fn ended(&self, finish: Finish) -> Ended {
         Ended {
             finish,
+            stop_token: None,
             truncated_prompt: self.truncated_prompt,
             reused_prompt: self.reused_prompt,
             slides: self.slides,
@@ -123,6 +127,18 @@ impl<B: Backend> Slot<B> {
         self.unread_source = None;
         self.freed = now;
         self.state = State::Free;
+    }
+
+    /// Returns true if the log-probabilities of the unread tokens are reported.
+    pub fn scores_prompt(&self) -> bool {
+        matches!(&self.state, State::Running(sample) if sample.prompt_logprobs.is_some())
+    }
+
+    /// Begins a sequence of which nothing is cached.
+    pub fn begin_unread(&mut self, tokens: Vec<u32>, adapter: Option<usize>) {
+        self.forget();
+        self.sequence.tokens = tokens;
+        self.adapter = adapter;
     }
 
     /// Clears the cache.

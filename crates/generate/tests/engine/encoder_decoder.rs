@@ -68,7 +68,9 @@ fn run(engine: &mut Engine<Flex>, samples: &mut Samples) -> bool {
             EventKind::Token(chosen) => sample.0.push((chosen.id, chosen.logprob.unwrap())),
             EventKind::Finished(ended) => sample.1 = Some(ended.finish),
             EventKind::Started => {}
-            EventKind::Embedded(_) | EventKind::Failed(_) => panic!("{event:?}"),
+            EventKind::Prompt(_) | EventKind::Embedded(_) | EventKind::Failed(_) => {
+                panic!("{event:?}")
+            }
         }
     })
 }
@@ -244,6 +246,11 @@ fn requests_beyond_the_limits_are_refused() {
     assert_eq!(
         refused(&|request| request.prompt = vec![2, 40]).to_string(),
         "token 40 at position 1 is outside of the vocabulary of 40"
+    );
+    let message = refused(&|request| request.prompt_logprobs = Some(1)).to_string();
+    assert!(
+        message.starts_with("prompt_logprobs = 1: is not supported for an encoder–decoder"),
+        "{message}"
     );
     refused(&|request| request.prompt.clear());
     let error = engine.submit_embedding(vec![vec![2]]).unwrap_err();

@@ -38,7 +38,9 @@ fn request() -> impl Strategy<Value = Request> {
     let drawn = prop_oneof![Just(0.0), Just(1.0)];
     let settings = (1..6usize, new, stop_tokens, overflow, drawn, any::<u64>());
     let repetition = prop_oneof![Just(1.0), Just(1.3)];
-    (prompt(), settings, repetition).prop_map(|(prompt, settings, repetition)| {
+    let prompt_logprobs = prop::option::weighted(0.3, Just(1));
+    let all = (prompt(), settings, repetition, prompt_logprobs);
+    all.prop_map(|(prompt, settings, repetition, prompt_logprobs)| {
         let (samples, max_new_tokens, stop_tokens, overflow, temperature, seed) = settings;
         Request {
             prompt,
@@ -60,6 +62,7 @@ fn request() -> impl Strategy<Value = Request> {
             },
             overflow,
             adapter: None,
+            prompt_logprobs,
         }
     })
 }
@@ -134,6 +137,10 @@ fn compare(model: &str, slots: usize, prefill_tokens: usize, jobs: &[Job]) {
             }
             let what = format!("{model}, sample {sample} of {job:?}");
             assert_eq!(recorded.tokens, expected.tokens, "{what}");
+            let scored: Vec<u32> = recorded.prompt.iter().map(|token| token.id).collect();
+            let kept = &job.request.prompt[expected.truncated_prompt..];
+            let is_scored = job.request.prompt_logprobs.is_some();
+            assert_eq!(scored, if is_scored { kept } else { &[] }, "{what}");
             let ended = recorded.ended();
             assert_eq!(ended.finish, expected.finish, "{what}");
             assert_eq!(ended.slides, expected.slides, "{what}");

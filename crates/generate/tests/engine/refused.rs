@@ -138,6 +138,20 @@ fn non_finite_logits_fail_only_their_own_request() {
             "{error}"
         );
     }
+    // The logits within a prompt count if its log-probabilities are requested.
+    let scored = Request {
+        prompt_logprobs: Some(1),
+        max_new_tokens: 0,
+        ..bad.clone()
+    };
+    let id = engine.submit(scored).unwrap();
+    drain(&mut engine, &mut events);
+    for sample in 0..2 {
+        let recorded = events.of(id, sample);
+        assert!(recorded.prompt.is_empty());
+        let error = recorded.end.unwrap().unwrap_err().to_string();
+        assert!(error.contains("is NaN"), "{error}");
+    }
     let expected = plain(&decoder, &good, 0);
     for id in [ids[0], ids[2]] {
         assert_eq!(events.of(id, 0).tokens, expected.tokens);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use emberlm_generate::{ChooserConfig, Chosen, EventKind, Finish, Overflow, Request};
+use emberlm_generate::{ChooserConfig, Chosen, Ended, EventKind, Finish, Overflow, Request};
 use emberlm_tokenizer::{StopStrings, TextStream};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,6 +32,8 @@ pub(crate) struct AnswerRequest {
     /// Ids that end the answer.
     pub stop_tokens: Vec<u32>,
     pub chooser: ChooserConfig,
+    /// The number of alternatives to each token of the prompt, if their log-probabilities are requested.
+    pub prompt_logprobs: Option<usize>,
 }
 
 /// Why an answer ended.
@@ -60,9 +62,28 @@ pub(crate) struct AnswerEvent {
     pub text: String,
     /// The index of the stop string that ended the answer.
     pub stop: Option<usize>,
-    /// The token; `None` for the final event.
+    /// The token; `None` for the final event, and for those with tokens of the prompt.
     pub token: Option<Token>,
     pub finish: Option<FinishReason>,
+    /// The next tokens of the prompt, if their log-probabilities are requested. They come before the first token.
+    pub prompt: Option<Arc<[Chosen]>>,
+    /// The token that ended the answer and is not part of it, with its log-probabilities if they are requested.
+    pub stop_token: Option<Chosen>,
+}
+
+impl AnswerEvent {
+    /// An event of a sample without content.
+    fn of(sample: usize) -> Self {
+        Self {
+            sample,
+            text: String::new(),
+            stop: None,
+            token: None,
+            finish: None,
+            prompt: None,
+            stop_token: None,
+        }
+    }
 }
 
 /// The answers to one prompt. Dropping this cancels their generation.
@@ -117,6 +138,7 @@ impl PromptAnswers {
             overflow: Overflow::Refuse,
             // The worker's handle selects it.
             adapter: None,
+            prompt_logprobs: answer_request.prompt_logprobs,
         };
         let ticket = model.worker.submit(request).await?;
         Ok(Self {
@@ -142,10 +164,11 @@ impl PromptAnswers {
                 return Poll::Ready(Some(Err(self.ticket.failure().into())));
             };
             let event = match kind {
+                EventKind::Prompt(tokens) => self.prompt(sample, tokens),
                 EventKind::Token(chosen) => self.token(sample, chosen),
                 EventKind::Finished(ended) => {
                     self.reused_tokens = self.reused_tokens.max(ended.reused_prompt);
-                    self.finish(sample, ended.finish)
+                    self.finish(sample, ended)
                 }
                 EventKind::Failed(error) => {
                     self.left = 0;
@@ -165,6 +188,14 @@ impl PromptAnswers {
         Poll::Ready(None)
     }
 
+    fn prompt(&self, sample: usize, tokens: Arc<[Chosen]>) -> Option<AnswerEvent> {
+        self.samples.get(sample)?.stream.as_ref()?;
+        Some(AnswerEvent {
+            prompt: Some(tokens),
+            ..AnswerEvent::of(sample)
+        })
+    }
+
     fn token(&mut self, sample: usize, chosen: Chosen) -> Option<AnswerEvent> {
         let text = self.samples.get_mut(sample)?;
         // Tokens can still arrive after a sample has ended, until the engine processes the cancellation.
@@ -178,7 +209,6 @@ impl PromptAnswers {
             self.left -= 1;
         }
         Some(AnswerEvent {
-            sample,
             text: delta.visible,
             token: Some(Token {
                 chosen,
@@ -186,23 +216,24 @@ impl PromptAnswers {
             }),
             stop: delta.stop,
             finish: delta.stop.map(|_| FinishReason::Stop),
+            ..AnswerEvent::of(sample)
         })
     }
 
-    fn finish(&mut self, sample: usize, finish: Finish) -> Option<AnswerEvent> {
+    fn finish(&mut self, sample: usize, ended: Ended) -> Option<AnswerEvent> {
         let stream = self.samples.get_mut(sample)?.stream.take()?;
         self.left -= 1;
         let rest = stream.finish();
-        let reason = match finish {
+        let reason = match ended.finish {
             Finish::Length if rest.stop.is_none() => FinishReason::Length,
             _ => FinishReason::Stop,
         };
         Some(AnswerEvent {
-            sample,
             text: rest.visible,
             stop: rest.stop,
-            token: None,
             finish: Some(reason),
+            stop_token: ended.stop_token,
+            ..AnswerEvent::of(sample)
         })
     }
 }

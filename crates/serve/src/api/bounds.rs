@@ -90,12 +90,13 @@ impl Kept {
             true => max_new_tokens.min(STREAMED),
             false => max_new_tokens,
         };
+        let logprobs = |count: Option<usize>| {
+            count.map_or(0, |count| LOGPROBS.saturating_add(count * ALTERNATIVE))
+        };
         let token = TOKEN
             + self.repeats * REPEATED
-            + chooser
-                .top_logprobs
-                .map_or(0, |count| LOGPROBS.saturating_add(count * ALTERNATIVE))
-                .saturating_mul(self.repeats.max(1));
+            + logprobs(chooser.top_logprobs).saturating_mul(self.repeats.max(1));
+        let prompt_token = logprobs(answer_request.prompt_logprobs);
         // Modified logits need a copy of the vocabulary's logits in f32.
         let changed = !chooser.logit_bias.is_empty()
             || chooser.constraint.is_some()
@@ -108,6 +109,7 @@ impl Kept {
         let sample = SAMPLE
             + counted * COUNTED
             + tokens.saturating_mul(token)
+            + answer_request.prompt.len().saturating_mul(prompt_token)
             + chooser.logit_bias.len() * 16
             + chooser.delayed.len() * DELAYED
             + if changed { 4 * vocab_size } else { 0 }

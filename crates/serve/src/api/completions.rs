@@ -1,6 +1,8 @@
 //! `POST /v1/completions`: continuations of texts.
 
-use std::collections::BTreeMap;
+mod logprobs;
+
+use std::mem;
 use std::sync::{Arc, LazyLock};
 
 use axum::response::Response;
@@ -10,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::App;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
-use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason, Token};
+use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason};
 use super::body::{FieldGroup, KnownFields};
 use super::bounds::Kept;
 use super::conversation::EncodedPrompt;
@@ -23,6 +25,7 @@ use super::model_request::ModelRequest;
 use super::prompt::{Prompt, TooLong};
 use super::settings::Settings;
 use crate::model::{ServedModel, Task};
+use logprobs::{Echo, LogProbs};
 
 /// The fields that only these requests have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -30,10 +33,11 @@ pub(crate) struct Completions {
     /// The text or tokens to continue; the source of an encoder–decoder, whose answer is the target. Default: an empty text.
     prompt: Option<Prompt>,
     /// Returns the log-probabilities of the tokens and of this many alternatives, in the model's own distribution: before
-    /// temperature and penalties.
+    /// temperature and penalties. With `echo`, also those of the prompt's tokens, except for the first, and of the token that
+    /// ends the answer.
     #[schemars(range(min = 0, max = MOST_LOGPROBS))]
     logprobs: Option<usize>,
-    /// True to begin the answer with the prompt's text.
+    /// True to begin the answer with the prompt's text. `max_tokens` may be 0.
     #[schemars(extend("default" = false))]
     echo: Option<bool>,
     /// True to return the token ids.
@@ -68,15 +72,6 @@ struct Choice {
     token_ids: Option<Vec<u32>>,
 }
 
-/// For each token: its text, its log-probability, those of the likeliest in its place, and where in the text it begins.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-struct LogProbs {
-    tokens: Vec<String>,
-    token_logprobs: Vec<Option<f32>>,
-    top_logprobs: Vec<BTreeMap<String, f32>>,
-    text_offset: Vec<usize>,
-}
-
 impl FieldGroup for Completions {}
 
 static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
@@ -99,10 +94,6 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         return Err(ApiError::field("logprobs", rule));
     }
     let echo = fields.echo == Some(true);
-    if echo && fields.logprobs.is_some() {
-        let rule = "cannot be combined with logprobs: those of a prompt are not computed";
-        return Err(ApiError::field("echo", rule));
-    }
     if echo && !model.kind.supports(Task::Continuation) {
         let rule = "is not supported for this model: its answer does not continue the prompt";
         return Err(ApiError::field("echo", rule));
@@ -126,6 +117,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     let generation = Generation {
         max_tokens: settings.max_tokens()?.or(default_tokens),
         top_logprobs: fields.logprobs,
+        scores_prompt: echo,
         ..Generation::new(&settings)
     };
     let first = EncodedPrompt::text(prompts.remove(0));
@@ -150,21 +142,27 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     for (text, choices) in echoed.iter().zip(choices.chunks_mut(samples)) {
         choices.iter_mut().for_each(|c| c.text.clone_from(text));
     }
+    let logprobs = fields.logprobs.is_some();
+    let offsets = choices.iter().map(|choice| choice.text.chars().count());
     let mut writer = Writer {
         id: name("cmpl"),
         created: now(),
-        model,
         samples,
-        logprobs: fields.logprobs.is_some(),
+        logprobs,
         ids: fields.return_token_ids == Some(true),
-        offsets: vec![0; count],
+        offsets: offsets.collect(),
+        echoes: match echo && logprobs {
+            true => choices.iter().map(|_| Echo::new(&model)).collect(),
+            false => Vec::new(),
+        },
+        model,
         choices,
         reports_usage: delivery.reports_usage(),
     };
     if delivery.streams() {
         return Ok(streamed(deadline, answers, writer));
     }
-    let mut choices = std::mem::take(&mut writer.choices);
+    let mut choices = mem::take(&mut writer.choices);
     while let Some(event) = answers.next().await {
         let (prompt, event) = event?;
         let new = writer.choice(prompt, event);
@@ -207,11 +205,7 @@ impl Choice {
             self.token_ids.get_or_insert_default().extend(ids);
         }
         if let Some(next) = next.logprobs {
-            let all = self.logprobs.get_or_insert_default();
-            all.tokens.extend(next.tokens);
-            all.token_logprobs.extend(next.token_logprobs);
-            all.top_logprobs.extend(next.top_logprobs);
-            all.text_offset.extend(next.text_offset);
+            self.logprobs.get_or_insert_default().extend(next);
         }
     }
 }
@@ -227,6 +221,8 @@ struct Writer {
     ids: bool,
     /// The number of characters of each answer so far.
     offsets: Vec<usize>,
+    /// The prompts of the answers, if they are echoed with log-probabilities.
+    echoes: Vec<Echo>,
     /// The initial choices. They contain the prompts if these are echoed.
     choices: Vec<Choice>,
     /// True if a stream ends with the token counts.
@@ -249,12 +245,27 @@ impl Writer {
     fn choice(&mut self, prompt: usize, event: AnswerEvent) -> Choice {
         let index = prompt * self.samples + event.sample;
         let token = event.token.as_ref();
+        let (mut text, mut logprobs) = (event.text, None::<LogProbs>);
+        if let (Some(tokens), Some(echo)) = (event.prompt, self.echoes.get_mut(index)) {
+            // In a stream, the text comes with its first tokens.
+            let echoed = self.choices.get_mut(index);
+            text = echoed.map_or_else(String::new, |choice| mem::take(&mut choice.text));
+            logprobs = Some(echo.logprobs(&self.model, &tokens));
+        }
+        // Clients expect a token of the answer after those of the prompt, even if it is the end.
+        let end = event
+            .stop_token
+            .as_ref()
+            .filter(|_| !self.echoes.is_empty());
+        let chosen = token.map(|token| &token.chosen).or(end);
+        if let Some(chosen) = chosen.filter(|_| self.logprobs) {
+            let logprobs = logprobs.get_or_insert_default();
+            logprobs.push(&self.model, chosen, self.offsets[index]);
+        }
         let choice = Choice {
             index,
-            text: event.text,
-            logprobs: token
-                .filter(|_| self.logprobs)
-                .map(|token| self.logprobs_of(token, self.offsets[index])),
+            text,
+            logprobs,
             finish_reason: event.finish,
             token_ids: self
                 .ids
@@ -263,27 +274,16 @@ impl Writer {
         self.offsets[index] += token.map_or(0, |token| token.text.chars().count());
         choice
     }
-
-    fn logprobs_of(&self, token: &Token, offset: usize) -> LogProbs {
-        let text = |id| String::from_utf8_lossy(&self.model.bytes(id)).into_owned();
-        // Iterate in ascending order of probability: of tokens with the same text, the most probable one
-        // remains.
-        let likeliest = token.chosen.alternatives.iter().rev();
-        let likeliest = likeliest.map(|&(id, logprob)| (text(id), logprob));
-        LogProbs {
-            tokens: vec![text(token.chosen.id)],
-            token_logprobs: vec![token.chosen.logprob],
-            top_logprobs: vec![likeliest.collect()],
-            text_offset: vec![offset],
-        }
-    }
 }
 
 impl AnswerStream for Writer {
     type Item = Event;
 
     fn begin(&mut self, _: Usage) -> Vec<Event> {
-        let echoed = std::mem::take(&mut self.choices).into_iter();
+        if !self.echoes.is_empty() {
+            return Vec::new();
+        }
+        let echoed = mem::take(&mut self.choices).into_iter();
         let echoed = echoed.filter(|choice| !choice.text.is_empty());
         echoed
             .map(|choice| json_event(&self.completion(vec![choice], None)))

@@ -131,7 +131,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
             }
             Some((_, EventKind::Started)) => trace.started(),
             Some((_, EventKind::Failed(error))) => return Err(invalid(error.into())),
-            Some((_, EventKind::Token(_) | EventKind::Finished(_))) => {}
+            Some((_, EventKind::Prompt(_) | EventKind::Token(_) | EventKind::Finished(_))) => {}
             None => return Err(ticket.failure().into()),
         }
     }

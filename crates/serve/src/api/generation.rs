@@ -19,6 +19,8 @@ pub(crate) struct Generation<'a> {
     pub max_tokens: Option<usize>,
     /// The number of alternatives, if log-probabilities are requested.
     pub top_logprobs: Option<usize>,
+    /// True to request them for the tokens of the prompt, too.
+    pub scores_prompt: bool,
     pub form: Option<TextForm>,
     pub calling: Option<&'a Calling<'a>>,
 }
@@ -30,6 +32,7 @@ impl<'a> Generation<'a> {
             settings,
             max_tokens: None,
             top_logprobs: None,
+            scores_prompt: false,
             form: None,
             calling: None,
         }
@@ -95,6 +98,7 @@ impl<'a> Generation<'a> {
             stops: settings.stops(stop_strings)?,
             stop_tokens: [&ends[..], settings.stop_tokens()?].concat(),
             chooser,
+            prompt_logprobs: self.top_logprobs.filter(|_| self.scores_prompt),
         })
     }
 }

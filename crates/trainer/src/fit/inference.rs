@@ -148,13 +148,30 @@ impl InferenceWork {
         Self { cache, ..self }
     }
 
+    /// The work with the logits of `rows` more tokens in a pass.
+    pub const fn with_more_logits(self, rows: usize) -> Self {
+        match self.head {
+            HeadUse::Logits(others) => Self {
+                head: HeadUse::Logits(others.saturating_add(rows)),
+                ..self
+            },
+            HeadUse::Loss | HeadUse::LossOf(_) | HeadUse::States => self,
+        }
+    }
+
     /// The work with a single slot and a context of at most `context` tokens. Work without slots stays as it is.
     pub fn with_one_slot(self, context: usize) -> Self {
         let capacity = self.capacity.min(context);
         match (self.slots, self.target) {
             (0, _) => self,
-            (_, 0) => {
-                Self::generation(self.weights, 1, capacity, self.pass_tokens).with_cache(self.cache)
+            (slots, 0) => {
+                let more_logits = match self.head {
+                    HeadUse::Logits(rows) => rows.saturating_sub(slots),
+                    HeadUse::Loss | HeadUse::LossOf(_) | HeadUse::States => 0,
+                };
+                Self::generation(self.weights, 1, capacity, self.pass_tokens)
+                    .with_cache(self.cache)
+                    .with_more_logits(more_logits)
             }
             (_, _) => Self::targets(1, capacity, self.sequence.min(context)),
         }

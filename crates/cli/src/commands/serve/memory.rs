@@ -28,6 +28,7 @@ pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Work<'a
                 engine.prefill_tokens,
             )
             .with_cache(plan.options().cache)
+            .with_more_logits(engine.prompt_logit_rows(plan.model().config().vocab_size()))
         }
         Plan::Encoder(plan) => {
             let longest = plan.model().longest_text();

@@ -57,7 +57,7 @@ pub(super) const GENERATION: &[Row] = &[
     ("priority", Ignored(Number, ARRIVAL)),
     (
         "prompt_logprobs",
-        Refused("log-probabilities of a prompt are not computed; leave this field out"),
+        Refused("send `echo` with `logprobs` to /v1/completions for those of a prompt"),
     ),
     ("request_id", Ignored(Text, OWN_IDS)),
     (

@@ -86,6 +86,7 @@ pub(super) fn sample<B: Backend>(
                 .into(),
                 overflow: Overflow::Refuse,
                 adapter: None,
+                prompt_logprobs: None,
             })?,
         );
         sampled.push(vec![Sampled::default(); request.samples]);
@@ -108,7 +109,7 @@ pub(super) fn sample<B: Backend>(
                 Finish::Complete | Finish::Caller => {}
             },
             EventKind::Failed(error) => failed = Some(error),
-            EventKind::Started | EventKind::Embedded(_) => {}
+            EventKind::Started | EventKind::Prompt(_) | EventKind::Embedded(_) => {}
         }
     };
     while engine.step(&mut on_event) {
