@@ -17,7 +17,9 @@ pub use architecture::{Architecture, ModelKind};
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
 pub use derived::DerivedSize;
 pub use family::Family;
-pub use heads::{EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer};
+pub use heads::{
+    EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer, most_probable,
+};
 pub use positions::{LayerPositions, RelativePositions, RotaryScaling};
 
 use serde::de::Error as _;

@@ -8,6 +8,8 @@
 //! | `/v1/embeddings` | `embeddings` |
 //! | `/v1/messages`, `/v1/messages/count_tokens` | `anthropic` |
 //! | `/api/chat`, `/api/generate`, `/api/tags`, `/api/show`, `/api/ps`, `/api/pull`, `/api/version` | `ollama` |
+//! | `/classify` | `classify` |
+//! | `/rerank` and its other names | `rerank` |
 //! | `/tokenize`, `/detokenize` | `tokens` |
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
 //! | `/api/play` | `play`, for the page in `playground` |
@@ -16,7 +18,8 @@
 //!
 //! `model_request` extracts a request. `body` (with `fields`), `settings`, `delivery`, `prompt` and `conversation` parse its
 //! fields, and `generation` builds the engine's request from them. `answers` collects the generated answers,
-//! `answer_parts` splits them into reasoning, text and calls, and `answer_stream` sends them as events. `bounds` estimates the memory of requests, `deadline` limits their time, `json` writes responses,
+//! `answer_parts` splits them into reasoning, text and calls, and `answer_stream` sends them as events. `text_outputs` collects the vectors and
+//! scores of texts. `bounds` estimates the memory of requests, `deadline` limits their time, `json` writes responses,
 //! and `error` defines all error responses.
 //!
 //! No field names a file, a program or an address. A client sends only text, numbers, schemas and
@@ -29,6 +32,7 @@ pub(crate) mod anthropic;
 mod body;
 mod bounds;
 mod chat;
+mod classify;
 mod completions;
 mod conversation;
 mod deadline;
@@ -45,8 +49,10 @@ mod models;
 mod ollama;
 mod play;
 mod prompt;
+mod rerank;
 pub(crate) mod responses;
 mod settings;
+mod text_outputs;
 mod tokens;
 
 use std::sync::Arc;
@@ -171,6 +177,8 @@ pub fn router(service: Service) -> Router {
         .route("/v1/chat/completions", post(chat::answer))
         .route("/v1/responses", post(responses::answer))
         .route("/v1/embeddings", post(embeddings::answer))
+        .route("/classify", post(classify::answer))
+        .merge(reranking())
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
         .route("/v1/models", get(models::all))
@@ -216,6 +224,15 @@ pub(crate) const HEALTH: [&str; 6] = [
     "/readyz",
     "/ping",
 ];
+
+/// The paths at which other servers rank documents.
+pub(crate) const RERANK: [&str; 3] = ["/rerank", "/v1/rerank", "/v2/rerank"];
+
+fn reranking() -> Router<App> {
+    RERANK.iter().fold(Router::new(), |router, path| {
+        router.route(path, post(rerank::answer))
+    })
+}
 
 fn health() -> Router<App> {
     HEALTH.iter().fold(Router::new(), |router, path| {

@@ -1,6 +1,6 @@
-//! Embeds the texts of concurrent requests with an encoder.
+//! Embeds and classifies the texts of concurrent requests with an encoder.
 //!
-//! A step is one pass of at most [`Embedder::PASS_TOKENS`] tokens without padding, unless a single text has more. A
+//! A step is one pass, for vectors or for scores, of at most [`Embedder::PASS_TOKENS`] tokens without padding, unless a single text has more. A
 //! request's texts are processed in the order of their lengths. Requests take turns to be first in a pass, and the texts
 //! of the others fill it. So a request without concurrent ones has the passes of [`Embedder::embed_sequences`], and the
 //! same numbers; with concurrent requests, products of other shapes may round differently.
@@ -14,6 +14,7 @@ use emberlm_generate::{
 };
 use emberlm_kernels::Backend;
 use emberlm_model::InputError;
+use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_tokenizer::EncodedSequence;
 
 use crate::worker_engine::{EngineLimits, SubmitError, Work, WorkerEngine};
@@ -28,7 +29,8 @@ pub struct EmbeddingConfig {
     pub deterministic: bool,
 }
 
-/// Embeds texts with an encoder. The vectors have the model's pooling and normalization.
+/// Embeds texts with an encoder, or classifies them. The vectors have the model's pooling and normalization, and the scores are
+/// those of [`Embedder::class_scores`].
 #[derive(Debug)]
 pub struct EmbeddingEngine<B: Backend> {
     embedder: Embedder<B>,
@@ -38,10 +40,18 @@ pub struct EmbeddingEngine<B: Backend> {
     tokens: u64,
 }
 
-/// The texts of a request that have no vector yet.
+/// The result for each text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextOutput {
+    Vector,
+    Scores,
+}
+
+/// The texts of a request that have no result yet.
 #[derive(Debug)]
 struct WaitingTexts {
     id: RequestId,
+    output: TextOutput,
     /// The texts with their index in the request, shortest first.
     texts: VecDeque<(usize, EncodedSequence)>,
 }
@@ -50,6 +60,13 @@ struct WaitingTexts {
 struct PassText {
     request: RequestId,
     text: usize,
+}
+
+/// The texts of a pass.
+struct Pass {
+    output: TextOutput,
+    texts: Vec<PassText>,
+    sequences: Vec<EncodedSequence>,
 }
 
 impl<B: Backend> EmbeddingEngine<B> {
@@ -64,15 +81,17 @@ impl<B: Backend> EmbeddingEngine<B> {
         }
     }
 
-    /// Takes the texts of the next pass.
-    fn next_pass(&mut self) -> (Vec<PassText>, Vec<EncodedSequence>) {
+    /// Takes the texts of the next pass. `None` if none waits.
+    fn next_pass(&mut self) -> Option<Pass> {
+        let output = self.waiting.front()?.output;
         let (mut texts, mut sequences) = (Vec::new(), Vec::new());
         let mut tokens = 0;
         let requests = match self.config.deterministic {
             true => 1,
             false => self.waiting.len(),
         };
-        for waiting in self.waiting.iter_mut().take(requests) {
+        let waiting = self.waiting.iter_mut().take(requests);
+        for waiting in waiting.filter(|waiting| waiting.output == output) {
             let fits = |tokens: usize, sequence: &EncodedSequence| {
                 tokens == 0 || tokens + sequence.ids.len() <= Embedder::<B>::PASS_TOKENS
             };
@@ -91,15 +110,29 @@ impl<B: Backend> EmbeddingEngine<B> {
         }
         self.waiting.retain(|waiting| !waiting.texts.is_empty());
         self.tokens += tokens as u64;
-        (texts, sequences)
+        Some(Pass {
+            output,
+            texts,
+            sequences,
+        })
     }
 
     /// Checks the texts of a request.
-    fn check(&self, texts: &[Vec<u32>]) -> Result<(), GenerateError> {
+    fn check(&self, output: TextOutput, texts: &[EncodedSequence]) -> Result<(), GenerateError> {
+        let config = self.embedder.encoder().config();
+        let classifies = matches!(
+            config.encoder_head(),
+            Some(EncoderHeadConfig::Sequence { .. })
+        );
+        if output == TextOutput::Scores && !classifies {
+            let rule = "must have a classifier of texts";
+            return Err(SettingError::new("model", "another encoder", rule).into());
+        }
         if texts.is_empty() {
             return Err(InputError::Empty.into());
         }
         for text in texts {
+            let text = &text.ids;
             if text.len() > self.config.context {
                 return Err(GenerateError::Overflow {
                     prompt: text.len(),
@@ -107,7 +140,7 @@ impl<B: Backend> EmbeddingEngine<B> {
                     context: self.config.context,
                 });
             }
-            self.embedder.encoder().config().check_tokens(text)?;
+            config.check_tokens(text)?;
         }
         Ok(())
     }
@@ -138,32 +171,40 @@ impl<B: Backend> WorkerEngine for EmbeddingEngine<B> {
     }
 
     fn submit(&mut self, work: Work) -> Result<RequestId, SubmitError> {
-        let Work::Embed(EmbeddingRequest { texts, .. }) = work else {
-            let rule = "must be a decoder or an encoder–decoder to generate text";
-            return Err(GenerateError::from(SettingError::new("model", "an encoder", rule)).into());
+        let (output, texts) = match work {
+            Work::Embed(EmbeddingRequest { texts, .. }) => {
+                let texts = texts.into_iter().map(EncodedSequence::of_ids);
+                (TextOutput::Vector, texts.collect())
+            }
+            Work::Classify(texts) => (TextOutput::Scores, texts),
+            Work::Generate(_) => {
+                let rule = "must be a decoder or an encoder–decoder to generate text";
+                let error = SettingError::new("model", "an encoder", rule);
+                return Err(GenerateError::from(error).into());
+            }
         };
-        self.check(&texts)?;
+        self.check(output, &texts)?;
         let id = RequestId::new();
-        let sequence = |ids: Vec<u32>| EncodedSequence {
-            segments: vec![0; ids.len()],
-            truncated: false,
-            ids,
-        };
-        let texts = texts.into_iter().map(sequence).enumerate();
+        let texts = texts.into_iter().enumerate();
         let mut texts: Vec<(usize, EncodedSequence)> = texts.collect();
         texts.sort_by_key(|(_, sequence)| sequence.ids.len());
         self.waiting.push_back(WaitingTexts {
             id,
+            output,
             texts: texts.into(),
         });
         Ok(id)
     }
 
     fn step(&mut self, on: &mut dyn FnMut(Event)) -> bool {
-        let (texts, sequences) = self.next_pass();
-        if texts.is_empty() {
+        let Some(Pass {
+            output,
+            texts,
+            sequences,
+        }) = self.next_pass()
+        else {
             return false;
-        }
+        };
         let mut report = |text: &PassText, kind| {
             on(Event {
                 request: text.request,
@@ -176,7 +217,11 @@ impl<B: Backend> WorkerEngine for EmbeddingEngine<B> {
         }
         self.passes += 1;
         let embedder = &self.embedder;
-        match B::run(|| embedder.embed_sequences(&sequences)) {
+        let run = || match output {
+            TextOutput::Vector => embedder.embed_sequences(&sequences),
+            TextOutput::Scores => Ok(embedder.class_scores(&sequences)?.unwrap_or_default()),
+        };
+        match B::run(run) {
             Ok(vectors) => {
                 for (text, vector) in texts.iter().zip(vectors) {
                     report(text, EventKind::Embedded(vector));

@@ -64,7 +64,7 @@
 //! | [`model`], [`worker`] | a served model, and the thread that runs its engine |
 //! | [`worker_engine`] | the interface of the engines |
 //! | [`residency`], `on_demand` | which models are in memory; an engine that is loaded when it is needed |
-//! | `embedding_engine` | embeds the texts of concurrent requests with an encoder |
+//! | `embedding_engine` | embeds and classifies the texts of concurrent requests with an encoder |
 //! | [`mod@load`] | loads a model directory for serving |
 //! | [`grammars`] | grammars for constrained output: vetted, compiled and cached |
 //! | [`limits`] | the limits of a request |
@@ -111,7 +111,7 @@ pub use emberlm_generate::SamplingDefaults;
 pub use hosts::Hosts;
 pub use limits::Limits;
 pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, load};
-pub use model::{Card, ServedKind, ServedModel};
+pub use model::{Card, Classifier, EncoderFormat, ServedKind, ServedModel};
 pub use on_demand::{OnDemand, Reload};
 pub use request_log::{RequestLog, RequestRecord};
 pub use residency::{Place, Residency};

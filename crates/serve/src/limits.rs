@@ -48,11 +48,12 @@ impl Default for Limits {
 }
 
 /// The limits without an option.
-pub(crate) fn fixed() -> [LimitInfo; 11] {
+pub(crate) fn fixed() -> [LimitInfo; 12] {
     let limits = Limits::default();
     [
         LimitInfo::count("connections", CONNECTIONS as u64),
         LimitInfo::count("texts in a request", limits.texts as u64),
+        LimitInfo::count("documents to rank", MOST_DOCUMENTS as u64),
         LimitInfo::count("stop texts", MOST_STOPS as u64),
         LimitInfo::count("bytes of a stop text", StopStrings::MAX_LEN as u64),
         LimitInfo::count("entries of `stop_token_ids`", MOST_STOP_TOKENS as u64),
@@ -82,6 +83,8 @@ pub(crate) fn of_grammars() -> Vec<LimitInfo> {
 
 /// Maximum number of returned alternatives to a token.
 pub(crate) const MOST_ALTERNATIVES: usize = 20;
+/// Maximum number of documents to rank.
+pub(crate) const MOST_DOCUMENTS: usize = 1000;
 /// Maximum number of stop strings.
 pub(crate) const MOST_STOPS: usize = 16;
 /// Maximum number of ids in `stop_token_ids`.

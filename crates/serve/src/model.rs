@@ -54,10 +54,28 @@ pub enum ServedKind {
     },
     /// Embeds texts by the model's pooling and normalization. The tokenizer's template adds the special tokens of a
     /// text.
-    Encoder(SequenceEncoder),
+    Encoder(EncoderFormat),
     /// Generates a target for each prompt, which is its source. The tokenizer's template adds the special tokens of a
     /// source.
     EncoderDecoder(SequenceEncoder),
+}
+
+/// The texts and outputs of an encoder.
+#[derive(Debug)]
+pub struct EncoderFormat {
+    /// Encodes texts and pairs of texts, without a limit on their length.
+    pub sequences: SequenceEncoder,
+    /// True if embeddings have length 1.
+    pub normalizes: bool,
+    /// The classifier of texts, if the model has one.
+    pub classifier: Option<Classifier>,
+}
+
+/// A classifier of texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classifier {
+    /// Names of the labels.
+    pub labels: Vec<String>,
 }
 
 /// A use of a model.
@@ -69,23 +87,26 @@ pub(crate) enum Task {
     Continuation,
     /// Embedding texts.
     Embedding,
+    /// Scoring labels for texts or pairs of texts.
+    Classification,
 }
 
 impl ServedKind {
-    /// The kind, for messages.
+    /// The kind with its article, for messages.
     pub(crate) fn name(&self) -> &'static str {
         let kind = match self {
             Self::Decoder { .. } => ModelKind::Decoder,
             Self::Encoder(_) => ModelKind::Encoder,
             Self::EncoderDecoder(_) => ModelKind::EncoderDecoder,
         };
-        kind.name()
+        kind.named()
     }
 
     /// Returns true if models of this kind are used for a task.
     pub(crate) fn supports(&self, task: Task) -> bool {
         match (self, task) {
-            (Self::Decoder { .. }, _) => true,
+            (Self::Decoder { .. }, task) => task != Task::Classification,
+            (Self::Encoder(encoder), Task::Classification) => encoder.classifier.is_some(),
             (Self::Encoder(_), task) => task == Task::Embedding,
             (Self::EncoderDecoder(_), task) => task == Task::Generation,
         }
@@ -169,9 +190,8 @@ impl ServedModel {
                     _ => ids,
                 })
             }
-            ServedKind::Encoder(sequences) | ServedKind::EncoderDecoder(sequences) => {
-                Ok(sequences.encode(text)?.ids)
-            }
+            ServedKind::Encoder(EncoderFormat { sequences, .. })
+            | ServedKind::EncoderDecoder(sequences) => Ok(sequences.encode(text)?.ids),
         }
     }
 
@@ -199,8 +219,8 @@ impl ServedModel {
             return;
         }
         let end = match &self.kind {
-            ServedKind::Encoder(sequences) if is_text => {
-                let [_, end] = sequences.frame();
+            ServedKind::Encoder(encoder) if is_text => {
+                let [_, end] = encoder.sequences.frame();
                 end
             }
             _ => Vec::new(),
@@ -228,11 +248,27 @@ impl ServedModel {
         }
     }
 
-    /// The vector of a text from its engine's output.
-    pub(crate) fn embedding(&self, output: Vec<f32>) -> Vec<f32> {
+    /// The first `dimensions` values of a text's vector, or all, from its engine's output. Vectors of length 1 have it
+    /// afterwards, too.
+    pub(crate) fn embedding(&self, mut output: Vec<f32>, dimensions: Option<usize>) -> Vec<f32> {
+        let is_cut = dimensions.is_some_and(|dimensions| dimensions < output.len());
+        output.truncate(dimensions.unwrap_or(output.len()));
         match &self.kind {
-            ServedKind::Encoder(_) => output,
-            ServedKind::Decoder { .. } | ServedKind::EncoderDecoder(_) => unit_vector(output),
+            // The engine has normalized the whole vector.
+            ServedKind::Encoder(encoder) if !(is_cut && encoder.normalizes) => output,
+            ServedKind::Encoder(_) | ServedKind::Decoder { .. } | ServedKind::EncoderDecoder(_) => {
+                unit_vector(output)
+            }
+        }
+    }
+
+    /// The encoder of texts of a model with a classifier, and the classifier.
+    pub(crate) fn classifier(&self) -> Option<(&SequenceEncoder, &Classifier)> {
+        match &self.kind {
+            ServedKind::Encoder(encoder) => {
+                Some((&encoder.sequences, encoder.classifier.as_ref()?))
+            }
+            ServedKind::Decoder { .. } | ServedKind::EncoderDecoder(_) => None,
         }
     }
 

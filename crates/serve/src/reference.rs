@@ -21,8 +21,8 @@ pub struct ApiDescription {
     /// The OpenAPI 3.1 document.
     pub document: Value,
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
-    /// `responses`, `template`, `settings`, `embeddings`, `tokenize`, `detokenize`, `messages`, `messages sending`, `ollama`, `ollama chat`, `ollama generate`,
-    /// `ollama show`, `ollama pull` and `play`.
+    /// `responses`, `template`, `settings`, `embeddings`, `classify`, `rerank`, `tokenize`, `detokenize`, `messages`, `messages sending`,
+    /// `ollama`, `ollama chat`, `ollama generate`, `ollama show`, `ollama pull` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 
@@ -51,12 +51,14 @@ pub struct UnusedField {
 }
 
 /// The fields that each endpoint does not implement, by the endpoint's path.
-pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 11] {
+pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 13] {
     [
         ("/v1/completions", &fields::COMPLETIONS),
         ("/v1/chat/completions", &fields::CHAT),
         ("/v1/responses", &fields::RESPONSES),
         ("/v1/embeddings", &fields::EMBEDDINGS),
+        ("/classify", &fields::CLASSIFY),
+        ("/rerank", &fields::RERANK),
         ("/v1/messages", &fields::MESSAGES),
         ("/v1/messages/count_tokens", &fields::COUNT_TOKENS),
         ("/api/chat", &fields::OLLAMA_CHAT),

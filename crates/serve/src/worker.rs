@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use emberlm_generate::{
     Counts, EmbeddingRequest, Event, EventKind, GenerateError, ModelSizes, Request, RequestId,
 };
+use emberlm_tokenizer::EncodedSequence;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -180,11 +181,24 @@ impl Worker {
             .await
     }
 
+    /// Submits texts or pairs of texts to an encoder with a classifier. Each has its own [`EventKind::Embedded`] with the scores
+    /// of the labels.
+    ///
+    /// # Errors
+    /// Too many requests are running or waiting, a text is empty, too long, or has tokens outside the vocabulary, or the model
+    /// has no classifier of texts.
+    pub async fn submit_classification(
+        &self,
+        texts: Vec<EncodedSequence>,
+    ) -> Result<Ticket, Refusal> {
+        self.give(Work::Classify(texts)).await
+    }
+
     async fn give(&self, work: Work) -> Result<Ticket, Refusal> {
         let beyond = match &work {
             Work::Generate(request) => request.samples.saturating_sub(self.limits.slots),
             // They take turns in half of the slots.
-            Work::Embed(_) => 0,
+            Work::Embed(_) | Work::Classify(_) => 0,
         };
         let places = u32::try_from(beyond.saturating_add(1)).unwrap_or(u32::MAX);
         let place = Arc::clone(&self.places).try_acquire_many_owned(places);
@@ -192,14 +206,9 @@ impl Worker {
         let number = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (sender, events) = unbounded_channel();
         let (answer, answered) = oneshot::channel();
-        let samples = match &work {
-            Work::Generate(request) => request.samples,
-            // There is one event for each text.
-            Work::Embed(request) => request.texts.len(),
-        };
         let backlog = Arc::new(Backlog {
             events: AtomicUsize::new(0),
-            limit: QUEUED.saturating_mul(samples.max(1)),
+            limit: QUEUED.saturating_mul(work.samples().max(1)),
             paused: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
         });

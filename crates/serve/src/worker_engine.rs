@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use emberlm_generate::{
     Counts, EmbeddingRequest, Engine, Event, GenerateError, ModelSizes, Request, RequestId,
+    SettingError,
 };
 use emberlm_kernels::Backend;
 use emberlm_model::Transformer;
+use emberlm_tokenizer::EncodedSequence;
 
 /// A request to an engine.
 #[derive(Debug)]
@@ -15,6 +17,19 @@ pub enum Work {
     Generate(Box<Request>),
     /// Embed the tokens of texts.
     Embed(EmbeddingRequest),
+    /// Compute the scores of an encoder's labels for texts or pairs of texts.
+    Classify(Vec<EncodedSequence>),
+}
+
+impl Work {
+    /// The number of samples or texts, each of which has its own events.
+    pub fn samples(&self) -> usize {
+        match self {
+            Self::Generate(request) => request.samples,
+            Self::Embed(request) => request.texts.len(),
+            Self::Classify(texts) => texts.len(),
+        }
+    }
 }
 
 /// The limits of an engine.
@@ -115,6 +130,11 @@ impl<B: Backend> WorkerEngine for Engine<B> {
         Ok(match work {
             Work::Generate(request) => Self::submit(self, *request)?,
             Work::Embed(request) => self.submit_embedding(request)?,
+            Work::Classify(_) => {
+                let rule = "must be an encoder with a classifier of texts";
+                let error = SettingError::new("model", "not an encoder", rule);
+                return Err(GenerateError::from(error).into());
+            }
         })
     }
 

@@ -1,4 +1,4 @@
-//! Integration tests: the engine of encoders, host names, and tool calls over HTTP.
+//! Integration tests: the engine of encoders, classifiers, host names, and tool calls over HTTP.
 //!
 //! A single binary, so dependencies are linked once.
 
@@ -9,6 +9,7 @@
     missing_docs
 )]
 
+mod classifiers;
 mod embedding_engine;
 mod hosts;
 #[path = "../../../tests/tables.rs"]

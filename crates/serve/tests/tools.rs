@@ -2,7 +2,7 @@
 //! output.
 
 mod clients;
-mod entry;
+pub mod entry;
 mod fields;
 mod messages;
 mod mistral;

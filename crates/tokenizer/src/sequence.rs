@@ -37,6 +37,17 @@ pub struct EncodedSequence {
     pub truncated: bool,
 }
 
+impl EncodedSequence {
+    /// A sequence in one segment.
+    pub fn of_ids(ids: Vec<u32>) -> Self {
+        Self {
+            segments: vec![0; ids.len()],
+            truncated: false,
+            ids,
+        }
+    }
+}
+
 /// One element of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Element {
@@ -75,6 +86,15 @@ impl SequenceEncoder {
             single,
             pair,
             max_tokens,
+        }
+    }
+
+    /// The same encoder with another longest sequence.
+    #[must_use]
+    pub fn with_max_tokens(&self, max_tokens: usize) -> Self {
+        Self {
+            max_tokens,
+            ..self.clone()
         }
     }
 

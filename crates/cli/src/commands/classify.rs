@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use clap::Args;
 use emberlm_checkpoint::EncoderModel;
 use emberlm_kernels::TrainingBackend;
-use emberlm_model::encoder::{EncoderHeadConfig, ProblemType};
+use emberlm_model::encoder::{EncoderHeadConfig, ProblemType, most_probable};
 use serde::Serialize;
 
 use super::texts::{self, TextEncoder, TextFields};
@@ -110,14 +110,12 @@ impl Job for Classify<'_> {
         texts::in_batches(&args.files, fields, BATCH, |inputs| {
             let sequences = encoder.encode(inputs)?;
             let scores = embedder.class_scores(&sequences)?.unwrap_or_default();
-            scores.iter().try_for_each(|of_labels| {
-                // Of equals the first.
-                let scored = labels.iter().zip(of_labels).rev();
-                match scored.max_by(|(_, a), (_, b)| a.total_cmp(b)) {
-                    Some((label, &score)) => print_json(&line(label, score)),
+            scores
+                .iter()
+                .try_for_each(|of_labels| match most_probable(labels, of_labels) {
+                    Some((label, score)) => print_json(&line(label, score)),
                     None => Ok(()),
-                }
-            })
+                })
         })?;
         encoder.finish();
         Ok(())

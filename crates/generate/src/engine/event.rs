@@ -28,7 +28,8 @@ pub enum EventKind {
     Prompt(Arc<[Chosen]>),
     /// A token was generated.
     Token(Chosen),
-    /// A text's mean-pooled final hidden states, `[d_model]`; nothing follows for this text.
+    /// A text's mean-pooled final hidden states, `[d_model]`, or of an encoder, its vector or the scores of its labels; nothing
+    /// follows for this text.
     Embedded(Vec<f32>),
     /// The sample ended. It has no further events.
     Finished(Ended),

@@ -91,6 +91,13 @@ impl ProblemType {
     }
 }
 
+/// The label with the highest score, and of equals the first. `None` without scores.
+pub fn most_probable<'a>(labels: &'a [String], scores: &[f32]) -> Option<(&'a str, f32)> {
+    let scored = labels.iter().zip(scores).rev();
+    let best = scored.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    Some((best.0, *best.1))
+}
+
 /// The layers `norm(f(dense(x)))` of a classifier of tokens, with the model's norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

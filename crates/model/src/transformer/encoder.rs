@@ -17,7 +17,9 @@ mod head_config;
 mod pooling;
 mod texts;
 
-pub use crate::config::{EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer};
+pub use crate::config::{
+    EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer, most_probable,
+};
 pub use config::{EncoderSettings, LocalWindow};
 pub use head::{EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
 pub use texts::{TextStates, TextTokens};

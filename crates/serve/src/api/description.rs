@@ -7,9 +7,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::HEALTH;
 use super::anthropic::{self, AnthropicError};
 use super::chat::{Chat, ChatCompletion};
+use super::classify::{Classified, Classify};
 use super::completions::{Completion, Completions};
 use super::conversation::TemplateOptions;
 use super::delivery::Delivery;
@@ -19,9 +19,11 @@ use super::fields::{self, FieldTable};
 use super::models::{List, Listed};
 use super::ollama::{self, OllamaError};
 use super::play::Play;
+use super::rerank::{Rerank, Reranked};
 use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
 use super::tokens::{Detokenize, Detokenized, Tokenize, Tokenized};
+use super::{HEALTH, RERANK};
 
 /// The description as JSON. It is generated once, so a repeated request costs only its bytes.
 pub(crate) fn document() -> Bytes {
@@ -50,6 +52,8 @@ impl Description {
             ("template", types.of::<TemplateOptions>()),
             ("settings", types.of::<Settings>()),
             ("embeddings", types.of::<Embeddings>()),
+            ("classify", types.of::<Classify>()),
+            ("rerank", types.of::<Rerank>()),
             ("tokenize", types.of::<Tokenize>()),
             ("detokenize", types.of::<Detokenize>()),
             ("messages", types.of::<anthropic::Prompt>()),
@@ -87,6 +91,8 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
     let chat = body(&["delivery", "chat", "template", "settings"], &fields::CHAT);
     let responses = body(&["responses", "template", "settings"], &fields::RESPONSES);
     let embeddings = body(&["embeddings"], &fields::EMBEDDINGS);
+    let classify = body(&["classify"], &fields::CLASSIFY);
+    let rerank = body(&["rerank"], &fields::RERANK);
     let tokenize = body(&["tokenize", "template"], &fields::TOKENIZE);
     let detokenize = body(&["detokenize"], &fields::NONE);
     let messages = body(
@@ -108,6 +114,8 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
         "/v1/embeddings": { "post": types.post::<Embedded>(
             "Compute the embeddings of texts: by an encoder's pooling and normalization, or the mean of a decoder's last hidden states, normalized to length 1",
             embeddings, false) },
+        "/classify": { "post": types.post::<Classified>(
+            "Return the labels of texts by an encoder's classifier, as vLLM does", classify, false) },
         "/tokenize": { "post": types.post::<Tokenized>(
             "Return the tokens of a text or a conversation, as vLLM and llama.cpp do", tokenize, false) },
         "/detokenize": { "post": types.post::<Detokenized>("Return the text of tokens", detokenize, false) },
@@ -139,6 +147,14 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
                 "text/html": { "schema": { "type": "string" } } } } },
         } },
     });
+    let ranked = types.post::<Reranked>(
+        "Rank documents by their relevance to a query with a cross-encoder, as Cohere and Jina do",
+        rerank,
+        false,
+    );
+    for path in RERANK {
+        paths[path] = json!({ "post": ranked });
+    }
     types.error = types.named::<AnthropicError>();
     paths["/v1/messages"] = json!({ "post": types.post::<anthropic::Message>(
         "Answer a conversation as Anthropic's Messages API does", messages, true) });

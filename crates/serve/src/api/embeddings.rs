@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use emberlm_generate::EventKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +14,9 @@ use super::error::ApiError;
 use super::fields;
 use super::json::json;
 use super::model_request::ModelRequest;
-use super::prompt::{Prompt, TooLong};
+use super::prompt::Prompt;
+use super::text_outputs::{NUMBER, TextUsage, outputs};
 use crate::model::Task;
-
-/// Bytes reserved per vector element: its sum, its value and its text.
-const NUMBER: usize = 64;
 
 /// A request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -31,7 +28,8 @@ pub(crate) struct Embeddings {
     /// The encoding of a vector: numbers, or the base64 encoding of their bytes (f32, little-endian).
     #[schemars(extend("default" = "float"))]
     encoding_format: Option<Encoding>,
-    /// The length of a vector; must equal the model's width, which is the default.
+    /// The length of a vector, at most the model's width, which is the default. A shorter vector has the first values,
+    /// normalized again if the model's vectors are normalized: useful for models that are trained for it (Matryoshka).
     #[schemars(range(min = 1, max = u32::MAX))]
     dimensions: Option<u32>,
     /// Truncate texts and tokens that are longer than the model's context, as `emberlm embed` and sentence-transformers
@@ -53,7 +51,7 @@ pub(crate) struct Embedded {
     object: &'static str,
     data: Vec<Embedding>,
     model: String,
-    usage: Usage,
+    usage: TextUsage,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -68,12 +66,6 @@ struct Embedding {
 enum Vector {
     Float(Vec<f32>),
     Base64(String),
-}
-
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-struct Usage {
-    prompt_tokens: usize,
-    total_tokens: usize,
 }
 
 impl FieldGroup for Embeddings {}
@@ -92,63 +84,33 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..
     } = request;
     let width = model.worker.sizes().d_model;
-    if fields
-        .dimensions
-        .is_some_and(|dimensions| dimensions as usize != width)
-    {
-        let rule = format!("must be {width}, this model's width, or left out");
+    let dimensions = fields.dimensions.map(|dimensions| dimensions as usize);
+    if dimensions.is_some_and(|dimensions| !(1..=width).contains(&dimensions)) {
+        let rule = format!("must be between 1 and {width}, this model's width");
         return Err(ApiError::field("dimensions", rule));
     }
-    let is_text = fields.input.is_text();
-    let too_long = match fields.truncate {
-        Some(true) => TooLong::Truncated,
-        _ => TooLong::Refused,
-    };
-    let texts = fields.input.tokens("input", &model, &app, too_long);
-    let mut texts = texts.await?;
-    if fields.truncate == Some(true) {
-        texts
-            .iter_mut()
-            .for_each(|ids| model.truncate(ids, is_text));
-    }
+    let input = fields.input;
+    let truncates = fields.truncate == Some(true);
+    let texts = input.truncated_tokens("input", &model, &app, truncates);
+    let texts = texts.await?;
     let prompt_tokens = texts.iter().map(Vec::len).sum();
     trace.add_prompt(prompt_tokens);
     let bytes = prompt_tokens * PROMPT_TOKEN + texts.len() * width * NUMBER;
     account.add(bytes)?;
-    let mut vectors: Vec<Option<Vector>> = texts.iter().map(|_| None).collect();
-    let invalid = |error: ApiError| error.at("input");
+    let count = texts.len();
     let ticket = model.worker.submit_embedding(texts).await;
-    let mut ticket = ticket.map_err(|error| invalid(error.into()))?;
-    let mut left = vectors.len();
-    while left > 0 {
-        match ticket.next().await {
-            Some((text, EventKind::Embedded(output))) => {
-                if let Some(vector) = vectors.get_mut(text) {
-                    let embedding = model.embedding(output);
-                    *vector = Some(Vector::new(embedding, fields.encoding_format));
-                }
-                left -= 1;
-            }
-            Some((_, EventKind::Started)) => trace.started(),
-            Some((_, EventKind::Failed(error))) => return Err(invalid(error.into())),
-            Some((_, EventKind::Prompt(_) | EventKind::Token(_) | EventKind::Finished(_))) => {}
-            None => return Err(ticket.failure().into()),
-        }
-    }
-    let data = vectors.into_iter().flatten().enumerate();
-    let data = data.map(|(index, embedding)| Embedding {
+    let outputs = outputs(ticket, count, "input", &trace).await?;
+    let data = outputs.into_iter().enumerate();
+    let data = data.map(|(index, output)| Embedding {
         object: "embedding",
         index,
-        embedding,
+        embedding: Vector::new(model.embedding(output, dimensions), fields.encoding_format),
     });
     let embedded = Embedded {
         object: "list",
         data: data.collect(),
         model: model.name.clone(),
-        usage: Usage {
-            prompt_tokens,
-            total_tokens: prompt_tokens,
-        },
+        usage: TextUsage::new(prompt_tokens),
     };
     json(&app, embedded, account).await
 }

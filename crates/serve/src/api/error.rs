@@ -222,11 +222,14 @@ impl ApiError {
     /// The model `name` of a kind that is not used for `task`.
     pub fn task(name: &str, kind: &str, task: Task) -> Self {
         let rest = match task {
-            Task::Embedding => "which embeds no texts: use a decoder or an encoder",
-            Task::Generation => "which generates no text: use /v1/embeddings, or another model",
-            Task::Continuation => "and only decoders continue a text",
+            Task::Embedding => ", which embeds no texts: use a decoder or an encoder",
+            Task::Generation => ", which generates no text: use /v1/embeddings, or another model",
+            Task::Continuation => ", and only decoders continue a text",
+            Task::Classification => {
+                " without a classifier of texts: use a model whose config.json has an architecture …ForSequenceClassification"
+            }
         };
-        let message = format!("the model {name:?} is an {kind}, {rest}");
+        let message = format!("the model {name:?} is {kind}{rest}");
         Self::new(TASK, message).at("model")
     }
 

@@ -11,9 +11,11 @@
 //! | `openai` | the published schemas of OpenAI |
 //! | `vllm` | additions of vLLM |
 //! | `llama_cpp` | additions of llama.cpp's server |
+//! | `cohere` | fields of Cohere's and Jina's APIs |
 //! | `nulls` | removes null fields before the tables apply |
 
 mod anthropic;
+mod cohere;
 mod llama_cpp;
 mod nulls;
 mod ollama;
@@ -54,6 +56,10 @@ pub(crate) static RESPONSES: FieldTable = FieldTable(&[
 ]);
 /// The rows of `/v1/embeddings`.
 pub(crate) static EMBEDDINGS: FieldTable = FieldTable(&[openai::EMBEDDINGS, vllm::EMBEDDINGS]);
+/// The rows of `/classify`.
+pub(crate) static CLASSIFY: FieldTable = FieldTable(&[vllm::CLASSIFY, vllm::SCORING]);
+/// The rows of `/rerank`.
+pub(crate) static RERANK: FieldTable = FieldTable(&[vllm::SCORING, cohere::RERANK]);
 /// The rows of `/v1/messages`.
 pub(crate) static MESSAGES: FieldTable = FieldTable(&[
     anthropic::CONVERSATION,
@@ -381,6 +387,8 @@ mod tests {
             &COUNT_TOKENS,
             &OLLAMA_CHAT,
             &OLLAMA_GENERATE,
+            &CLASSIFY,
+            &RERANK,
         ] {
             let rows: Vec<Row> = table.rows().collect();
             for (at, (path, treatment)) in rows.iter().enumerate() {

@@ -40,7 +40,7 @@ pub(crate) enum Prompt {
 
 impl Prompt {
     /// Returns true for texts, and false for tokens.
-    pub fn is_text(&self) -> bool {
+    fn is_text(&self) -> bool {
         match self {
             Self::Text(_) | Self::Texts(_) => true,
             Self::Ids(_) | Self::ManyIds(_) => false,
@@ -81,6 +81,31 @@ impl Prompt {
             texts.iter().map(encode).collect()
         };
         app.jobs().run(bytes, encode_all).await?
+    }
+    /// The tokens of texts to embed or to classify. With `truncates`, those that are longer than the model's context are
+    /// truncated.
+    ///
+    /// # Errors
+    /// See [`Prompt::tokens`].
+    pub async fn truncated_tokens(
+        self,
+        field: &'static str,
+        model: &Arc<ServedModel>,
+        app: &App,
+        truncates: bool,
+    ) -> Result<Vec<Vec<u32>>, ApiError> {
+        let is_text = self.is_text();
+        let too_long = match truncates {
+            true => TooLong::Truncated,
+            false => TooLong::Refused,
+        };
+        let mut texts = self.tokens(field, model, app, too_long).await?;
+        if truncates {
+            texts
+                .iter_mut()
+                .for_each(|ids| model.truncate(ids, is_text));
+        }
+        Ok(texts)
     }
 }
 

@@ -3,11 +3,12 @@
 use emberlm_checkpoint::{Embedder, EncoderModel, ModelError};
 use emberlm_generate::SamplingDefaults;
 use emberlm_kernels::Backend;
+use emberlm_model::encoder::EncoderHeadConfig;
 use emberlm_tokenizer::SequenceEncoder;
 
 use super::{LoadError, ServeOptions, modified};
 use crate::embedding_engine::{EmbeddingConfig, EmbeddingEngine};
-use crate::model::{Card, ServedKind, ServedModel, Tables};
+use crate::model::{Card, Classifier, EncoderFormat, ServedKind, ServedModel, Tables};
 use crate::on_demand::{OnDemand, Reload};
 use crate::worker::Worker;
 
@@ -68,6 +69,12 @@ impl<'a> EncoderPlan<'a> {
         let tokenizer = model.require_tokenizer()?.clone();
         // Too long texts are refused instead of truncated.
         let sequences = SequenceEncoder::new(&tokenizer, usize::MAX);
+        let classifier = match model.config().encoder_head() {
+            Some(EncoderHeadConfig::Sequence { labels, .. }) => Some(Classifier {
+                labels: labels.clone(),
+            }),
+            _ => None,
+        };
         let card = Card {
             family: model.model().model_type().to_owned(),
             parameters: u64::try_from(model.config().parameters()).unwrap_or(u64::MAX),
@@ -89,7 +96,11 @@ impl<'a> EncoderPlan<'a> {
             tool_chat: None,
             sampling: SamplingDefaults::default(),
             stop_tokens: Vec::new(),
-            kind: ServedKind::Encoder(sequences),
+            kind: ServedKind::Encoder(EncoderFormat {
+                sequences,
+                normalizes: model.normalizes(),
+                classifier,
+            }),
             card: Box::new(move || card.clone()),
             worker,
             tables: Tables::new(None),

@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use emberlm_checkpoint::{Description, Model, write_untrained};
 use emberlm_model::{ModelConfig, TransformerConfig, families};
 use emberlm_serve::api::{Service, router};
-use emberlm_serve::{Limits, ServeOptions, load};
+use emberlm_serve::{Limits, ServeOptions, ServedModel, load};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -126,8 +126,13 @@ impl Server {
         };
         let model = Model::open(&folder).unwrap();
         let loaded = load(&model, decoder, &options, None).unwrap();
+        Self::of_model(loaded.served)
+    }
+
+    /// A server of a model.
+    pub fn of_model(model: ServedModel) -> Self {
         let service = Service {
-            models: vec![loaded.served],
+            models: vec![model],
             limits: Limits::default(),
             key: None,
             log: None,

@@ -143,3 +143,54 @@ pub(super) const EMBEDDINGS: &[Row] = &[
         Refused("`truncate` cuts a text to the model's context"),
     ),
 ];
+
+/// Rows of requests for scores of labels.
+pub(super) const SCORING: &[Row] = &[
+    (
+        "activation",
+        Only(
+            &["true"],
+            "the scores are those of the model's problem type",
+        ),
+    ),
+    (
+        "mm_processor_kwargs",
+        Ignored(Object, "the models read text only"),
+    ),
+    ("priority", Ignored(Number, ARRIVAL)),
+    ("request_id", Ignored(Text, OWN_IDS)),
+    (
+        "softmax",
+        Only(
+            &["true"],
+            "the scores are those of the model's problem type",
+        ),
+    ),
+    (
+        "truncate_prompt_tokens",
+        Refused("`truncate` cuts a text to the model's context"),
+    ),
+    (
+        "use_activation",
+        Only(
+            &["true"],
+            "the scores are those of the model's problem type",
+        ),
+    ),
+    ("user", Ignored(Text, "the server does not monitor users")),
+];
+
+/// Rows of requests for labels.
+pub(super) const CLASSIFY: &[Row] = &[
+    (
+        "add_special_tokens",
+        Only(
+            &["true"],
+            "a text is encoded as the model needs it; send token ids for other inputs",
+        ),
+    ),
+    (
+        "messages",
+        Refused("a classifier reads texts; send them as `input`"),
+    ),
+];
