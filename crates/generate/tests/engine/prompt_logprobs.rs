@@ -1,4 +1,4 @@
-//! Log-probabilities of prompts: those of the model's own forward pass, whatever else runs.
+//! Log-probabilities of prompts: those of the model's own forward pass, independent of other requests.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;

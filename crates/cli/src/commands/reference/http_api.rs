@@ -46,6 +46,8 @@ pub fn page() -> Result<String, CliError> {
             ("chat", tables.table(group("chat"))),
             ("responses", tables.table(group("responses"))),
             ("embeddings", tables.table(group("embeddings"))),
+            ("classify", tables.table(group("classify"))),
+            ("rerank", tables.table(group("rerank"))),
             ("tokenize", tables.table(group("tokenize"))),
             ("detokenize", tables.table(group("detokenize"))),
             ("template", tables.table(group("template"))),
