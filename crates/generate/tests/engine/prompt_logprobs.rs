@@ -1,11 +1,13 @@
 //! Log-probabilities of prompts: those of the model's own forward pass, independent of other requests.
 
+use std::sync::Arc;
+
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
-use emberlm_generate::{Chosen, Finish, LogProbs, Request};
-use emberlm_model::Transformer;
+use emberlm_generate::{Chosen, Engine, EngineConfig, Finish, LogProbs, Request};
+use emberlm_model::{Transformer, TransformerConfig};
 
-use super::{EventLog, MODELS, SEQ_LEN, decoder, drain, engine, greedy, plain, run, step};
+use super::{EventLog, MODELS, SEQ_LEN, decoder, drain, engine, greedy, plain, raw, run, step};
 
 const PROMPT: [u32; 13] = [3, 14, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7];
 
@@ -142,6 +144,61 @@ fn prompts_of_one_token_and_of_the_whole_context_have_them() {
         &expected(&decoder("char-nano", 9), &full),
         1e-4,
     );
+}
+
+/// A pass computes the logits of few tokens of a large vocabulary, however long a prompt is.
+#[test]
+fn a_pass_has_a_limited_number_of_logits() {
+    let mut raw = raw("char-nano");
+    (raw.vocab_size, raw.d_model, raw.heads) = (Some(1 << 19), 8, 1);
+    raw.n_layers = 1;
+    raw.seq_len = 100;
+    let config = TransformerConfig::try_from(raw).unwrap();
+    let decoder = Arc::new(config.init::<Flex>(9, &Default::default()));
+    let config = EngineConfig {
+        slots: 2,
+        capacity: 100,
+        prefill_tokens: 256,
+        deterministic: false,
+    };
+    // 64 MiB of f32.
+    assert_eq!(config.prompt_logit_rows(1 << 19), 32);
+    let mut engine = Engine::new(Arc::clone(&decoder), config).unwrap();
+    let mut events = EventLog::default();
+    let prompts = [1, 2].map(|step| (0..40).map(|i| i * step).collect::<Vec<u32>>());
+    let request = |prompt: &Vec<u32>| scored(prompt, 0);
+    let ids = prompts
+        .each_ref()
+        .map(|prompt| engine.submit(request(prompt)).unwrap());
+    drain(&mut engine, &mut events);
+    // 80 tokens in passes of 32, 32 and 16.
+    assert_eq!(engine.counts().passes, 3);
+    for (id, prompt) in ids.into_iter().zip(&prompts) {
+        let recorded = events.of(id, 0);
+        close(&recorded.prompt, &expected(&decoder, prompt), 1e-4);
+    }
+}
+
+/// With `deterministic`, other requests change no bit.
+#[test]
+fn deterministic_log_probabilities_are_bit_identical() {
+    let config = EngineConfig {
+        slots: 3,
+        capacity: SEQ_LEN,
+        prefill_tokens: 5,
+        deterministic: true,
+    };
+    let decoder = decoder("pocket-tales", 9);
+    let engine = || Engine::new(Arc::clone(&decoder), config).unwrap();
+    let mut shared = engine();
+    let mut events = EventLog::default();
+    let prompts = [&PROMPT[..], &PROMPT[..7], &PROMPT[3..], &PROMPT[..]];
+    let ids = prompts.map(|prompt| shared.submit(scored(prompt, 2)).unwrap());
+    drain(&mut shared, &mut events);
+    for (id, prompt) in ids.into_iter().zip(prompts) {
+        let separate = run(&mut engine(), &scored(prompt, 2));
+        assert_eq!(events.of(id, 0), separate);
+    }
 }
 
 /// A token that ends a text has its log-probability, too.

@@ -184,6 +184,19 @@ fn a_stream_begins_with_the_prompt() {
     }
 }
 
+/// The log-probabilities of all tokens of a request are held until it is answered.
+#[test]
+fn the_memory_of_scored_prompts_is_limited() {
+    let server = Server::new(PLAIN);
+    let mut fields = likelihood(json!(vec!["a".repeat(4000); 64]));
+    fields["logprobs"] = 5.into();
+    let (status, body) = ask(&server, fields.clone());
+    let message = body["error"]["message"].as_str().unwrap_or_default();
+    assert!(status >= 400 && message.contains("memory"), "{body}");
+    fields["prompt"] = json!("a".repeat(4000));
+    assert_eq!(choice(&server, fields)["finish_reason"], "length");
+}
+
 #[test]
 fn invalid_requests_are_refused() {
     let server = Server::new(PLAIN);

@@ -6,7 +6,7 @@ use emberlm_checkpoint::{EncoderModel, Model, ModelError, ModelKind, kind_of};
 use emberlm_kernels::Backend;
 use emberlm_model::WeightFormat;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
-use emberlm_serve::{EncoderPlan, LoadPlan, Place, Reload, ServedModel};
+use emberlm_serve::{EncoderPlan, LoadPlan, Place, Reload, ServedKind, ServedModel};
 use indicatif::HumanCount;
 
 use super::bases::Bases;
@@ -197,6 +197,19 @@ pub fn reload<M>(
     })
 }
 
+/// The uses of an encoder, for the line about it.
+fn encoder_uses(kind: &ServedKind) -> &'static str {
+    let labels = match kind {
+        ServedKind::Encoder(encoder) => encoder.classifier.as_ref(),
+        ServedKind::Decoder { .. } | ServedKind::EncoderDecoder(_) => None,
+    };
+    match labels.map(|classifier| classifier.labels.len()) {
+        None => "it embeds only",
+        Some(1) => "it embeds, classifies and ranks documents",
+        Some(_) => "it embeds and classifies",
+    }
+}
+
 /// Loads an encoder's weights and starts its thread.
 fn load_encoder<B: Backend>(
     plan: EncoderPlan<'_>,
@@ -213,12 +226,13 @@ fn load_encoder<B: Backend>(
     let reload = reload(place, &plan.options().name, log, again);
     let served = plan.load(embedder, reload)?;
     console::note(format_args!(
-        "{}{}: {}, {} parameters; texts of at most {} tokens; it embeds only",
+        "{}{}: {}, {} parameters; texts of at most {} tokens; {}",
         served.name,
         aliases(&served),
         model.model().about()?,
         HumanCount(parameters(model.config().parameters())),
         HumanCount(served.worker.limits().context as u64),
+        encoder_uses(&served.kind),
     ));
     Ok(served)
 }

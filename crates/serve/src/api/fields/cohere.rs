@@ -2,7 +2,7 @@
 
 use super::Kind::Number;
 use super::Row;
-use super::Treatment::{Ignored, Refused};
+use super::Treatment::{Ignored, Only, Refused};
 
 /// Rows of requests to rank documents.
 pub(super) const RERANK: &[Row] = &[
@@ -20,6 +20,9 @@ pub(super) const RERANK: &[Row] = &[
     ),
     (
         "return_embeddings",
-        Refused("a cross-encoder has no vectors of documents; use /v1/embeddings"),
+        Only(
+            &["false"],
+            "a cross-encoder has no vectors of documents; use /v1/embeddings",
+        ),
     ),
 ];
