@@ -186,6 +186,31 @@ fn encoders_are_listed_and_generate_nothing() {
     server.check_answers("http_encoders");
 }
 
+#[test]
+fn labels_equal_those_of_classify_bit_for_bit() {
+    let (sandbox, model) = (Sandbox::new(), encoders::model());
+    let texts: Vec<String> = (0..20).map(text).collect();
+    sandbox.write("texts.txt", texts.join("\n") + "\n");
+    let ran = sandbox.run(["classify", model.path().to_str().unwrap(), "texts.txt"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let expected = ran.stdout.lines().map(serde_json::from_str);
+    let expected: Vec<Value> = expected.collect::<Result<_, _>>().unwrap();
+    let server = serve(&sandbox, model.path(), "");
+    let body = json!({ "model": "run", "input": texts, "truncate": true });
+    let answer = server.post("/classify", &body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = answer.json();
+    let data = answer["data"].as_array().unwrap();
+    assert_eq!(data.len(), expected.len());
+    for (found, expected) in data.iter().zip(&expected) {
+        assert_eq!(found["label"], expected["label"], "{found}");
+        let probs = floats(&found["probs"]);
+        let best = probs.into_iter().fold(f32::MIN, f32::max);
+        let probability = expected["probability"].as_f64().unwrap() as f32;
+        assert_eq!(best, probability, "{found}");
+    }
+}
+
 /// A text that is too long has the vector that `embed` computes, which truncates it with its special tokens.
 #[test]
 fn long_texts_are_truncated_if_requested() {
