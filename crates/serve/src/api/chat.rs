@@ -204,7 +204,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         model,
         logprobs,
         texts: (0..samples)
-            .map(|_| AnswerText::new(format, has_functions))
+            .map(|_| AnswerText::new(format.clone(), has_functions))
             .collect(),
         reports_usage: delivery.reports_usage(),
     };

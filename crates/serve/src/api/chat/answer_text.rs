@@ -3,12 +3,12 @@
 use super::response::{CalledFunction, ChatFinishReason, Delta, ToolCallDelta};
 use crate::api::answers::{AnswerEvent, FinishReason};
 use crate::api::conversation::Calling;
-use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
+use crate::tools::{CallFormat, ToolCallParser, ToolDelta};
 
 /// The text of one answer during generation.
 pub(super) struct AnswerText {
     /// The call format and its parser. `None` if the answer may not call functions.
-    tools: Option<(&'static ToolFormat, ToolCallParser)>,
+    tools: Option<(CallFormat, ToolCallParser)>,
     /// True if a call is the deprecated `function_call`.
     has_functions: bool,
 }
@@ -22,9 +22,9 @@ pub(super) struct AnswerDelta {
 impl AnswerText {
     /// Creates the state of an answer that may call functions in `format`. With `has_functions`, it has at most one call, in
     /// the deprecated field.
-    pub fn new(format: Option<&'static ToolFormat>, has_functions: bool) -> Self {
+    pub fn new(format: Option<CallFormat>, has_functions: bool) -> Self {
         Self {
-            tools: format.map(|format| (format, ToolCallParser::new(format))),
+            tools: format.map(|format| (format.clone(), ToolCallParser::new(format))),
             has_functions,
         }
     }

@@ -4,12 +4,12 @@ use super::response::{FunctionCall, OutputItem, OutputMessage, Status, id};
 use crate::api::answers::{AnswerEvent, FinishReason};
 use crate::api::conversation::Calling;
 use crate::api::logprobs::LogProb;
-use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
+use crate::tools::{CallFormat, ToolCallParser, ToolDelta};
 
 /// The items generated so far. The last one grows until it is complete.
 pub(crate) struct OutputItems {
     /// The call format and its parser. `None` if the answer may not call functions.
-    tools: Option<(&'static ToolFormat, ToolCallParser)>,
+    tools: Option<(CallFormat, ToolCallParser)>,
     items: Vec<OutputItem>,
     /// True while the last item is incomplete.
     open: bool,
@@ -37,9 +37,9 @@ pub(crate) enum OutputChange {
 
 impl OutputItems {
     /// Creates the output of an answer that may call functions in `format`.
-    pub fn new(format: Option<&'static ToolFormat>) -> Self {
+    pub fn new(format: Option<CallFormat>) -> Self {
         Self {
-            tools: format.map(|format| (format, ToolCallParser::new(format))),
+            tools: format.map(|format| (format.clone(), ToolCallParser::new(format))),
             items: Vec::new(),
             open: false,
             logprobs: Vec::new(),
