@@ -3,18 +3,19 @@
 //! The parameters are in the schema's order. A value that is no string is JSON of its schema. A string is free text up to
 //! the tag after it, or one of the texts that its schema lists.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
 use super::format::{ArgumentsForm, ParameterTags, ToolFormat};
 use super::grammar::{escaped, joined, quoted, with_guidance};
-use super::types::{ArgumentsSchema, JsonType};
+use super::types::{ArgumentsSchema, JsonType, MAX_SCHEMAS, own_types, spend};
 
 /// The longest text whose length is restricted, in characters. The automaton grows with it.
 const MAX_LENGTH: u64 = 500;
-/// The most schemas to examine for the texts of one parameter. Beyond them, all texts are allowed.
-const MAX_SCHEMAS: usize = 200;
+/// The size in bytes beyond which rules need no values: a grammar of this size is refused.
+const MAX_RULES: usize = 1 << 20;
 
 /// The shared terminals of free texts and of names, if any rule uses them.
 const VALUE: &str = "VALUE";
@@ -85,10 +86,19 @@ impl<'a> TaggedGrammar<'a> {
 
     /// Adds rules of parameters between separators, and returns their expression.
     fn separated(&mut self, rules: &[(String, bool)], separator: &str) -> String {
+        let number = self.number;
+        let rest = |place: usize| match place < rules.len() {
+            true => format!("rest{number}_{place}"),
+            false => String::new(),
+        };
+        for place in 1..rules.len() {
+            let parameter = optional(&rules[place..=place], separator);
+            let expression = sequence(&[parameter, rest(place + 1)]);
+            let _ = writeln!(self.lark, "{}: {expression}", rest(place));
+        }
         let mut first = Vec::new();
         for (place, (name, is_required)) in rules.iter().enumerate() {
-            let more = optional(&rules[place + 1..], separator);
-            first.push(sequence(&[name.clone(), more]));
+            first.push(sequence(&[name.clone(), rest(place + 1)]));
             if *is_required {
                 return format!("({})", first.join(" | "));
             }
@@ -108,6 +118,9 @@ impl<'a> TaggedGrammar<'a> {
 
     /// The alternatives of a value and the tag after it.
     fn values(&mut self, name: &str, schema: &'a Value) -> Vec<String> {
+        if self.lark.len() > MAX_RULES {
+            return vec![VALUE.to_owned()];
+        }
         let types = self.schema.types(schema);
         let tags = self.tags;
         let mut budget = MAX_SCHEMAS;
@@ -162,7 +175,8 @@ impl<'a> TaggedGrammar<'a> {
                 json.insert("allOf".to_owned(), json!([schema, { "type": types }]));
             }
         }
-        if let Some(definitions) = self.schema.definitions() {
+        let refers = || schema.to_string().contains("\"$ref\"");
+        if let Some(definitions) = self.schema.definitions().filter(|_| refers()) {
             json.insert("$defs".to_owned(), definitions.clone());
         }
         with_guidance(json)
@@ -239,12 +253,11 @@ fn text_until(tags: &ParameterTags, repeated: &str) -> String {
 impl<'a> Texts<'a> {
     fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Only(texts), Self::Only(others)) => Self::Only(
-                texts
-                    .into_iter()
-                    .filter(|text| others.contains(text))
-                    .collect(),
-            ),
+            (Self::Only(texts), Self::Only(others)) => {
+                let others: HashSet<&str> = others.into_iter().collect();
+                let both = texts.into_iter().filter(|text| others.contains(text));
+                Self::Only(both.collect())
+            }
             (Self::Only(texts), Self::Any { .. }) | (Self::Any { .. }, Self::Only(texts)) => {
                 Self::Only(texts)
             }
@@ -288,11 +301,10 @@ const ANY_TEXT: Texts<'static> = Texts::Any { min: 0, max: None };
 
 /// The texts that a schema allows, if `budget` more schemas may be examined.
 fn texts<'a>(root: ArgumentsSchema<'a>, schema: &'a Value, budget: &mut usize) -> Texts<'a> {
-    let (Some(schema), Some(rest)) = (root.resolved(schema), budget.checked_sub(1)) else {
+    let Some(schema) = root.resolved(schema).filter(|schema| spend(schema, budget)) else {
         return ANY_TEXT;
     };
-    *budget = rest;
-    if !root.types(schema).contains(&JsonType::Text) {
+    if !own_types(schema).contains(&JsonType::Text) {
         return Texts::Only(Vec::new());
     }
     let length = |name: &str| schema.get(name).and_then(Value::as_u64);

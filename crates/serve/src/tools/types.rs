@@ -12,8 +12,8 @@ use super::grammar::Function;
 
 /// The most references to follow from one schema to the next.
 const MAX_REFERENCES: usize = 16;
-/// The most schemas to examine for the types of one parameter. Beyond them, all types are assumed.
-const MAX_SCHEMAS: usize = 200;
+/// The most schemas to examine for one parameter. Beyond them, all types and texts are allowed.
+pub(super) const MAX_SCHEMAS: usize = 200;
 
 /// A JSON type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,11 +126,12 @@ impl<'a> ArgumentsSchema<'a> {
         parameters
     }
 
-    /// The schema of parameters of any name, if the function declares none.
+    /// The schema of parameters of any name, if the function does not declare its parameters.
     pub fn any_parameter(self) -> Option<&'a Value> {
         let schema = self.keyword("additionalProperties").unwrap_or(ANY);
         let has_any = self.0.is_some() && *schema != Value::Bool(false);
-        (has_any && self.parameters().is_empty()).then_some(schema)
+        let declares = self.keyword("properties").is_some() || !self.parameters().is_empty();
+        (has_any && !declares).then_some(schema)
     }
 
     /// The schema without references at its top. `None` if a reference has no target, or leads too far.
@@ -156,25 +157,11 @@ impl<'a> ArgumentsSchema<'a> {
     /// The types of a schema if `budget` more schemas may be examined.
     fn types_within(self, schema: &'a Value, budget: &mut usize) -> JsonTypes {
         let mut types = JsonTypes::from(JsonType::ALL);
-        let (Some(schema), Some(rest)) = (self.resolved(schema), budget.checked_sub(1)) else {
+        let Some(schema) = self.resolved(schema).filter(|schema| spend(schema, budget)) else {
             return types;
         };
-        *budget = rest;
         let mut only = |allowed: JsonTypes| types.retain(|kind| allowed.contains(kind));
-        match schema.get("type") {
-            Some(Value::String(name)) => only(JsonType::named(name).into_iter().collect()),
-            Some(Value::Array(names)) => {
-                let names = names.iter().filter_map(Value::as_str);
-                only(names.filter_map(JsonType::named).collect());
-            }
-            _ => {}
-        }
-        if let Some(value) = schema.get("const") {
-            only(JsonTypes::from([JsonType::of(value)]));
-        }
-        if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-            only(values.iter().map(JsonType::of).collect());
-        }
+        only(own_types(schema));
         for name in ["anyOf", "oneOf"] {
             if let Some(schemas) = schema.get(name).and_then(Value::as_array) {
                 let of_each = schemas.iter();
@@ -188,6 +175,36 @@ impl<'a> ArgumentsSchema<'a> {
         }
         types
     }
+}
+
+/// Spends part of a budget of schemas on one; a long list of values counts as several. Returns false if too little is left.
+pub(super) fn spend(schema: &Value, budget: &mut usize) -> bool {
+    let values = schema.get("enum").and_then(Value::as_array);
+    let cost = 1 + values.map_or(0, Vec::len) / 100;
+    let rest = budget.checked_sub(cost);
+    *budget = rest.unwrap_or(0);
+    rest.is_some()
+}
+
+/// The types that a schema allows by `type`, `const` and `enum`.
+pub(super) fn own_types(schema: &Value) -> JsonTypes {
+    let mut types = JsonTypes::from(JsonType::ALL);
+    let mut only = |allowed: JsonTypes| types.retain(|kind| allowed.contains(kind));
+    match schema.get("type") {
+        Some(Value::String(name)) => only(JsonType::named(name).into_iter().collect()),
+        Some(Value::Array(names)) => {
+            let names = names.iter().filter_map(Value::as_str);
+            only(names.filter_map(JsonType::named).collect());
+        }
+        _ => {}
+    }
+    if let Some(value) = schema.get("const") {
+        only(JsonTypes::from([JsonType::of(value)]));
+    }
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        only(values.iter().map(JsonType::of).collect());
+    }
+    types
 }
 
 /// The types of a request's parameters, by function and parameter.
