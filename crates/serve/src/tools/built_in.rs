@@ -199,26 +199,36 @@ mod tests {
             list.collect::<Vec<_>>()
         };
         let line = "{\"type\": \"function\", \"function\": {\"name\": \"f\"}}";
-        let alone = written(vec![user.clone()], InstructionsPlace::System);
+        let first_system = written(vec![user.clone()], InstructionsPlace::System);
         assert_eq!(
-            (alone.len(), &*alone[0].0, &*alone[1].1),
+            (first_system.len(), &*first_system[0].0, &*first_system[1].1),
             (2, "system", "?")
         );
-        assert!(alone[0].1.contains(line), "{}", alone[0].1);
-        assert!(alone[0].1.contains("<tool_call>\n{\"name\": \"NAME\", "));
+        assert!(first_system[0].1.contains(line), "{}", first_system[0].1);
+        assert!(
+            first_system[0]
+                .1
+                .contains("<tool_call>\n{\"name\": \"NAME\", ")
+        );
         for role in SYSTEM_ROLES {
             let system = json!({ "role": role, "content": "Be brief." });
             let added = written(vec![system, user.clone()], InstructionsPlace::System);
             assert_eq!(
                 added[0],
-                (role.to_owned(), format!("Be brief.\n\n{}", alone[0].1))
+                (
+                    role.to_owned(),
+                    format!("Be brief.\n\n{}", first_system[0].1)
+                )
             );
         }
         let first = written(vec![user], InstructionsPlace::FirstUser);
-        assert_eq!(first, [("user".to_owned(), format!("{}\n\n?", alone[0].1))]);
+        assert_eq!(
+            first,
+            [("user".to_owned(), format!("{}\n\n?", first_system[0].1))]
+        );
         let greeting = json!({ "role": "assistant", "content": "Hello" });
         let first = written(vec![greeting], InstructionsPlace::FirstUser);
-        assert_eq!(first[0], ("user".to_owned(), alone[0].1.clone()));
+        assert_eq!(first[0], ("user".to_owned(), first_system[0].1.clone()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How a model that converses calls functions.
+//! The ways in which functions, calls and results reach a model that converses.
 
 use super::format::ToolFormat;
 use super::formats::BUILT_IN;
