@@ -20,9 +20,9 @@ const EMPTY: ToolFormat = ToolFormat {
 
 /// A JSON object between tags. Templates that do not support tools have it, too.
 const HERMES: ToolFormat = ToolFormat {
-    models: "Hermes 2 Pro and 3, Qwen 2.5 and 3, SmolLM3, Granite 4",
+    models: "Hermes 2 Pro and 3, Qwen 2.5 and 3, QwQ, SmolLM3, Granite 4, MiMo",
     contains: &["tools", "<tool_call>"],
-    lacks: &["<function=", "<arg_key>"],
+    lacks: &["<function=", "<arg_key>", "<tool_calls>["],
     open: "<tool_call>",
     first: "\n{\"name\": \"",
     next: Some("\n<tool_call>\n{\"name\": \""),
@@ -64,7 +64,7 @@ const MISTRAL_MARKED: ToolFormat = ToolFormat {
 
 /// Parameters between tags, each value on lines between them.
 const QWEN_CODER: ToolFormat = ToolFormat {
-    models: "Qwen3-Coder, Qwen 3.5",
+    models: "Qwen3-Coder, Qwen 3.5, Nemotron 3 Nano, Step 3.5",
     contains: &["tools", "<tool_call>", "<function=", "<parameter="],
     open: "<tool_call>",
     first: "\n<function=",
@@ -142,6 +142,13 @@ pub(crate) const FORMATS: &[ToolFormat] = &[
         ..GLM
     },
     GLM,
+    ToolFormat {
+        models: "Apriel 1.5 and 1.6",
+        contains: &["tools", "<tool_calls>["],
+        open: "<tool_calls>",
+        end: "]</tool_calls>",
+        ..LIST
+    },
     ToolFormat {
         models: "Seed-OSS",
         contains: &["tools", "<seed:tool_call>"],
@@ -278,6 +285,10 @@ mod tests {
             (
                 format!("{hermes}<arg_key>k</arg_key><arg_value>"),
                 Some("GLM 4.7"),
+            ),
+            (
+                "{{ tools }}<tool_call></tool_call>'<tool_calls>['".to_owned(),
+                Some("Apriel"),
             ),
             (
                 "{{ tools }}'<seed:tool_call>'<function=a>".to_owned(),

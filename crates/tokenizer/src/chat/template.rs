@@ -93,8 +93,9 @@ impl ChatTemplate {
     /// # Errors
     /// See [`ChatTemplate::parse`].
     pub fn with_time(name: &str, source: &str, now: i64) -> Result<Self, ChatError> {
+        // Jinja normalizes line breaks.
         let text = TemplateText {
-            source: source.into(),
+            source: source.replace("\r\n", "\n").replace('\r', "\n"),
             now,
         };
         // Built-in templates are trusted.
@@ -113,7 +114,7 @@ impl ChatTemplate {
             start: ConversationStart::default(),
             tool_use: None,
             writes_system: OnceLock::new(),
-            source: text.source,
+            source: source.to_owned(),
         };
         template.reads_parts = template.probe_parts()?;
         Ok(template)

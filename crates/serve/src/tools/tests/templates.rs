@@ -3,7 +3,7 @@
 use crate::tools::ToolFormat;
 
 /// Templates that write calls as published ones of each format do, without system and user messages.
-pub const TEMPLATES: [(&str, &str); 17] = [
+pub const TEMPLATES: [(&str, &str); 18] = [
     (
         "Hermes",
         "{% for call in m.tool_calls %}{{ '\n' if not loop.first }}<tool_call>\n{\"name\": \"{{ call.function.name }}\", \
@@ -61,6 +61,7 @@ pub const TEMPLATES: [(&str, &str); 17] = [
         "{% for call in m.tool_calls %}<|tool_call|>{\"name\": \"{{ call.function.name }}\", \
          \"arguments\": {{ call.function.arguments | tojson }}}<|/tool_call|>{% endfor %}",
     ),
+    ("Apriel", "<tool_calls>[{{ list }}]</tool_calls>"),
     ("Granite 3", "<|tool_call|>[{{ list }}]"),
     ("Phi-4-mini, template of vLLM", "functools[{{ list }}]"),
     (
