@@ -6,6 +6,7 @@
 //! | `support` | [`ToolSupport`]: functions by the model's template, or by the built-in instructions |
 //! | `built_in` | [`rewrite`]: conversations with functions, for templates that do not support them |
 //! | `types` | [`CallFormat`]: a format with the types of the parameters of a request's functions |
+//! | `closed` | [`closed`]: schemas of arguments that allow declared properties only |
 //! | `grammar` | [`tool_grammar`]: the grammar of an answer |
 //! | `tagged_grammar` | the grammar of parameters between tags |
 //! | `parser` | [`ToolCallParser`]: splits an answer into text and calls during generation |
@@ -13,6 +14,7 @@
 //! | `json` | JSON as chat templates write it |
 
 mod built_in;
+mod closed;
 mod format;
 mod formats;
 mod grammar;
@@ -26,6 +28,7 @@ mod tests;
 mod types;
 
 pub(crate) use built_in::{InstructionsPlace, rewrite, with_written_calls};
+pub(crate) use closed::closed;
 pub(crate) use format::ToolFormat;
 pub(crate) use formats::FORMATS;
 pub(crate) use grammar::{Function, ToolUse, tool_grammar};

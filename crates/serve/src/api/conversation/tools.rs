@@ -23,7 +23,7 @@ use crate::memory::Memory;
 use crate::model::ServedModel;
 use crate::request_log::Trace;
 use crate::tools::{
-    CallFormat, Function, ToolFormat, ToolUse, inexpressible, tool_grammar, unenforced,
+    CallFormat, Function, ToolFormat, ToolUse, closed, inexpressible, tool_grammar, unenforced,
 };
 
 /// The maximum length of a function's name in bytes.
@@ -197,7 +197,7 @@ impl Callable {
             Some(true) => Unsupported::Refuse,
             _ => Unsupported::Loosen,
         };
-        let simple = simplify(&parameters.clone().into(), unsupported);
+        let simple = simplify(&closed(parameters), unsupported);
         let simple = simple.map_err(|issue| callable.refused(&issue.to_string()))?;
         let Value::Object(schema) = simple.schema else {
             return Err(callable.refused("no object matches the schema"));
