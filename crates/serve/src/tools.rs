@@ -8,9 +8,9 @@
 //! | `types` | [`CallFormat`]: a format with the types of the parameters of a request's functions |
 //! | `closed` | [`closed`]: schemas of arguments that allow declared properties only |
 //! | `grammar` | [`tool_grammar`]: the grammar of an answer |
-//! | `tagged_grammar` | the grammar of parameters between tags |
+//! | `tagged_grammar`, `nested_grammar` | the grammar of parameters between tags, and of lists and objects with their quotes |
 //! | `parser` | [`ToolCallParser`]: splits an answer into text and calls during generation |
-//! | `tagged_parser` | translates parameters between tags to a JSON object |
+//! | `tagged_parser`, `quoted_value` | translate parameters between tags, and values with their quotes, to JSON |
 //! | `json` | JSON as chat templates write it |
 
 mod built_in;
@@ -19,7 +19,9 @@ mod format;
 mod formats;
 mod grammar;
 mod json;
+mod nested_grammar;
 mod parser;
+mod quoted_value;
 mod support;
 mod tagged_grammar;
 mod tagged_parser;

@@ -54,7 +54,7 @@ pub(crate) enum ArgumentsForm {
 }
 
 /// The tags of parameters: `before_name NAME after_name VALUE after_value`, separated by `separator`. A value is JSON,
-/// except that a string is its text between two `quote`.
+/// except that a string is its text between two `quote`. With quotes, objects within values have the form of the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParameterTags {
     pub before_name: &'static str,
@@ -123,13 +123,9 @@ impl ToolFormat {
             let arguments = match &self.arguments {
                 ArgumentsForm::Object => written_json(*arguments),
                 ArgumentsForm::Tagged(tags) => {
-                    let parameters = arguments.iter().map(|(name, value)| {
-                        let value = match value {
-                            Value::String(text) => format!("{}{text}{}", tags.quote, tags.quote),
-                            value => written_json(value),
-                        };
-                        tags.written(name, &value)
-                    });
+                    let parameters = arguments
+                        .iter()
+                        .map(|(name, value)| tags.written(name, &tags.value(value)));
                     let parameters: Vec<String> = parameters.collect();
                     parameters.join(tags.separator)
                 }
@@ -185,6 +181,26 @@ impl ParameterTags {
     fn written(&self, name: &str, value: &str) -> String {
         let [before, after] = [self.before_name, self.after_name];
         format!("{before}{name}{after}{value}{}", self.after_value)
+    }
+
+    /// A value: JSON, except for strings. If those have quotes, lists and objects have them, too, and keys have none.
+    fn value(&self, value: &Value) -> String {
+        let list = |items: Vec<String>| items.join(self.separator);
+        match value {
+            Value::String(text) => format!("{}{text}{}", self.quote, self.quote),
+            Value::Array(items) if !self.quote.is_empty() => {
+                format!(
+                    "[{}]",
+                    list(items.iter().map(|item| self.value(item)).collect())
+                )
+            }
+            Value::Object(fields) if !self.quote.is_empty() => {
+                let fields = fields.iter();
+                let fields = fields.map(|(name, value)| self.written(name, &self.value(value)));
+                format!("{{{}}}", list(fields.collect()))
+            }
+            value => written_json(value),
+        }
     }
 
     /// True if a parameter of this name can be written and read back.

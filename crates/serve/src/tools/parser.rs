@@ -239,6 +239,11 @@ impl Nesting {
         self.depth == 0 && !self.in_text
     }
 
+    /// True within a string.
+    pub fn is_in_text(&self) -> bool {
+        self.in_text
+    }
+
     /// Passes a byte. Returns true if it ends an object or a list that is in no other.
     pub fn pass(&mut self, byte: u8) -> bool {
         match byte {

@@ -23,10 +23,12 @@ const KEY: &str = "KEY";
 
 /// The grammar of the arguments of one function.
 pub(super) struct TaggedGrammar<'a> {
-    tags: &'a ParameterTags,
-    schema: ArgumentsSchema<'a>,
+    pub tags: &'a ParameterTags,
+    pub schema: ArgumentsSchema<'a>,
     /// The function's number, which its rules have in their names.
     number: usize,
+    /// The depth of lists and objects.
+    pub depth: usize,
     /// The rules.
     lark: &'a mut String,
 }
@@ -52,6 +54,7 @@ impl<'a> TaggedGrammar<'a> {
             tags,
             schema: ArgumentsSchema::new(parameters),
             number,
+            depth: 0,
             lark,
         }
     }
@@ -80,15 +83,17 @@ impl<'a> TaggedGrammar<'a> {
         }
         match &*separator {
             "" => optional(&rules, ""),
-            separator => self.separated(&rules, separator),
+            separator => {
+                let rest = format!("rest{}", self.number);
+                self.separated(&rules, separator, &rest)
+            }
         }
     }
 
-    /// Adds rules of parameters between separators, and returns their expression.
-    fn separated(&mut self, rules: &[(String, bool)], separator: &str) -> String {
-        let number = self.number;
+    /// Adds rules of parameters between separators, whose names begin with `name`, and returns their expression.
+    pub fn separated(&mut self, rules: &[(String, bool)], separator: &str, name: &str) -> String {
         let rest = |place: usize| match place < rules.len() {
-            true => format!("rest{number}_{place}"),
+            true => format!("{name}_{place}"),
             false => String::new(),
         };
         for place in 1..rules.len() {
@@ -110,7 +115,7 @@ impl<'a> TaggedGrammar<'a> {
     }
 
     /// Adds the rule `name` of a parameter that starts with `begin`.
-    fn parameter(&mut self, name: &str, begin: &str, schema: &'a Value) {
+    pub fn parameter(&mut self, name: &str, begin: &str, schema: &'a Value) {
         let values = self.values(name, schema);
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(self.lark, "{name}: {begin} ({})", values.join(" | "));
@@ -148,13 +153,15 @@ impl<'a> TaggedGrammar<'a> {
         let others = types.iter().filter(|kind| **kind != JsonType::Text);
         let others: Vec<&str> = others.map(|kind| kind.name()).collect();
         if !is_free && (!others.is_empty() || values.is_empty()) {
-            let json = format!("json_{name}");
-            let all = others.len() == types.len();
-            let _ = writeln!(
-                self.lark,
-                "{json}: %json {}",
-                self.json(schema, (!all).then_some(&others))
-            );
+            let all = (others.len() == types.len()).then_some(());
+            let json = all
+                .and_then(|()| self.nested(name, schema))
+                .unwrap_or_else(|| {
+                    let json = format!("json_{name}");
+                    let schema = self.json(schema, all.is_none().then_some(&others));
+                    let _ = writeln!(self.lark, "{json}: %json {schema}");
+                    json
+                });
             values.push(sequence(&[json, joined(&[tags.after_value])]));
         }
         values

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::format::ParameterTags;
 use super::parser::{Nesting, begun_marker};
+use super::quoted_value::{end_of_value, json_of_quoted};
 use super::types::{CallFormat, JsonType, JsonTypes};
 
 /// The arguments of a call whose parameters are between tags.
@@ -191,27 +192,21 @@ impl TaggedArguments {
         (key, mut examined, mut nesting): (String, usize, Nesting),
     ) -> Progress {
         let close = tags.after_value;
-        let rest = pending.get(examined..).unwrap_or_default();
-        let end = match close {
-            // The next parameter, or the end, is outside of the value's brackets and strings.
+        let end = match tags.quote {
             "" => {
+                let rest = pending.get(examined..).unwrap_or_default();
+                let end = rest.find(close).map(|end| examined + end);
+                examined = pending.len() - begun_marker(pending, close);
+                end
+            }
+            // The next parameter, or the end, is outside of the value's brackets and strings.
+            quote => {
                 let ends = [tags.separator, format.after_arguments];
-                let ends = ends.map(|end| end.as_bytes().first().copied());
-                rest.bytes().position(|byte| {
-                    let is_end = nesting.is_outside() && ends.contains(&Some(byte));
-                    if !is_end {
-                        nesting.pass(byte);
-                    }
-                    is_end
-                })
+                let ends = ends.map(|end| end.chars().next());
+                end_of_value(pending, quote, &ends, &mut examined, &mut nesting)
             }
-            close => rest.find(close),
         };
-        let Some(end) = end.map(|end| examined + end) else {
-            examined = pending.len();
-            if !close.is_empty() {
-                examined -= begun_marker(pending, close);
-            }
+        let Some(end) = end else {
             return self.wait(Place::Other {
                 key,
                 examined,
@@ -222,7 +217,11 @@ impl TaggedArguments {
         let value = std::mem::replace(pending, rest);
         if !key.is_empty() {
             *json += &key;
-            *json += &value_json(value.get(..end).unwrap_or_default(), &self.types(format));
+            let value = value.get(..end).unwrap_or_default();
+            *json += &match tags.quote {
+                "" => value_json(value, &self.types(format)),
+                quote => json_of_quoted(value, quote),
+            };
         }
         Progress::Parsed
     }

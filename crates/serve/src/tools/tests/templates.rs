@@ -41,14 +41,14 @@ pub const TEMPLATES: [(&str, &str); 18] = [
     (
         "FunctionGemma",
         "{% for call in m.tool_calls %}<start_function_call>call:{{ call.function.name ~ '{' }}\
-         {% for k, v in call.function.arguments | items %}{{ k }}:{% if v is string %}<escape>{{ v }}<escape>{% else %}\
-         {{ v | tojson }}{% endif %}{{ ',' if not loop.last }}{% endfor %}}<end_function_call>{% endfor %}",
+         {% for k, v in call.function.arguments | items %}{{ k }}:{{ value(v, '<escape>') }}\
+         {{ ',' if not loop.last }}{% endfor %}}<end_function_call>{% endfor %}",
     ),
     (
         "Gemma 4",
         "{% for call in m.tool_calls %}<|tool_call>call:{{ call.function.name ~ '{' }}\
-         {% for k, v in call.function.arguments | items %}{{ k }}:{% if v is string %}<|\"|>{{ v }}<|\"|>{% else %}\
-         {{ v | tojson }}{% endif %}{{ ',' if not loop.last }}{% endfor %}}<tool_call|>{% endfor %}",
+         {% for k, v in call.function.arguments | items %}{{ k }}:{{ value(v, '<|\"|>') }}\
+         {{ ',' if not loop.last }}{% endfor %}}<tool_call|>{% endfor %}",
     ),
     (
         "Command R7B",
@@ -87,10 +87,15 @@ const LIST: &str = "{% set ns = namespace(list='') %}{% for call in m.tool_calls
     '{\"name\": \"' ~ call.function.name ~ '\", \"arguments\": ' ~ (call.function.arguments | tojson) ~ '}' %}{% endfor %}\
     {% set list = ns.list %}";
 
+/// A value whose strings are between `q`.
+const QUOTED: &str = "{% macro value(v, q) %}{% if v is string %}{{ q ~ v ~ q }}{% elif v is mapping %}{{ '{' }}\
+    {% for k, x in v | items %}{{ k }}:{{ value(x, q) }}{{ ',' if not loop.last }}{% endfor %}{{ '}' }}{% elif v is sequence %}\
+    [{% for x in v %}{{ value(x, q) }}{{ ',' if not loop.last }}{% endfor %}]{% else %}{{ v | tojson }}{% endif %}{% endmacro %}";
+
 /// The source of a template, and its format.
 pub fn template(models: &str, calls: &str) -> (String, &'static ToolFormat) {
     let source = format!(
-        "{{% if tools %}}{{{{ tools }}}}{{% endif %}}{{% for m in messages %}}{LIST}{calls}{{% endfor %}}"
+        "{{% if tools %}}{{{{ tools }}}}{{% endif %}}{{% for m in messages %}}{LIST}{QUOTED}{calls}{{% endfor %}}"
     );
     let format = ToolFormat::of_template(&source).unwrap();
     assert!(
