@@ -11,11 +11,11 @@ mod responses;
 mod tagged;
 mod tokens;
 
-use entry::{CODER, HERMES, LLAMA, MISTRAL, MISTRAL_13, PLAIN, Server};
+use entry::{CODER, GEMMA, HERMES, LLAMA, MISTRAL, MISTRAL_13, PLAIN, Server};
 use serde_json::{Value, json};
 
 /// A template of each kind of calls, and one that does not support tools.
-const TEMPLATES: [&str; 6] = [HERMES, LLAMA, MISTRAL, MISTRAL_13, CODER, PLAIN];
+const TEMPLATES: [&str; 7] = [HERMES, LLAMA, MISTRAL, MISTRAL_13, CODER, GEMMA, PLAIN];
 
 /// Two functions whose arguments are short for any output.
 pub fn tools() -> Value {

@@ -49,6 +49,14 @@ pub const CODER: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }
     {{ '</function>\n</tool_call>' }}{% endfor %}\n\
     {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 
+/// Like FunctionGemma: parameters as in an object, with quotes of the format around strings.
+pub const GEMMA: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}\
+    {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}\
+    {{ '<start_function_call>call:' + call.function.name + '{' }}{% for k, v in call.function.arguments | items %}\
+    {{ k + ':' }}{{ '<escape>' + v + '<escape>' if v is string else v | tojson }}{{ ',' if not loop.last }}{% endfor %}\
+    {{ '}<end_function_call>' }}{% endfor %}\n\
+    {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+
 /// Does not support tools.
 pub const PLAIN: &str =
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[assistant]";

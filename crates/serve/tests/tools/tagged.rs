@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::entry::{CODER, HERMES, Server};
+use super::entry::{CODER, GEMMA, HERMES, Server};
 
 fn tool(parameters: Value, strict: bool) -> Value {
     json!([{ "type": "function", "function": { "name": "f", "parameters": parameters, "strict": strict } }])
@@ -25,7 +25,12 @@ fn called(server: &Server, parameters: Value, fields: Value) -> Value {
 
 #[test]
 fn values_have_the_types_of_the_schema() {
-    let server = Server::new(CODER);
+    for template in [CODER, GEMMA] {
+        check_types(&Server::new(template));
+    }
+}
+
+fn check_types(server: &Server) {
     let parameters = json!({
         "type": "object",
         "properties": {
@@ -40,7 +45,7 @@ fn values_have_the_types_of_the_schema() {
     });
     for seed in 0..6 {
         let arguments = called(
-            &server,
+            server,
             parameters.clone(),
             json!({ "seed": seed, "temperature": 1.5 }),
         );
