@@ -1,7 +1,7 @@
 //! `cargo xtask test-clients`: tests the real server with commonly used clients, and then with a storm of
 //! concurrent clients.
 //!
-//! Unlike `cargo xtask test`, these tests need packages from PyPI and a browser. If one is unavailable, the
+//! Unlike `cargo xtask test`, these tests need packages from PyPI and npm, and a browser. If one is unavailable, the
 //! scripts that need it are skipped with a message, unless `--strict` is given. The storm needs neither.
 
 use std::{
@@ -14,12 +14,20 @@ use cargo_metadata::Metadata;
 use crate::{
     attack::{self, AttackArgs},
     error::Error,
+    node::Scripts,
     python::{Environment, absolute, announced},
     served::small_model,
     test, workspace,
 };
 
-/// The scripts of one folder, which share a Python environment.
+/// The scripts in JavaScript, of which there is one.
+const JAVASCRIPT: Scripts = Scripts {
+    name: "clients-node",
+    folder: "tests/clients/javascript",
+};
+const JAVASCRIPT_CLIENTS: &str = "clients.mjs";
+
+/// The Python scripts of one folder, which share an environment.
 struct Suite {
     folder: &'static str,
     scripts: &'static [&'static str],
@@ -28,13 +36,28 @@ struct Suite {
     browser: bool,
 }
 
-const SUITES: [Suite; 2] = [
+const SUITES: [Suite; 3] = [
     Suite {
         folder: "tests/clients",
-        scripts: &["openai_client.py", "described.py"],
+        scripts: &[
+            "openai_client.py",
+            "anthropic_client.py",
+            "ollama_client.py",
+            "described.py",
+        ],
         environment: Environment {
             name: "clients-venv",
             requirements: &["tests/clients/requirements.txt"],
+        },
+        browser: false,
+    },
+    // They need an older version of the first suite's client.
+    Suite {
+        folder: "tests/clients",
+        scripts: &["frameworks.py"],
+        environment: Environment {
+            name: "frameworks-venv",
+            requirements: &["tests/clients/frameworks.txt"],
         },
         browser: false,
     },
@@ -60,7 +83,7 @@ const BROWSERS: [&str; 4] = [
 /// Arguments of `cargo xtask test-clients`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClientsArgs {
-    /// Fail if Python's packages or a browser are unavailable, instead of skipping the scripts.
+    /// Fail if packages of Python or JavaScript or a browser are unavailable, instead of skipping the scripts.
     #[arg(long)]
     strict: bool,
     /// Test this binary instead of building one.
@@ -102,6 +125,18 @@ pub fn run(args: &ClientsArgs) -> Result<ExitCode, Error> {
             Err(reason) if args.strict => return Err(reason),
             Err(reason) => println!("skipped {}: {reason}", suite.scripts.join(", ")),
         }
+    }
+    match JAVASCRIPT.ready(JAVASCRIPT_CLIENTS, &metadata) {
+        Ok(script) => {
+            let mut command = Command::new("node");
+            command.arg(script).arg("--binary").arg(&binary);
+            if let Err(error) = announced(command.arg("--model").arg(&model)) {
+                eprintln!("{error}");
+                failed.push(JAVASCRIPT_CLIENTS.to_owned());
+            }
+        }
+        Err(reason) if args.strict => return Err(reason),
+        Err(reason) => println!("skipped {JAVASCRIPT_CLIENTS}: {reason}"),
     }
     if args.storm > 0 {
         let storm = AttackArgs::storm(&binary, &model, args.storm);

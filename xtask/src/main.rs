@@ -13,6 +13,7 @@ mod containers;
 mod error;
 mod fixtures;
 mod fuzz;
+mod node;
 mod python;
 mod reference;
 mod sanitize;

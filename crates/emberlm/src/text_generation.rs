@@ -98,7 +98,7 @@ impl<'a, B: Backend> TextGeneration<'a, B> {
         };
         self.tokens += 1;
         let delta = stream.push(id);
-        if delta.stopped {
+        if delta.stop.is_some() {
             self.end = Some(TextEnd::Stop);
             self.engine.cancel(self.request);
         }

@@ -109,6 +109,8 @@ pub struct Constraint {
     grammar: Arc<Grammar>,
     /// The state before the first token.
     start: Arc<TokenParser>,
+    /// The text after which the grammar begins. `None` if it begins with the first token.
+    marker: Option<Arc<[u8]>>,
     kept: Option<Kept>,
 }
 
@@ -151,6 +153,7 @@ impl Constraint {
             vocabulary: vocabulary.clone(),
             grammar: Arc::new(grammar),
             start: Arc::new(parser),
+            marker: None,
             kept: None,
         })
     }
@@ -210,6 +213,14 @@ impl Constraint {
         Self { kept, ..self }
     }
 
+    /// The constraint of the text after the first `marker`, such as the end of a model's reasoning. Until then any token is
+    /// allowed that does not end the text; so is the rest of a token after the marker within it.
+    #[must_use]
+    pub fn after(self, marker: &str) -> Self {
+        let marker = Some(marker.as_bytes().into());
+        Self { marker, ..self }
+    }
+
     /// The source grammar.
     pub fn grammar(&self) -> &Grammar {
         &self.grammar
@@ -228,6 +239,7 @@ impl Constraint {
             size,
             next: Ok(SimpleVob::new()),
             complete: false,
+            before: self.marker.clone().map(Before::new),
             _kept: self.kept.clone(),
         };
         progress.look();
@@ -236,9 +248,10 @@ impl Constraint {
 }
 
 impl PartialEq for Constraint {
-    /// True if both have the same grammar and vocabulary.
+    /// True if both have the same grammar, beginning and vocabulary.
     fn eq(&self, other: &Self) -> bool {
         self.grammar == other.grammar
+            && self.marker == other.marker
             && Arc::ptr_eq(&self.vocabulary.factory, &other.vocabulary.factory)
     }
 }
@@ -258,12 +271,49 @@ pub(crate) struct Progress {
     /// The allowed ids. The end of the text is the id after the vocabulary's last one.
     next: Result<SimpleVob, LogitsError>,
     complete: bool,
+    /// The text before the grammar, until its end.
+    before: Option<Before>,
     _kept: Option<Kept>,
+}
+
+/// The text before the marker of a constraint.
+struct Before {
+    marker: Arc<[u8]>,
+    /// The last bytes, fewer than the marker's.
+    tail: Vec<u8>,
+}
+
+impl Before {
+    fn new(marker: Arc<[u8]>) -> Self {
+        let tail = Vec::new();
+        Self { marker, tail }
+    }
+
+    /// Adds the text of a token. Returns true if it completes the marker.
+    fn ends_with(&mut self, text: &[u8]) -> bool {
+        self.tail.extend(text);
+        let length = self.marker.len();
+        let found = self
+            .tail
+            .windows(length.max(1))
+            .any(|it| *it == *self.marker);
+        let surplus = self.tail.len().saturating_sub(length.saturating_sub(1));
+        self.tail.drain(..surplus);
+        found || length == 0
+    }
 }
 
 impl Progress {
     /// Sets the `logits` `[vocab_size]` of tokens that are not allowed to minus infinity.
     pub fn mask(&mut self, logits: &mut [f32]) -> Result<(), LogitsError> {
+        if self.before.is_some() {
+            for id in self.end.iter() {
+                if let Some(logit) = logits.get_mut(*id as usize) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+            return Ok(());
+        }
         let next = self.next.as_ref().map_err(LogitsError::clone)?;
         let may_end = next.is_allowed(self.size as u32);
         let mut any = false;
@@ -283,6 +333,12 @@ impl Progress {
 
     /// Advances by an allowed token.
     pub fn accept(&mut self, id: u32) -> Result<(), LogitsError> {
+        if let Some(before) = &mut self.before {
+            if before.ends_with(self.parser.token_env.tok_trie().token(id)) {
+                self.before = None;
+            }
+            return Ok(());
+        }
         if self.end.contains(&id) {
             self.complete = true;
             return Ok(());
@@ -338,7 +394,7 @@ impl Progress {
 
     /// Returns true if the grammar is met and nothing may follow.
     pub fn is_complete(&self) -> bool {
-        self.complete
+        self.complete && self.before.is_none()
     }
 }
 

@@ -403,3 +403,39 @@ fn a_schema_of_unbounded_depth_is_rejected() {
     let error = Constraint::new(&vocabulary, Grammar::Regex(deep)).unwrap_err();
     assert!(error.to_string().starts_with("regex = (((("), "{error}");
 }
+
+/// The end token is likely, and must wait for the end of the constrained text.
+#[test]
+fn a_constraint_can_begin_after_a_marker() {
+    for marker in ["}", "foob", "日本"] {
+        let constraint = regex("[0-9]{3}").after(marker);
+        assert_ne!(constraint, regex("[0-9]{3}"));
+        let mut lengths = Vec::new();
+        for seed in 0..20 {
+            let (texts, steered) = (texts(), marker.as_bytes());
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            let config = config(&constraint, seed);
+            let mut chooser = Chooser::new(&config, &[], texts.len(), 0).unwrap();
+            let mut text = Vec::new();
+            while !chooser.is_complete() {
+                let logit = |id: usize| {
+                    let is_next = steered.starts_with(&texts[id]) || texts[id] == steered[1..];
+                    random.random_range(-2.0..2.0_f32) + if is_next { 3.0 } else { 0.0 }
+                };
+                let mut logits: Vec<f32> = (0..texts.len()).map(logit).collect();
+                logits[end() as usize] = 9.0;
+                let id = chooser.choose(&logits).unwrap().id;
+                text.extend(&texts[id as usize]);
+                assert!(text.len() < 100_000);
+            }
+            let at = text.windows(marker.len()).position(|it| it == steered);
+            let rest = &text[at.unwrap() + marker.len()..];
+            assert!(
+                rest.len() == 3 && rest.iter().all(u8::is_ascii_digit),
+                "{rest:?}"
+            );
+            lengths.push(text.len());
+        }
+        assert!(lengths.iter().max() > lengths.iter().min());
+    }
+}

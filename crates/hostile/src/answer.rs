@@ -25,7 +25,10 @@ impl Operation {
             return Err(format!("{status} {start}"));
         }
         // A stream can fail after its status.
-        if body.contains("\"server_error\"") {
+        if ["\"server_error\"", "\"api_error\""]
+            .iter()
+            .any(|kind| body.contains(kind))
+        {
             let all: String = body.chars().rev().take(300).collect();
             return Err(format!(
                 "the stream ends with: {}",
@@ -52,7 +55,9 @@ impl Operation {
 /// Returns true if the text is an error object with a message.
 pub fn has_reason(text: &str) -> bool {
     let value: Value = serde_json::from_str(text).unwrap_or_default();
-    let message = value["error"]["message"].as_str();
+    let error = &value["error"];
+    // Ollama's errors are texts.
+    let message = error["message"].as_str().or(error.as_str());
     message.is_some_and(|message| !message.is_empty())
 }
 
@@ -63,10 +68,12 @@ mod tests {
     #[test]
     fn a_refusal_needs_a_reason() {
         assert!(has_reason(r#"{"error":{"message":"no"}}"#));
+        assert!(has_reason(r#"{"error":"no"}"#));
         for text in [
             "",
             "no",
             r#"{"error":{"message":""}}"#,
+            r#"{"error":""}"#,
             r#"{"message":"no"}"#,
         ] {
             assert!(!has_reason(text), "{text}");

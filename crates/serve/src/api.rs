@@ -1,4 +1,4 @@
-//! The HTTP API: OpenAI-compatible endpoints, the web page's requests, health and metrics.
+//! The HTTP API: the endpoints of OpenAI, Anthropic and Ollama, the web page's requests, health and metrics.
 //!
 //! | path | module |
 //! |---|---|
@@ -6,6 +6,8 @@
 //! | `/v1/chat/completions` | `chat` |
 //! | `/v1/responses` | `responses` |
 //! | `/v1/embeddings` | `embeddings` |
+//! | `/v1/messages`, `/v1/messages/count_tokens` | `anthropic` |
+//! | `/api/chat`, `/api/generate`, `/api/tags`, `/api/show`, `/api/ps`, `/api/pull`, `/api/version` | `ollama` |
 //! | `/tokenize`, `/detokenize` | `tokens` |
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
 //! | `/api/play` | `play`, for the page in `playground` |
@@ -14,14 +16,16 @@
 //!
 //! `model_request` extracts a request. `body` (with `fields`), `settings`, `delivery`, `prompt` and `conversation` parse its
 //! fields, and `generation` builds the engine's request from them. `answers` collects the generated answers,
-//! and `answer_stream` sends them as events. `bounds` estimates the memory of requests, `deadline` limits their time, `json` writes responses,
+//! `answer_parts` splits them into reasoning, text and calls, and `answer_stream` sends them as events. `bounds` estimates the memory of requests, `deadline` limits their time, `json` writes responses,
 //! and `error` defines all error responses.
 //!
 //! No field names a file, a program or an address. A client sends only text, numbers, schemas and
 //! expressions, all with limits on their size and cost.
 
+mod answer_parts;
 mod answer_stream;
 mod answers;
+pub(crate) mod anthropic;
 mod body;
 mod bounds;
 mod chat;
@@ -38,6 +42,7 @@ mod json;
 mod logprobs;
 mod model_request;
 mod models;
+mod ollama;
 mod play;
 mod prompt;
 pub(crate) mod responses;
@@ -47,7 +52,7 @@ mod tokens;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -161,7 +166,7 @@ impl App {
 /// The routes of the API and of the page.
 pub fn router(service: Service) -> Router {
     let app = App::new(service);
-    let guarded = Router::new()
+    let openai = Router::new()
         .route("/v1/completions", post(completions::answer))
         .route("/v1/chat/completions", post(chat::answer))
         .route("/v1/responses", post(responses::answer))
@@ -172,11 +177,27 @@ pub fn router(service: Service) -> Router {
         .route("/v1/models/{name}", get(models::one))
         .route("/api/models", get(models::for_page))
         .route("/api/play", post(play::answer))
-        .route("/metrics", get(metrics))
-        .route_layer(middleware::from_fn_with_state(app.clone(), deadline::keep))
-        .route_layer(middleware::from_fn_with_state(app.clone(), require_key));
+        .route("/metrics", get(metrics));
+    let anthropic = Router::new()
+        .route("/v1/messages", post(anthropic::messages))
+        .route("/v1/messages/count_tokens", post(anthropic::count_tokens));
+    let ollama = Router::new()
+        .route("/api/chat", post(ollama::chat))
+        .route("/api/generate", post(ollama::generate))
+        .route("/api/tags", get(ollama::tags))
+        .route("/api/show", post(ollama::show))
+        .route("/api/ps", get(ollama::ps))
+        .route("/api/pull", post(ollama::pull))
+        .route("/api/version", get(ollama::version));
+    let guarded = |routes: Router<App>| {
+        routes
+            .route_layer(middleware::from_fn_with_state(app.clone(), deadline::keep))
+            .route_layer(middleware::from_fn_with_state(app.clone(), require_key))
+    };
     Router::new()
-        .merge(guarded)
+        .merge(guarded(openai))
+        .merge(guarded(anthropic).route_layer(middleware::from_fn(anthropic::in_its_form)))
+        .merge(guarded(ollama).route_layer(middleware::from_fn(ollama::in_its_form)))
         .merge(playground::router())
         .merge(health())
         .route("/openapi.json", get(openapi))
@@ -202,15 +223,24 @@ fn health() -> Router<App> {
     })
 }
 
+/// The header of the key of Anthropic's clients.
+const ANTHROPIC_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
 /// Rejects requests without the key.
 async fn require_key(State(app): State<App>, request: Request, next: Next) -> Response {
-    let presented = request.headers().get(header::AUTHORIZATION);
-    let presented = presented.and_then(|presented| bearer(presented.to_str().ok()?));
+    let presented = presented_key(request.headers());
     let presented = presented.map(|presented| blake3::hash(presented.as_bytes()));
     match app.0.key {
         Some(key) if presented != Some(key) => ApiError::key().into_response(),
         _ => next.run(request).await,
     }
+}
+
+/// The key of a request.
+fn presented_key(headers: &HeaderMap) -> Option<&str> {
+    let text = |name| headers.get(name)?.to_str().ok();
+    let bearer = text(header::AUTHORIZATION).and_then(bearer);
+    bearer.or_else(|| text(ANTHROPIC_KEY))
 }
 
 /// The token of an `Authorization` header. The scheme is case-insensitive (RFC 9110, section 11.1).

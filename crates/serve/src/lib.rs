@@ -69,6 +69,7 @@
 //! | [`grammars`] | grammars for constrained output: vetted, compiled and cached |
 //! | [`limits`] | the limits of a request |
 //! | `tools` | function calls: formats, grammars and parsing |
+//! | `reasoning` | the tags around a model's reasoning, and their parsing |
 //! | `metrics` | counters and histograms for Prometheus |
 //! | [`request_log`] | request logging |
 //! | `playground` | the page at `/` |
@@ -94,6 +95,7 @@ mod metrics;
 pub mod model;
 mod on_demand;
 mod playground;
+mod reasoning;
 pub mod reference;
 pub mod request_log;
 pub mod residency;

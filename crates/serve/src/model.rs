@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::grammars::{GrammarError, Grammars, ToCompile};
 use crate::memory::Memory;
+use crate::reasoning::ReasoningFormat;
 use crate::tools::{ToolFormat, ToolSupport};
 use crate::worker::Worker;
 
@@ -253,6 +254,12 @@ impl ServedModel {
         self.tool_support(true).map(ToolSupport::format)
     }
 
+    /// The tags of the model's reasoning. `None` if its template has none.
+    fn reasoning_format(&self) -> Option<&'static ReasoningFormat> {
+        let template = self.chat_format(true)?.encoder.template();
+        ReasoningFormat::of_template(template.source())
+    }
+
     /// The bytes of a token within a text; the name of a special token.
     pub(crate) fn bytes(&self, id: u32) -> Vec<u8> {
         let texts = self.tables.texts.get_or_init(|| {
@@ -291,14 +298,13 @@ impl ServedModel {
 
     fn vocabulary(&self) -> Result<Vocabulary, SettingError> {
         let mut texts = token_texts(&self.tokenizer, self.worker.sizes().vocab_size)?;
-        // Call markers are part of an answer even if they are special tokens.
-        if let Some(format) = self.tool_format() {
-            for (name, id) in self.tokenizer.special_tokens() {
-                if let Some(text) = texts.get_mut(id as usize)
-                    && format.is_marker(&name)
-                {
-                    *text = name.into_bytes();
-                }
+        // Markers of calls and reasoning are part of an answer even if they are special tokens.
+        let (calls, reasoning) = (self.tool_format(), self.reasoning_format());
+        for (name, id) in self.tokenizer.special_tokens() {
+            let is_marker = calls.is_some_and(|format| format.is_marker(&name))
+                || reasoning.is_some_and(|format| format.is_tag(&name));
+            if let Some(text) = texts.get_mut(id as usize).filter(|_| is_marker) {
+                *text = name.into_bytes();
             }
         }
         Vocabulary::new(texts, &self.end_tokens())

@@ -3,14 +3,17 @@
 use emberlm_generate::grammar_limits::LimitInfo;
 use serde_json::Value;
 
+use crate::api::anthropic;
 use crate::api::description::Description;
 use crate::api::fields::{self, Treatment};
 use crate::api::responses::STREAM_EVENTS;
 use crate::limits;
+use crate::reasoning;
 use crate::tools::FORMATS;
 
 pub use crate::api::error::{ERRORS, ErrorKind};
 pub use crate::metrics::{ALL as METRICS, MetricInfo, SECONDS as BUCKETS};
+pub use crate::reasoning::ReasoningFormat;
 
 /// The OpenAPI description, as `GET /openapi.json` returns it, and the request fields in groups.
 #[derive(Clone, Debug)]
@@ -18,7 +21,8 @@ pub struct ApiDescription {
     /// The OpenAPI 3.1 document.
     pub document: Value,
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
-    /// `responses`, `template`, `settings`, `embeddings`, `tokenize`, `detokenize` and `play`.
+    /// `responses`, `template`, `settings`, `embeddings`, `tokenize`, `detokenize`, `messages`, `messages sending`, `ollama`, `ollama chat`, `ollama generate`,
+    /// `ollama show`, `ollama pull` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 
@@ -47,12 +51,18 @@ pub struct UnusedField {
 }
 
 /// The fields that each endpoint does not implement, by the endpoint's path.
-pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 5] {
+pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 11] {
     [
         ("/v1/completions", &fields::COMPLETIONS),
         ("/v1/chat/completions", &fields::CHAT),
         ("/v1/responses", &fields::RESPONSES),
         ("/v1/embeddings", &fields::EMBEDDINGS),
+        ("/v1/messages", &fields::MESSAGES),
+        ("/v1/messages/count_tokens", &fields::COUNT_TOKENS),
+        ("/api/chat", &fields::OLLAMA_CHAT),
+        ("/api/generate", &fields::OLLAMA_GENERATE),
+        ("/api/show", &fields::OLLAMA_SHOW),
+        ("/api/pull", &fields::OLLAMA_PULL),
         ("/tokenize", &fields::TOKENIZE),
     ]
     .map(|(endpoint, table)| (endpoint, table.rows().filter_map(unused).collect()))
@@ -79,9 +89,15 @@ pub fn api() -> ApiDescription {
     ApiDescription { document, groups }
 }
 
-/// The events of a stream of `/v1/responses`: when they are sent, and their types in order.
-pub fn stream_events() -> [(&'static str, &'static [&'static str]); 5] {
-    STREAM_EVENTS
+/// The events of a stream: when they are sent, and their types in order.
+pub type StreamEvents = &'static [(&'static str, &'static [&'static str])];
+
+/// The events of streams of `/v1/responses` and `/v1/messages`.
+pub fn stream_events() -> [(&'static str, StreamEvents); 2] {
+    [
+        ("/v1/responses", &STREAM_EVENTS),
+        ("/v1/messages", &anthropic::STREAM_EVENTS),
+    ]
 }
 
 /// The formats of function calls, in the order in which they are compared with a template.
@@ -92,6 +108,11 @@ pub fn call_formats() -> Vec<CallFormat> {
         example: format.example(),
     });
     formats.collect()
+}
+
+/// The tags around the reasoning of models, in the order in which they are compared with a template.
+pub fn reasoning_formats() -> &'static [ReasoningFormat] {
+    &reasoning::FORMATS
 }
 
 /// The limits of requests that have no option.

@@ -22,7 +22,7 @@ use crate::{DecodeStream, StopStrings, Tokenizer};
 pub struct TextStream {
     stream: DecodeStream,
     stops: StopStrings,
-    stopped: bool,
+    stop: Option<usize>,
 }
 
 /// The text that one token adds.
@@ -32,8 +32,8 @@ pub struct TextDelta {
     pub decoded: String,
     /// The text that can be displayed now. The possible beginning of a stop string is held back.
     pub visible: String,
-    /// True once a stop string has occurred: no further text is visible.
-    pub stopped: bool,
+    /// The 0-based index of the stop string that has occurred, after which no text is visible.
+    pub stop: Option<usize>,
 }
 
 impl TextStream {
@@ -46,7 +46,7 @@ impl TextStream {
         Self {
             stream,
             stops,
-            stopped: false,
+            stop: None,
         }
     }
 
@@ -60,7 +60,7 @@ impl TextStream {
     pub fn finish(mut self) -> TextDelta {
         let rest = self.stream.clone().finish();
         let mut delta = self.pass(rest);
-        if !self.stopped {
+        if self.stop.is_none() {
             delta.visible += &text(&self.stops.finish());
         }
         delta
@@ -68,16 +68,16 @@ impl TextStream {
 
     /// Returns true once a stop string has occurred.
     pub fn is_stopped(&self) -> bool {
-        self.stopped
+        self.stop.is_some()
     }
 
     fn pass(&mut self, decoded: String) -> TextDelta {
         let passed = self.stops.push(decoded.as_bytes());
-        self.stopped |= passed.stopped.is_some();
+        self.stop = self.stop.or(passed.stopped);
         TextDelta {
             decoded,
             visible: text(&passed.bytes),
-            stopped: self.stopped,
+            stop: self.stop,
         }
     }
 }

@@ -39,6 +39,9 @@ use crate::{signals, values};
 use log::{Log, LogContent, LogFormat};
 use models::ModelSpec;
 
+/// The port of Ollama's server.
+const OLLAMA_PORT: u16 = 11434;
+
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = examples::SERVE)]
@@ -58,6 +61,9 @@ pub struct ServeArgs {
     /// The port to listen on; 0 for any free port
     #[arg(long, default_value_t = 8080, help_heading = "Network")]
     pub port: u16,
+    /// Listen on port 11434, at which Ollama's clients look for a server
+    #[arg(long, conflicts_with = "port", help_heading = "Network")]
+    pub ollama: bool,
     /// The address to listen on: by default only this machine can connect
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), help_heading = "Network")]
     pub host: IpAddr,
@@ -161,7 +167,11 @@ pub fn run(args: ServeArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let key = args.api_key_file.as_deref().map(key).transpose()?;
     // Bind before loading the models, so that an occupied port is reported immediately.
-    let server = Server::bind(args.host, args.port).map_err(|error| cannot_listen(&error))?;
+    let port = match args.ollama {
+        true => OLLAMA_PORT,
+        false => args.port,
+    };
+    let server = Server::bind(args.host, port).map_err(|error| cannot_listen(&error))?;
     if !args.host.is_loopback() && key.is_none() {
         warn(
             "anybody who can reach this address may use the models: --api-key-file asks for a key",

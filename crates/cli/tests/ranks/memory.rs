@@ -7,12 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::launch::{find_rank, wait_until};
-use crate::support::{CommandOutput, Sandbox};
+use crate::support::{CommandOutput, SMALL_PAGES, Sandbox};
 
 const MIB: f64 = 1024.0 * 1024.0;
-
-/// Large pages of the system hold whole blocks of 2 MiB of which parts are used: the peaks of equal runs differed by a fifth.
-const SMALL_PAGES: (&str, &str) = ("MIMALLOC_ALLOW_THP", "0");
 
 /// The peak resident memory of rank 1 of two, in bytes. Rank 0 also writes checkpoints.
 fn peak_of_a_rank(sandbox: &Sandbox, line: &str) -> f64 {
@@ -51,8 +48,8 @@ fn fit_predicts_and_measures_the_memory_of_a_rank() {
         --set train.accumulation=2",
     ] {
         let fit = format!("fit --json --ranks 2 --memory 20GiB {line}");
-        let mut fit = sandbox.command(fit.split_whitespace());
-        let fit = fit.env(SMALL_PAGES.0, SMALL_PAGES.1).output().unwrap();
+        let fit = sandbox.measured_command(fit.split_whitespace()).output();
+        let fit = fit.unwrap();
         let fit: Value = CommandOutput::from(fit).json();
         assert_eq!(fit["ranks"], 2);
         let command = fit["command"].as_str().unwrap();

@@ -1,11 +1,13 @@
-//! Streams the answers to a request as server-sent events.
+//! Streams the answers to a request as server-sent events, or as lines of JSON.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{Stream, StreamExt, stream};
 use serde::Serialize;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{self, Sender};
@@ -18,19 +20,57 @@ use super::error::ApiError;
 /// The number of buffered events. A slow client delays only its own answer, not the engine.
 const BUFFERED: usize = 16;
 
+/// An element of a streamed response.
+pub(crate) trait StreamItem: Send + Sized + 'static {
+    /// The response with these elements.
+    fn response(items: impl Stream<Item = Result<Self, Infallible>> + Send + 'static) -> Response;
+}
+
+impl StreamItem for Event {
+    fn response(items: impl Stream<Item = Result<Self, Infallible>> + Send + 'static) -> Response {
+        Sse::new(items)
+            .keep_alive(KeepAlive::default())
+            .into_response()
+    }
+}
+
+/// A line of JSON.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonLine(Bytes);
+
+impl JsonLine {
+    pub fn new<T: Serialize>(content: &T) -> Self {
+        // All types in this crate serialize to JSON.
+        let mut line = serde_json::to_vec(content).unwrap_or_default();
+        line.push(b'\n');
+        Self(line.into())
+    }
+}
+
+impl StreamItem for JsonLine {
+    fn response(items: impl Stream<Item = Result<Self, Infallible>> + Send + 'static) -> Response {
+        const KIND: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+        let lines = items.map(|line| line.map(|line| line.0));
+        ([(header::CONTENT_TYPE, KIND)], Body::from_stream(lines)).into_response()
+    }
+}
+
 /// Converts a request's answers to the events of one endpoint.
 pub(crate) trait AnswerStream: Send + Sized + 'static {
+    /// The form of an event.
+    type Item: StreamItem;
+
     /// The events before the first token.
-    fn begin(&mut self, usage: Usage) -> Vec<Event>;
+    fn begin(&mut self, usage: Usage) -> Vec<Self::Item>;
 
     /// The events for the next delta of an answer to the prompt at index `prompt`.
-    fn next(&mut self, prompt: usize, event: AnswerEvent) -> Vec<Event>;
+    fn next(&mut self, prompt: usize, event: AnswerEvent) -> Vec<Self::Item>;
 
     /// The events after all answers are complete.
-    fn end(&mut self, usage: Usage) -> Vec<Event>;
+    fn end(&mut self, usage: Usage) -> Vec<Self::Item>;
 
     /// The final event of a stream that fails.
-    fn failure(self, error: ApiError) -> Event;
+    fn failure(self, error: ApiError) -> Self::Item;
 }
 
 /// The reason that a stream ends early.
@@ -54,15 +94,14 @@ impl From<ApiError> for StreamEnd {
 
 /// Events that were written, and possibly numbered, but not sent yet. They are sent even if the deadline
 /// passes first.
-#[derive(Default)]
-struct PendingEvents {
-    events: VecDeque<Event>,
+struct PendingEvents<T> {
+    events: VecDeque<T>,
     /// True once the final event of complete answers has been added.
     is_complete: bool,
 }
 
-impl PendingEvents {
-    async fn send(&mut self, to: &Sender<Event>) -> Result<(), SendError<()>> {
+impl<T> PendingEvents<T> {
+    async fn send(&mut self, to: &Sender<T>) -> Result<(), SendError<()>> {
         while !self.events.is_empty() {
             let permit = to.reserve().await?;
             if let Some(event) = self.events.pop_front() {
@@ -75,14 +114,17 @@ impl PendingEvents {
 
 /// Streams the events of `writer`. Generation ends when the client disconnects, and at the deadline even if
 /// the client does not read.
-pub(crate) fn streamed(
+pub(crate) fn streamed<W: AnswerStream>(
     deadline: Deadline,
     answers: Answers,
-    mut writer: impl AnswerStream,
+    mut writer: W,
 ) -> Response {
     let (events, sent) = mpsc::channel(BUFFERED);
     tokio::spawn(async move {
-        let mut pending = PendingEvents::default();
+        let mut pending = PendingEvents {
+            events: VecDeque::new(),
+            is_complete: false,
+        };
         let ended = tokio::select! {
             ended = send_answers(answers, &mut writer, &mut pending, &events) => ended,
             () = events.closed() => return,
@@ -101,16 +143,14 @@ pub(crate) fn streamed(
         let event = sent.recv().await?;
         Some((Ok::<_, Infallible>(event), sent))
     });
-    Sse::new(events)
-        .keep_alive(KeepAlive::default())
-        .into_response()
+    W::Item::response(events)
 }
 
-async fn send_answers(
+async fn send_answers<W: AnswerStream>(
     mut answers: Answers,
-    writer: &mut impl AnswerStream,
-    pending: &mut PendingEvents,
-    to: &Sender<Event>,
+    writer: &mut W,
+    pending: &mut PendingEvents<W::Item>,
+    to: &Sender<W::Item>,
 ) -> Result<(), StreamEnd> {
     pending.events.extend(writer.begin(answers.usage()));
     pending.send(to).await?;

@@ -58,6 +58,8 @@ pub(crate) struct AnswerEvent {
     pub sample: usize,
     /// Text that can be shown now.
     pub text: String,
+    /// The index of the stop string that ended the answer.
+    pub stop: Option<usize>,
     /// The token; `None` for the final event.
     pub token: Option<Token>,
     pub finish: Option<FinishReason>,
@@ -170,7 +172,7 @@ impl PromptAnswers {
         self.made_tokens += 1;
         self.trace.add_completion(1);
         self.timer.token(&mut text.last);
-        if delta.stopped {
+        if delta.stop.is_some() {
             self.ticket.cancel_sample(sample);
             text.stream = None;
             self.left -= 1;
@@ -182,7 +184,8 @@ impl PromptAnswers {
                 chosen,
                 text: delta.decoded,
             }),
-            finish: delta.stopped.then_some(FinishReason::Stop),
+            stop: delta.stop,
+            finish: delta.stop.map(|_| FinishReason::Stop),
         })
     }
 
@@ -191,12 +194,13 @@ impl PromptAnswers {
         self.left -= 1;
         let rest = stream.finish();
         let reason = match finish {
-            Finish::Length if !rest.stopped => FinishReason::Length,
+            Finish::Length if rest.stop.is_none() => FinishReason::Length,
             _ => FinishReason::Stop,
         };
         Some(AnswerEvent {
             sample,
             text: rest.visible,
+            stop: rest.stop,
             token: None,
             finish: Some(reason),
         })

@@ -12,11 +12,12 @@ use axum::http::header;
 use emberlm_system::nearest::nearest;
 use futures_util::StreamExt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
+use serde::de::Error as _;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
 };
-use serde::ser::{Error, Serializer};
+use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -123,6 +124,11 @@ impl<T: FieldGroups> KnownFields<T> {
         }
     }
 
+    /// Returns true if an endpoint's types have the field.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
     /// Parses the fields of a request. Fields that are null count as missing.
     ///
     /// # Errors
@@ -135,12 +141,20 @@ impl<T: FieldGroups> KnownFields<T> {
             return Err(ApiError::invalid("the body must be a JSON object"));
         };
         let ignored = self.table.apply(&mut fields)?;
-        let value = Value::Object(fields);
-        let fields = T::take(&value)?;
+        let fields = self.take(&Value::Object(fields))?;
+        Ok(ReadFields { fields, ignored })
+    }
+
+    /// Parses the fields of an object.
+    ///
+    /// # Errors
+    /// A field is missing, has the wrong type or is unknown.
+    pub fn take(&self, value: &Value) -> Result<T, ApiError> {
+        let fields = T::take(value)?;
         let mut names = value.as_object().into_iter().flatten();
         match names.find(|(name, _)| !self.names.contains(*name)) {
             Some((name, _)) => Err(self.unknown(name)),
-            None => Ok(ReadFields { fields, ignored }),
+            None => Ok(fields),
         }
     }
 
@@ -293,6 +307,38 @@ impl<T: Serialize> Serialize for Object<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fieldwise(PhantomData))
+    }
+}
+
+/// A value of an enum whose variant is named by its field `type`. Serde would also accept a number as the index of a variant.
+#[derive(Clone, Debug)]
+pub(crate) struct Tagged<T>(pub T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Tagged<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Object::<Value>::deserialize(deserializer)?.0;
+        if !value["type"].is_string() {
+            return Err(D::Error::custom("`type` must be a text"));
+        }
+        T::deserialize(value).map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Tagged<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
     }
 }
 

@@ -18,24 +18,25 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::Value;
 
+use super::answer_parts::AnswerForm;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers};
 use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
 use super::conversation::{
-    Calling, Conversation, Message, NamedTool, TemplateOptions, Tool, ToolChoice, ToolFunction,
+    CallChoice, ConversationRequest, Message, NamedTool, TemplateOptions, Tool, ToolChoice,
+    ToolFunction,
 };
 use super::delivery::{Delivery, Usage, name, now};
 use super::error::ApiError;
 use super::fields;
-use super::generation::Generation;
 use super::json::json;
 use super::logprobs::LogProb;
 use super::model_request::ModelRequest;
 use super::settings::{Settings, TextForm, json_grammar};
 use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::{ServedModel, Task};
-use answer_text::{AnswerDelta, AnswerText};
+use answer_text::{AnswerDelta, AnswerOutput, AnswerText};
 use functions::FunctionName;
 pub(crate) use response::ChatCompletion;
 use response::{Choice, Chunk, ChunkChoice, Delta, LogProbs};
@@ -66,6 +67,14 @@ pub(crate) struct Chat {
     #[serde(default)]
     #[schemars(extend("default" = "auto"))]
     tool_choice: Option<ToolChoice<NamedTool>>,
+    /// The amount of reasoning, such as `low` or `none`, for models whose template has a variable for it or a switch.
+    reasoning_effort: Option<String>,
+    /// The place of the model's reasoning, as in llama.cpp.
+    #[schemars(extend("default" = "auto"))]
+    reasoning_format: Option<ReasoningPlace>,
+    /// False to leave the reasoning out of the answer, as in vLLM.
+    #[schemars(extend("default" = true))]
+    include_reasoning: Option<bool>,
     /// False limits the answer to one call.
     #[serde(default)]
     #[schemars(extend("default" = true))]
@@ -77,6 +86,18 @@ pub(crate) struct Chat {
     /// Deprecated: the function to call among `functions`. Default: the model decides.
     #[serde(default)]
     function_call: Option<ToolChoice<FunctionName>>,
+}
+
+/// The place of reasoning in an answer.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum ReasoningPlace {
+    /// The field `reasoning_content`.
+    Auto,
+    /// The same as `auto`.
+    Deepseek,
+    /// The content, with its tags.
+    None,
 }
 
 /// The form of an answer.
@@ -135,7 +156,7 @@ static FIELDS: LazyLock<KnownFields<(Delivery, Chat, TemplateOptions, Settings)>
 
 /// Handles the request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (delivery, mut fields, template, settings) = request.read(&FIELDS).await?;
+    let (delivery, mut fields, mut template, settings) = request.read(&FIELDS).await?;
     let model = request.model(&delivery.model, Task::Generation)?;
     let samples = delivery.samples(&model)?;
     let logprobs = fields.logprobs == Some(true);
@@ -149,41 +170,42 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     }
     let messages = mem::take(&mut fields.messages);
     let (tools, has_functions) = fields.callable()?;
-    let tools = Arc::new(tools);
-    let calling = match has_functions {
-        true => {
-            let choice = fields.function_call.as_ref();
-            let calling = Calling::new(&request, &model, &tools, choice, false).await;
-            calling.map_err(functions::renamed)?
-        }
-        false => {
-            let choice = fields.tool_choice.as_ref();
-            let parallel = fields.parallel_tool_calls != Some(false);
-            Calling::new(&request, &model, &tools, choice, parallel).await?
-        }
+    if let Some(effort) = fields.reasoning_effort.take() {
+        template.set_effort(effort);
+    }
+    let choice = match (has_functions, &fields.function_call, &fields.tool_choice) {
+        (true, Some(choice), _) => choice.chosen(),
+        (false, _, Some(choice)) => choice.chosen(),
+        _ => CallChoice::Auto,
     };
-    let tools = calling.as_ref().map(|_| Arc::clone(&tools));
-    let conversation = Conversation {
+    let conversation = ConversationRequest {
         messages,
         tools,
+        choice,
+        parallel: !has_functions && fields.parallel_tool_calls != Some(false),
         template,
-    };
-    let encoded = conversation.encode(&request, &model).await?;
-    let generation = Generation {
-        max_tokens: fields.max_completion_tokens.map(|tokens| tokens as usize),
+        settings: &settings,
+        max_tokens: fields.max_completion_tokens,
         top_logprobs: logprobs.then_some(alternatives),
         form: fields.form()?,
-        calling: calling.as_ref(),
-        ..Generation::new(&settings)
+        samples,
     };
-    let answer_request = generation
-        .request(&request.app, &model, encoded, samples)
-        .await;
-    let answer_request = match has_functions {
-        true => answer_request.map_err(functions::renamed)?,
-        false => answer_request?,
+    let prepared = conversation.prepare(&request, &model).await;
+    let (answer_request, form) = match has_functions {
+        true => prepared.map_err(functions::renamed)?,
+        false => prepared?,
     };
-    let format = calling.map(|calling| calling.format);
+    let output = AnswerOutput {
+        form: match fields.reasoning_format {
+            Some(ReasoningPlace::None) => AnswerForm {
+                reasoning: None,
+                ..form
+            },
+            _ => form,
+        },
+        omits_reasoning: fields.include_reasoning == Some(false),
+        has_functions,
+    };
     let kept = Kept {
         streams: delivery.streams(),
         ..Kept::default()
@@ -204,7 +226,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         model,
         logprobs,
         texts: (0..samples)
-            .map(|_| AnswerText::new(format.clone(), has_functions))
+            .map(|_| AnswerText::new(output.clone()))
             .collect(),
         reports_usage: delivery.reports_usage(),
     };
@@ -312,6 +334,8 @@ impl Writer {
 }
 
 impl AnswerStream for Writer {
+    type Item = Event;
+
     fn begin(&mut self, _: Usage) -> Vec<Event> {
         let begun = |index| ChunkChoice {
             index,

@@ -280,6 +280,8 @@ impl Writer {
 }
 
 impl AnswerStream for Writer {
+    type Item = Event;
+
     fn begin(&mut self, _: Usage) -> Vec<Event> {
         let echoed = std::mem::take(&mut self.choices).into_iter();
         let echoed = echoed.filter(|choice| !choice.text.is_empty());

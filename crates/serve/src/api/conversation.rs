@@ -4,11 +4,13 @@
 //! |---|---|
 //! | this module | [`Conversation`]: encoded with the model's template |
 //! | `messages` | [`Message`] |
+//! | `request` | [`ConversationRequest`]: the request that every API's is translated to |
 //! | `support` | functions and calls in the form that the template supports |
 //! | `template` | [`TemplateOptions`]: variables of the template, and the end of the prompt |
 //! | `tools` | [`Tool`], [`Calling`]: the functions that an answer may call |
 
 mod messages;
+mod request;
 mod support;
 mod template;
 mod tools;
@@ -26,11 +28,15 @@ use super::model_request::ModelRequest;
 use crate::jobs::Interest;
 use crate::memory::Memory;
 use crate::model::ServedModel;
+use crate::reasoning::{Reasoning, ReasoningFormat};
 use messages::DeprecatedCalls;
 pub(crate) use messages::{Message, ToolKind};
+pub(crate) use request::ConversationRequest;
 use support::{Messages, for_template};
 pub(crate) use template::TemplateOptions;
-pub(crate) use tools::{Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction};
+pub(crate) use tools::{
+    CallChoice, Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction,
+};
 
 /// An encoded prompt, and stop conditions of its answer in addition to the model's.
 #[derive(Default)]
@@ -38,7 +44,12 @@ pub(crate) struct EncodedPrompt {
     pub prompt: Vec<u32>,
     pub stop_tokens: Vec<u32>,
     pub stop_strings: Vec<String>,
+    /// The tags of the answer's reasoning. `None` if its model does not reason.
+    pub reasoning: Option<Reasoning>,
 }
+
+/// The most tokens of the opening tag of reasoning at the end of a prompt, with white space.
+const TAG_TOKENS: usize = 32;
 
 impl EncodedPrompt {
     /// A prompt that is not a conversation.
@@ -106,13 +117,17 @@ impl Conversation {
     fn render(mut self, model: &ServedModel, memory: &Memory) -> Result<EncodedPrompt, ApiError> {
         let unavailable = || ApiError::internal("the template could not be run");
         let end = self.template.end()?;
-        let chat_template_kwargs = self.template.variables()?;
         let messages = self.messages.into_iter();
         let mut calls = DeprecatedCalls::default();
         let mut completed = |message: Message| calls.translated(message.completed());
         let messages: Vec<_> = messages.map(|it| it.map(&mut completed)).collect();
         let tools = self.tools.as_deref().map_or(&[][..], Vec::as_slice);
         let (messages, tools) = for_template(&messages, tools, model)?;
+        // Without functions for the template, it is not the one for functions.
+        let chat = model.chat_format(!tools.is_empty());
+        let chat = chat.ok_or_else(unavailable)?;
+        let source = chat.encoder.template().source();
+        let chat_template_kwargs = self.template.variables(source)?;
         let record = serde_json::to_string(&TemplateVariables {
             messages,
             tools,
@@ -121,9 +136,6 @@ impl Conversation {
         });
         let record = record.map_err(|error| ApiError::field("messages", error.to_string()))?;
         let _working = memory.reserve(of_encoding(record.len(), record.len()))?;
-        // Without functions for the template, it is not the one for functions.
-        let chat = model.chat_format(!tools.is_empty());
-        let chat = chat.ok_or_else(unavailable)?;
         let prompt = chat
             .encoder
             .prompt_to(&record, end)
@@ -131,10 +143,19 @@ impl Conversation {
                 ChatError::Unavailable { .. } => unavailable(),
                 error => ApiError::field("messages", error.to_string()),
             })?;
+        let reasoning = ReasoningFormat::of_template(source).map(|format| {
+            let tail = &prompt[prompt.len().saturating_sub(TAG_TOKENS)..];
+            let tail: Vec<u8> = tail.iter().flat_map(|&id| model.bytes(id)).collect();
+            Reasoning {
+                format,
+                is_begun: tail.trim_ascii_end().ends_with(format.open.as_bytes()),
+            }
+        });
         Ok(EncodedPrompt {
             prompt,
             stop_tokens: chat.stops.tokens.clone(),
             stop_strings: chat.stops.strings.clone(),
+            reasoning,
         })
     }
 }

@@ -8,6 +8,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::HEALTH;
+use super::anthropic::{self, AnthropicError};
 use super::chat::{Chat, ChatCompletion};
 use super::completions::{Completion, Completions};
 use super::conversation::TemplateOptions;
@@ -16,6 +17,7 @@ use super::embeddings::{Embedded, Embeddings};
 use super::error::{ERRORS, ErrorAnswer};
 use super::fields::{self, FieldTable};
 use super::models::{List, Listed};
+use super::ollama::{self, OllamaError};
 use super::play::Play;
 use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
@@ -39,7 +41,7 @@ impl Description {
     pub fn new() -> Self {
         let mut settings = SchemaSettings::draft2020_12();
         settings.definitions_path = "/components/schemas".into();
-        let mut types = Types(settings.into_generator());
+        let mut types = Types::new(settings.into_generator());
         let groups = vec![
             ("delivery", types.of::<Delivery>()),
             ("completions", types.of::<Completions>()),
@@ -50,6 +52,13 @@ impl Description {
             ("embeddings", types.of::<Embeddings>()),
             ("tokenize", types.of::<Tokenize>()),
             ("detokenize", types.of::<Detokenize>()),
+            ("messages", types.of::<anthropic::Prompt>()),
+            ("messages sending", types.of::<anthropic::Sending>()),
+            ("ollama", types.of::<ollama::TextRequest>()),
+            ("ollama chat", types.of::<ollama::Chat>()),
+            ("ollama generate", types.of::<ollama::Generate>()),
+            ("ollama show", types.of::<ollama::Show>()),
+            ("ollama pull", types.of::<ollama::Pull>()),
             ("play", types.of::<Play>()),
         ];
         let document = document_of(&mut types, &groups);
@@ -80,6 +89,15 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
     let embeddings = body(&["embeddings"], &fields::EMBEDDINGS);
     let tokenize = body(&["tokenize", "template"], &fields::TOKENIZE);
     let detokenize = body(&["detokenize"], &fields::NONE);
+    let messages = body(
+        &["messages", "messages sending", "settings"],
+        &fields::MESSAGES,
+    );
+    let count_tokens = body(&["messages"], &fields::COUNT_TOKENS);
+    let ollama_chat = body(&["ollama", "ollama chat"], &fields::OLLAMA_CHAT);
+    let ollama_generate = body(&["ollama", "ollama generate"], &fields::OLLAMA_GENERATE);
+    let ollama_show = body(&["ollama show"], &fields::OLLAMA_SHOW);
+    let ollama_pull = body(&["ollama pull"], &fields::OLLAMA_PULL);
     let play = body(&["play", "settings"], &fields::NONE);
     let mut paths = json!({
         "/v1/completions": { "post": types.post::<Completion>("Continue texts or tokens", completions, true) },
@@ -121,6 +139,23 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
                 "text/html": { "schema": { "type": "string" } } } } },
         } },
     });
+    types.error = types.named::<AnthropicError>();
+    paths["/v1/messages"] = json!({ "post": types.post::<anthropic::Message>(
+        "Answer a conversation as Anthropic's Messages API does", messages, true) });
+    paths["/v1/messages/count_tokens"] = json!({ "post": types.post::<anthropic::TokenCount>(
+        "Count the tokens of a conversation as Anthropic's Messages API does", count_tokens, false) });
+    types.error = types.named::<OllamaError>();
+    paths["/api/chat"] = json!({ "post": types.post_lines::<ollama::ChatAnswer>(
+        "Answer a conversation as Ollama does", ollama_chat) });
+    paths["/api/generate"] = json!({ "post": types.post_lines::<ollama::GenerateAnswer>(
+        "Answer a prompt, or continue a text, as Ollama does", ollama_generate) });
+    paths["/api/tags"] = json!({ "get": types.get::<ollama::Tags>("List the served models and their aliases as Ollama does") });
+    paths["/api/show"] = json!({ "post": types.post::<ollama::Shown>(
+        "Describe a served model as Ollama does", ollama_show, false) });
+    paths["/api/ps"] = json!({ "get": types.get::<ollama::Running>("List the models as Ollama lists those in memory") });
+    paths["/api/pull"] = json!({ "post": types.post_lines::<ollama::Pulled>(
+        "Confirm that a model is served, as Ollama does after fetching it", ollama_pull) });
+    paths["/api/version"] = json!({ "get": types.get::<ollama::Version>("Return the version of Ollama whose API this is") });
     for path in HEALTH {
         paths[path] = json!({ "get": {
             "summary": "Return `{\"status\":\"ok\"}` while the server answers",
@@ -138,34 +173,55 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
         },
         "paths": paths,
         "components": {
-            "schemas": types.0.take_definitions(true),
-            "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
+            "schemas": types.generator.take_definitions(true),
+            "securitySchemes": {
+                "key": { "type": "http", "scheme": "bearer" },
+                "header": { "type": "apiKey", "in": "header", "name": "x-api-key" },
+            },
         },
         // With and without a key, because the server decides if a key is required.
-        "security": [{}, { "key": [] }],
+        "security": [{}, { "key": [] }, { "header": [] }],
     })
 }
 
-struct Types(SchemaGenerator);
+struct Types {
+    generator: SchemaGenerator,
+    /// The schema of errors in the next operations.
+    error: Value,
+}
 
 impl Types {
+    fn new(mut generator: SchemaGenerator) -> Self {
+        let error = generator.subschema_for::<ErrorAnswer>().to_value();
+        Self { generator, error }
+    }
+
     /// The schema of a type, inlined.
     fn of<T: JsonSchema>(&mut self) -> Value {
-        T::json_schema(&mut self.0).to_value()
+        T::json_schema(&mut self.generator).to_value()
     }
 
     fn named<T: JsonSchema>(&mut self) -> Value {
-        self.0.subschema_for::<T>().to_value()
+        self.generator.subschema_for::<T>().to_value()
     }
 
     fn post<A: JsonSchema>(&mut self, summary: &str, body: Value, streams: bool) -> Value {
         let mut answered = answer("The answer", self.named::<A>());
         if streams {
             let events = events(
-                "An event with a part of the answer. The last event is [DONE], except for /v1/responses",
+                "An event with a part of the answer. The last event of completions and chat completions is [DONE]",
             );
             answered["content"]["text/event-stream"] = json!({ "schema": events });
         }
+        self.with_body(summary, body, answered)
+    }
+
+    fn post_lines<A: JsonSchema>(&mut self, summary: &str, body: Value) -> Value {
+        let mut answered = answer("The answer", self.named::<A>());
+        answered["content"]["application/x-ndjson"] = json!({ "schema": {
+            "type": "string",
+            "description": "Lines of JSON with parts of the answer",
+        } });
         self.with_body(summary, body, answered)
     }
 
@@ -191,7 +247,7 @@ impl Types {
         {
             let causes = ERRORS.iter().filter(|kind| kind.status == status);
             let causes: Vec<&str> = causes.map(|kind| kind.cause).collect();
-            let error = answer(&causes.join("; or "), self.named::<ErrorAnswer>());
+            let error = answer(&causes.join("; or "), self.error.clone());
             responses.insert(status.to_string(), error);
         }
         json!({ "summary": summary, "responses": responses })

@@ -285,6 +285,16 @@ impl ApiError {
         Self::new(INTERNAL, message)
     }
 
+    /// The status.
+    pub fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
+    /// The message for humans.
+    pub fn message(self) -> String {
+        self.body.message
+    }
+
     /// The error's description.
     pub fn body(self) -> ErrorBody {
         self.body
@@ -310,7 +320,10 @@ pub(crate) fn shortened(text: String) -> String {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = self.status;
+        let error = self.clone();
         let mut response = (status, Json(self.answer())).into_response();
+        // For APIs with another form of errors.
+        response.extensions_mut().insert(error);
         let extra = match status {
             StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Bearer")),
             StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, "1")),
@@ -322,6 +335,24 @@ impl IntoResponse for ApiError {
         }
         response
     }
+}
+
+/// A response with its error, if it is one, in the form of another API.
+pub(crate) fn rewritten<B: IntoResponse>(
+    mut response: Response,
+    body: impl FnOnce(ApiError) -> B,
+) -> Response {
+    let Some(error) = response.extensions_mut().remove::<ApiError>() else {
+        return response;
+    };
+    let (head, _) = response.into_parts();
+    let mut rewritten = (head.status, body(error)).into_response();
+    for name in [header::WWW_AUTHENTICATE, header::RETRY_AFTER] {
+        if let Some(value) = head.headers.get(&name) {
+            rewritten.headers_mut().insert(name, value.clone());
+        }
+    }
+    rewritten
 }
 
 impl From<SettingError> for ApiError {

@@ -6,13 +6,17 @@
 //!
 //! | module | rows |
 //! |---|---|
+//! | `anthropic` | the published schemas of Anthropic |
+//! | `ollama` | Ollama's requests |
 //! | `openai` | the published schemas of OpenAI |
 //! | `vllm` | additions of vLLM |
 //! | `llama_cpp` | additions of llama.cpp's server |
 //! | `nulls` | removes null fields before the tables apply |
 
+mod anthropic;
 mod llama_cpp;
 mod nulls;
+mod ollama;
 mod openai;
 mod vllm;
 
@@ -38,6 +42,7 @@ pub(crate) static COMPLETIONS: FieldTable = FieldTable(&[
     vllm::GENERATION,
     vllm::COMPLETIONS,
     llama_cpp::GENERATION,
+    llama_cpp::REASONING,
 ]);
 /// The rows of `/v1/responses`.
 pub(crate) static RESPONSES: FieldTable = FieldTable(&[
@@ -45,9 +50,28 @@ pub(crate) static RESPONSES: FieldTable = FieldTable(&[
     openai::RESPONSES,
     openai::SHARED,
     llama_cpp::GENERATION,
+    llama_cpp::REASONING,
 ]);
 /// The rows of `/v1/embeddings`.
 pub(crate) static EMBEDDINGS: FieldTable = FieldTable(&[openai::EMBEDDINGS, vllm::EMBEDDINGS]);
+/// The rows of `/v1/messages`.
+pub(crate) static MESSAGES: FieldTable = FieldTable(&[
+    anthropic::CONVERSATION,
+    anthropic::MESSAGES,
+    vllm::GENERATION,
+    llama_cpp::GENERATION,
+    llama_cpp::REASONING,
+]);
+/// The rows of `/v1/messages/count_tokens`.
+pub(crate) static COUNT_TOKENS: FieldTable = FieldTable(&[anthropic::CONVERSATION]);
+/// The rows of `/api/chat`.
+pub(crate) static OLLAMA_CHAT: FieldTable = FieldTable(&[ollama::TEXT, ollama::CHAT]);
+/// The rows of `/api/generate`.
+pub(crate) static OLLAMA_GENERATE: FieldTable = FieldTable(&[ollama::TEXT, ollama::GENERATE]);
+/// The rows of `/api/show`.
+pub(crate) static OLLAMA_SHOW: FieldTable = FieldTable(&[ollama::SHOW]);
+/// The rows of `/api/pull`.
+pub(crate) static OLLAMA_PULL: FieldTable = FieldTable(&[ollama::PULL]);
 /// The rows of `/tokenize`.
 pub(crate) static TOKENIZE: FieldTable = FieldTable(&[llama_cpp::TOKENIZE]);
 /// An endpoint without rows.
@@ -302,17 +326,17 @@ mod tests {
     #[test]
     fn fields_are_removed_at_every_level() {
         let body = json!({
-            "reasoning": { "effort": "high" }, "text": { "verbosity": "low", "format": {} }, "service_tier": "flex",
+            "reasoning": { "mode": "high" }, "text": { "verbosity": "low", "format": {} }, "service_tier": "flex",
             "background": false, "input": [{ "content": [{ "prompt_cache_breakpoint": {} }, 5] }, "a"],
             "tools": [{ "defer_loading": false }, { "output_schema": {} }], "prompt_cache_options": {},
         });
         let (left, mut ignored) = applied(&RESPONSES, body).unwrap();
         ignored.sort_unstable();
-        let expected = json!({ "text": { "format": {} }, "input": [{ "content": [{}, 5] }, "a"], "tools": [{}, {}] });
+        let expected = json!({ "reasoning": {}, "text": { "format": {} }, "input": [{ "content": [{}, 5] }, "a"], "tools": [{}, {}] });
         assert_eq!(left, expected);
         let paths = [
             "input[].content[].prompt_cache_breakpoint",
-            "reasoning.effort",
+            "reasoning.mode",
             "service_tier",
             "text.verbosity",
             "tools[].output_schema",
@@ -332,10 +356,10 @@ mod tests {
                 "service_tier: must be of type string (it has no effect: all requests are served in the order of their arrival)",
             ),
             (
-                json!({ "reasoning": { "efort": "low" } }),
-                "reasoning.efort: this field is not supported; did you mean effort?",
+                json!({ "image": { "context_compresion": "low" } }),
+                "image.context_compresion: this field is not supported; did you mean context_compression?",
             ),
-            (json!({ "reasoning": 5 }), "reasoning: must be an object"),
+            (json!({ "image": 5 }), "image: must be an object"),
             (
                 json!({ "truncation": "auto" }),
                 "truncation: must be \"disabled\": an input that is longer than the context is an error; shorten it",
@@ -348,7 +372,16 @@ mod tests {
     /// The fields of an object are removed before it is checked for others.
     #[test]
     fn rows_are_valid() {
-        for table in [&CHAT, &COMPLETIONS, &RESPONSES, &EMBEDDINGS] {
+        for table in [
+            &CHAT,
+            &COMPLETIONS,
+            &RESPONSES,
+            &EMBEDDINGS,
+            &MESSAGES,
+            &COUNT_TOKENS,
+            &OLLAMA_CHAT,
+            &OLLAMA_GENERATE,
+        ] {
             let rows: Vec<Row> = table.rows().collect();
             for (at, (path, treatment)) in rows.iter().enumerate() {
                 assert!(

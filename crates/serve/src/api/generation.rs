@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use emberlm_generate::Constraint;
+
 use super::App;
 use super::answers::AnswerRequest;
 use super::conversation::{Calling, EncodedPrompt};
@@ -66,6 +68,11 @@ impl<'a> Generation<'a> {
             }
             (None, None) => None,
         };
+        // Reasoning that has begun is not constrained, only the answer after it.
+        if let Some(reasoning) = encoded.reasoning.filter(|reasoning| reasoning.is_begun) {
+            let begins = |constraint: Constraint| constraint.after(reasoning.format.close);
+            chooser.constraint = chooser.constraint.map(begins);
+        }
         let ends = match chooser.constraint {
             // A satisfied constraint permits any of the model's end tokens.
             Some(_) => model.end_tokens(),

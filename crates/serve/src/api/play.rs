@@ -152,6 +152,8 @@ struct Writer {
 }
 
 impl AnswerStream for Writer {
+    type Item = Event;
+
     fn begin(&mut self, usage: Usage) -> Vec<Event> {
         let prompt_tokens = usage.prompt_tokens;
         vec![json_event(&PlayEvent::Begin { prompt_tokens })]

@@ -15,7 +15,7 @@ mod response;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -28,11 +28,10 @@ use super::answers::Answers;
 use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
 use super::chat::tagged;
-use super::conversation::{Calling, Conversation, Message, TemplateOptions, ToolChoice};
+use super::conversation::{ConversationRequest, Message, TemplateOptions, ToolChoice};
 use super::delivery::now;
 use super::error::ApiError;
 use super::fields;
-use super::generation::Generation;
 use super::json::json;
 use super::model_request::ModelRequest;
 use super::settings::{Settings, TextForm, json_grammar};
@@ -61,6 +60,8 @@ pub(crate) struct Responses {
     max_output_tokens: Option<u32>,
     /// The form of the answer's text.
     text: Option<Object<TextConfig>>,
+    /// The model's reasoning.
+    reasoning: Option<Object<ReasoningConfig>>,
     /// True to send the answer while it is generated, as server-sent events.
     #[schemars(extend("default" = false))]
     stream: Option<bool>,
@@ -83,13 +84,21 @@ pub(crate) struct Responses {
     top_logprobs: Option<usize>,
 }
 
+/// The amount of the model's reasoning.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReasoningConfig {
+    /// Such as `low` or `none`, for models whose template has a variable for it or a switch.
+    effort: Option<String>,
+}
+
 /// An addition to the answer.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 enum Included {
     /// The log-probabilities of the text's tokens.
     #[serde(rename = "message.output_text.logprobs")]
     Logprobs,
-    /// Has no effect: the answer has no reasoning items.
+    /// Has no effect: reasoning items have their text.
     #[serde(rename = "reasoning.encrypted_content")]
     Reasoning,
 }
@@ -133,41 +142,33 @@ static FIELDS: LazyLock<KnownFields<(Responses, TemplateOptions, Settings)>> =
 
 /// Handles a request.
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
-    let (mut fields, template, settings) = request.read(&FIELDS).await?;
+    let (mut fields, mut template, settings) = request.read(&FIELDS).await?;
     fields.check()?;
     let model = request.model(&fields.model, Task::Generation)?;
     let streams = fields.stream == Some(true);
     let messages = fields.messages()?;
     let functions = fields.tools.iter().flatten();
-    let tools: Arc<Vec<_>> = Arc::new(
-        functions
-            .map(|tool| Object::new(tool.0.to_tool()))
-            .collect(),
-    );
+    let tools = functions.map(|tool| Object::new(tool.0.to_tool()));
+    let tools = tools.collect();
     let parallel = fields.parallel_tool_calls != Some(false);
     let choice = fields.tool_choice.as_ref();
-    let calling = Calling::new(&request, &model, &tools, choice, parallel);
-    let calling = calling.await.map_err(renamed)?;
-    let tools = calling.as_ref().map(|_| Arc::clone(&tools));
-    let conversation = Conversation {
+    if let Some(effort) = fields.reasoning.take().and_then(|config| config.0.effort) {
+        template.set_effort(effort);
+    }
+    let conversation = ConversationRequest {
         messages,
         tools,
+        choice: choice.map(ToolChoice::chosen).unwrap_or_default(),
+        parallel,
         template,
-    };
-    let encoded = conversation.encode(&request, &model);
-    let encoded = encoded.await.map_err(renamed)?;
-    let generation = Generation {
-        max_tokens: fields.max_output_tokens.map(|tokens| tokens as usize),
+        settings: &settings,
+        max_tokens: fields.max_output_tokens,
         top_logprobs: fields.logprobs()?,
         form: fields.form()?,
-        calling: calling.as_ref(),
-        ..Generation::new(&settings)
+        samples: 1,
     };
-    let answer_request = generation
-        .request(&request.app, &model, encoded, 1)
-        .await
-        .map_err(renamed)?;
-    let format = calling.map(|calling| calling.format);
+    let prepared = conversation.prepare(&request, &model).await;
+    let (answer_request, form) = prepared.map_err(renamed)?;
     let ModelRequest {
         app,
         deadline,
@@ -213,7 +214,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     drop(settings);
     let mut writer = Writer {
         response,
-        output: OutputItems::new(format),
+        output: OutputItems::new(form),
         model,
         logprobs: top_logprobs.is_some(),
         sequence: 0,

@@ -258,6 +258,16 @@ impl Settings {
         Ok(found)
     }
 
+    /// Adds stop strings before the others.
+    pub fn add_stops(&mut self, mut texts: Vec<String>) {
+        match self.stop.take() {
+            None => {}
+            Some(Stop::One(text)) => texts.push(text),
+            Some(Stop::Many(more)) => texts.extend(more),
+        }
+        self.stop = Some(Stop::Many(texts));
+    }
+
     /// The stop strings of the request and those in `more`.
     ///
     /// # Errors

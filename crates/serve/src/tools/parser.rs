@@ -28,7 +28,6 @@ pub(crate) struct ToolCallParser {
     state: State,
     /// Unparsed text.
     pending: String,
-    calls: usize,
     /// True once part of the answer was parsed.
     begun: bool,
 }
@@ -66,14 +65,8 @@ impl ToolCallParser {
             format: format.into(),
             state: State::Text,
             pending: String::new(),
-            calls: 0,
             begun: false,
         }
-    }
-
-    /// The number of calls that have started.
-    pub fn calls(&self) -> usize {
-        self.calls
     }
 
     /// Parses the next text of the answer. Text that could be the beginning of a call is held back.
@@ -190,7 +183,6 @@ impl ToolCallParser {
         };
         deltas.push(ToolDelta::Call { name });
         self.pending = rest;
-        self.calls += 1;
         true
     }
 
@@ -299,7 +291,6 @@ mod tests {
                 ToolDelta::Arguments(more) => calls.last_mut().unwrap().1 += &more,
             }
         }
-        assert_eq!(parser.calls(), calls.len());
         (text, calls)
     }
 

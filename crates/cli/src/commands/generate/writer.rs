@@ -104,7 +104,7 @@ impl Writer {
         let shown = match &mut self.stream {
             Some(stream) => {
                 let delta = stream.push(id);
-                self.stopped = delta.stopped;
+                self.stopped = delta.stop.is_some();
                 delta.visible
             }
             None if self.tokens.is_empty() => id.to_string(),
@@ -158,7 +158,7 @@ impl Writer {
         let has_text = self.stream.is_some();
         if let Some(stream) = self.stream.take() {
             let rest = stream.finish();
-            self.stopped |= rest.stopped;
+            self.stopped |= rest.stop.is_some();
             self.show(&rest.visible)?;
         }
         if !self.json {

@@ -49,6 +49,13 @@ pub fn page() -> Result<String, CliError> {
             ("tokenize", tables.table(group("tokenize"))),
             ("detokenize", tables.table(group("detokenize"))),
             ("template", tables.table(group("template"))),
+            ("messages", tables.table(group("messages"))),
+            ("messages sending", tables.table(group("messages sending"))),
+            ("ollama", tables.table(group("ollama"))),
+            ("ollama chat", tables.table(group("ollama chat"))),
+            ("ollama generate", tables.table(group("ollama generate"))),
+            ("ollama show", tables.table(group("ollama show"))),
+            ("ollama pull", tables.table(group("ollama pull"))),
             ("play", tables.table(group("play"))),
             (
                 "ignored fields",
@@ -61,6 +68,7 @@ pub fn page() -> Result<String, CliError> {
             ("refused fields", unused_fields(|field| !field.is_accepted)),
             ("objects", tables.sections(&schemas, "###")),
             ("call formats", call_formats()),
+            ("reasoning formats", reasoning_formats()),
             ("stream events", stream_events()),
             ("options", options()),
             ("fixed limits", limits(&reference::fixed_limits())),
@@ -130,11 +138,22 @@ fn call_formats() -> String {
     table
 }
 
+fn reasoning_formats() -> String {
+    let mut table = header(["models", "opening tag", "closing tag"]);
+    for format in reference::reasoning_formats() {
+        let models = format.models.to_owned();
+        table.push_str(&row([models, code(format.open), code(format.close)]));
+    }
+    table
+}
+
 fn stream_events() -> String {
-    let mut table = header(["when", "events"]);
-    for (when, events) in reference::stream_events() {
-        let events: Vec<String> = events.iter().map(|event| code(event)).collect();
-        table.push_str(&row([when.to_owned(), events.join(", ")]));
+    let mut table = header(["path", "when", "events"]);
+    for (path, stream) in reference::stream_events() {
+        for (when, events) in stream {
+            let events: Vec<String> = events.iter().map(|event| code(event)).collect();
+            table.push_str(&row([code(path), (*when).to_owned(), events.join(", ")]));
+        }
     }
     table
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::Sandbox;
+use super::{SMALL_PAGES, Sandbox};
 
 /// A running server, killed on drop. If the test fails, its stderr is printed.
 pub struct Server {
@@ -111,7 +111,7 @@ impl Sandbox {
 
     /// Like [`Sandbox::serve`], with an allocator that returns freed memory to the system immediately, in small pages.
     pub fn serve_returning_freed(&self, line: &str) -> Server {
-        let variables = [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ALLOW_THP", "0")];
+        let variables = [("MIMALLOC_PURGE_DELAY", "0"), SMALL_PAGES];
         self.serve_in(line, &variables)
     }
 

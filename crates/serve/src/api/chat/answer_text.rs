@@ -1,16 +1,24 @@
-//! Splits generated text into content and function calls.
+//! The parts of an answer as deltas of chat completions.
 
 use super::response::{CalledFunction, ChatFinishReason, Delta, ToolCallDelta};
+use crate::api::answer_parts::{AnswerForm, AnswerPart, AnswerParts};
 use crate::api::answers::{AnswerEvent, FinishReason};
-use crate::api::conversation::Calling;
-use crate::tools::{CallFormat, ToolCallParser, ToolDelta};
+
+/// The fields of an answer.
+#[derive(Clone, Debug)]
+pub(super) struct AnswerOutput {
+    pub form: AnswerForm,
+    /// True if the answer has no reasoning.
+    pub omits_reasoning: bool,
+    /// True if a call is the deprecated `function_call`, of which there is at most one.
+    pub has_functions: bool,
+}
 
 /// The text of one answer during generation.
 pub(super) struct AnswerText {
-    /// The call format and its parser. `None` if the answer may not call functions.
-    tools: Option<(CallFormat, ToolCallParser)>,
-    /// True if a call is the deprecated `function_call`.
-    has_functions: bool,
+    output: AnswerOutput,
+    parts: AnswerParts,
+    calls: usize,
 }
 
 /// A delta of an answer.
@@ -20,54 +28,46 @@ pub(super) struct AnswerDelta {
 }
 
 impl AnswerText {
-    /// Creates the state of an answer that may call functions in `format`. With `has_functions`, it has at most one call, in
-    /// the deprecated field.
-    pub fn new(format: Option<CallFormat>, has_functions: bool) -> Self {
+    pub fn new(output: AnswerOutput) -> Self {
         Self {
-            tools: format.map(|format| (format.clone(), ToolCallParser::new(format))),
-            has_functions,
+            parts: AnswerParts::new(output.form.clone()),
+            output,
+            calls: 0,
         }
     }
 
     /// Processes the next event.
     pub fn push(&mut self, event: &AnswerEvent) -> AnswerDelta {
-        let Some((format, parser)) = &mut self.tools else {
-            // Empty text is still sent for a token that completes no character.
-            let content =
-                Some(&event.text).filter(|text| !text.is_empty() || event.finish.is_none());
-            return AnswerDelta {
-                message: Delta {
-                    content: content.cloned(),
-                    ..Delta::default()
-                },
-                finish_reason: event.finish.map(ChatFinishReason::from),
-            };
-        };
         let mut message = Delta::default();
-        let mut call = parser.calls();
-        let mut deltas = parser.push(&event.text);
-        if event.finish.is_some() {
-            deltas.extend(parser.finish());
+        if self.parts.is_text() && event.finish.is_none() {
+            // Empty text is still sent for a token that completes no character.
+            message.content = Some(String::new());
         }
-        for delta in deltas {
-            match delta {
-                ToolDelta::Text(text) => *message.content.get_or_insert_default() += &text,
-                ToolDelta::Call { name: function } => {
-                    message.begin_call(call, Calling::call_id(format), function);
-                    call += 1;
+        for part in self.parts.push(event) {
+            match part {
+                AnswerPart::Reasoning(_) if self.output.omits_reasoning => {}
+                AnswerPart::Reasoning(text) => {
+                    *message.reasoning_content.get_or_insert_default() += &text;
                 }
-                ToolDelta::Arguments(text) => message.add_arguments(call.saturating_sub(1), &text),
+                AnswerPart::Text(text) => *message.content.get_or_insert_default() += &text,
+                AnswerPart::Call { id, name } => {
+                    message.begin_call(self.calls, id, name);
+                    self.calls += 1;
+                }
+                AnswerPart::Arguments(text) => {
+                    message.add_arguments(self.calls.saturating_sub(1), &text);
+                }
             }
         }
         let finish_reason = event.finish.map(|finish| match finish {
-            FinishReason::Stop if parser.calls() > 0 => ChatFinishReason::ToolCalls,
+            FinishReason::Stop if self.calls > 0 => ChatFinishReason::ToolCalls,
             finish => finish.into(),
         });
         let delta = AnswerDelta {
             message,
             finish_reason,
         };
-        match self.has_functions {
+        match self.output.has_functions {
             true => delta.with_function_call(),
             false => delta,
         }
@@ -91,6 +91,7 @@ impl Delta {
     pub fn is_empty(&self) -> bool {
         self.role.is_none()
             && self.content.is_none()
+            && self.reasoning_content.is_none()
             && self.tool_calls.is_empty()
             && self.function_call.is_none()
     }

@@ -31,6 +31,9 @@ pub(crate) struct Answer {
     pub role: &'static str,
     /// Null where the answer only calls functions.
     pub content: Option<String>,
+    /// The model's reasoning before the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
     pub refusal: Option<String>,
     /// The functions that the answer calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -88,6 +91,9 @@ impl Answer {
         if let Some(text) = delta.content {
             *self.content.get_or_insert_default() += &text;
         }
+        if let Some(text) = delta.reasoning_content {
+            *self.reasoning_content.get_or_insert_default() += &text;
+        }
         if let Some(part) = delta.function_call {
             match &mut self.function_call {
                 Some(call) => call.arguments += &part.arguments,
@@ -120,6 +126,7 @@ impl Default for Answer {
         Self {
             role: "assistant",
             content: None,
+            reasoning_content: None,
             refusal: None,
             tool_calls: Vec::new(),
             function_call: None,
@@ -153,6 +160,9 @@ pub(crate) struct Delta {
     pub role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// A part of the model's reasoning before the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub tool_calls: Vec<ToolCallDelta>,

@@ -133,6 +133,23 @@ impl Message {
         }
     }
 
+    /// A message with the content of several parts.
+    pub fn of_texts(role: &str, mut texts: Vec<String>) -> Self {
+        match texts.len() {
+            0 | 1 => Self::of_text(role, texts.pop().unwrap_or_default()),
+            _ => {
+                let part = |text| {
+                    let kind = PartKind::Text;
+                    Object::new(Part { kind, text })
+                };
+                Self {
+                    content: Some(Content::Parts(texts.into_iter().map(part).collect())),
+                    ..Self::of_text(role, String::new())
+                }
+            }
+        }
+    }
+
     /// An assistant message without content, to which calls can be added.
     pub fn of_calls() -> Self {
         Self {
@@ -160,6 +177,11 @@ impl Message {
         self.tool_calls
             .get_or_insert_default()
             .push(Object::new(call));
+    }
+
+    /// Adds reasoning before the text or the calls.
+    pub fn add_reasoning(&mut self, text: &str) {
+        *self.reasoning_content.get_or_insert_default() += text;
     }
 
     /// The message with its refusal as its content and its reasoning under one name, where it has no others.

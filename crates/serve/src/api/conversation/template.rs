@@ -12,6 +12,12 @@ use crate::api::error::ApiError;
 const FIELDS: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
 /// The variable by which templates of several models switch reasoning on and off.
 const ENABLE_THINKING: &str = "enable_thinking";
+/// All such variables.
+const SWITCHES: [&str; 2] = [ENABLE_THINKING, "thinking"];
+/// The variable that has the amount of reasoning, as a word.
+const EFFORT: &str = "reasoning_effort";
+/// The effort that means no reasoning.
+const NO_EFFORT: &str = "none";
 
 /// Options of the chat template.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -29,6 +35,12 @@ pub(crate) struct TemplateOptions {
     /// True to continue the text of the last message. The answer is the new text only.
     #[schemars(extend("default" = false))]
     continue_final_message: Option<bool>,
+    /// The amount of reasoning, from a field of one API.
+    #[serde(skip)]
+    effort: Option<String>,
+    /// True if the model reasons, from a field of one API.
+    #[serde(skip)]
+    reasons: Option<bool>,
 }
 
 impl FieldGroup for TemplateOptions {}
@@ -50,16 +62,33 @@ impl TemplateOptions {
         }
     }
 
+    /// Requests an amount of reasoning, such as `low`; `none` is no reasoning. It has no effect on a template without a variable
+    /// for it.
+    pub fn set_effort(&mut self, effort: String) {
+        self.reasons = Some(effort != NO_EFFORT);
+        self.effort = Some(effort);
+    }
+
+    /// Switches reasoning on or off, where the template has a switch.
+    pub fn set_reasoning(&mut self, reasons: bool) {
+        self.reasons = Some(reasons);
+    }
+
+    /// Requests a continuation of the last message.
+    pub fn continue_last(&mut self) {
+        self.continue_final_message = Some(true);
+    }
+
     /// The documents.
     pub fn documents(&self) -> &[Map<String, Value>] {
         self.documents.as_deref().unwrap_or_default()
     }
 
-    /// The other variables of the template.
+    /// The other variables of the template with this source.
     ///
     /// # Errors
     /// One of them is a field of the request.
-    pub fn variables(&mut self) -> Result<Map<String, Value>, ApiError> {
+    pub fn variables(&mut self, source: &str) -> Result<Map<String, Value>, ApiError> {
         let mut variables = self.chat_template_kwargs.take().unwrap_or_default();
         if let Some(name) = FIELDS.iter().find(|name| variables.contains_key(**name)) {
             let rule = format!("must not have {name}, which is a field of the request");
@@ -69,6 +98,22 @@ impl TemplateOptions {
             let variable = variables.entry(ENABLE_THINKING);
             variable.or_insert_with(|| enabled.into());
         }
+        let reads = |name: &str| words(source).any(|word| word == name);
+        if let Some(effort) = self.effort.take().filter(|_| reads(EFFORT)) {
+            let variable = variables.entry(EFFORT);
+            variable.or_insert_with(|| effort.into());
+        }
+        if let Some(reasons) = self.reasons {
+            for switch in SWITCHES.into_iter().filter(|switch| reads(switch)) {
+                let variable = variables.entry(switch);
+                variable.or_insert_with(|| reasons.into());
+            }
+        }
         Ok(variables)
     }
+}
+
+/// The names in a template's source, and other words.
+fn words(source: &str) -> impl Iterator<Item = &str> {
+    source.split(|c: char| !c.is_alphanumeric() && c != '_')
 }

@@ -136,6 +136,39 @@ impl NamesFunction for NamedTool {
     }
 }
 
+/// The functions that an answer calls, whatever the form in which an API says it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum CallChoice<'a> {
+    /// See [`ToolMode::Auto`].
+    #[default]
+    Auto,
+    /// See [`ToolMode::None`].
+    None,
+    /// See [`ToolMode::Required`].
+    Required,
+    /// One call of a function.
+    Function {
+        name: &'a str,
+        /// The path of the name in the request, for errors.
+        field: &'static str,
+    },
+}
+
+impl<N: NamesFunction> ToolChoice<N> {
+    /// The choice in the common form.
+    pub fn chosen(&self) -> CallChoice<'_> {
+        match self {
+            Self::Mode(ToolMode::Auto) => CallChoice::Auto,
+            Self::Mode(ToolMode::None) => CallChoice::None,
+            Self::Mode(ToolMode::Required) => CallChoice::Required,
+            Self::Named(named) => CallChoice::Function {
+                name: named.function(),
+                field: N::FIELD,
+            },
+        }
+    }
+}
+
 impl<'de, N: NamesFunction> Deserialize<'de> for ToolChoice<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let rule = || {
@@ -234,11 +267,11 @@ impl<'a> Calling<'a> {
     /// # Errors
     /// The model has no chat template, there are too many functions, a name is invalid, or a schema is not
     /// supported.
-    pub async fn new<N: NamesFunction>(
+    pub async fn new(
         request: &'a ModelRequest,
         model: &ServedModel,
         tools: &'a Arc<Vec<Object<Tool>>>,
-        choice: Option<&ToolChoice<N>>,
+        choice: CallChoice<'_>,
         parallel: bool,
     ) -> Result<Option<Self>, ApiError> {
         if tools.len() > MOST_TOOLS {
@@ -249,20 +282,20 @@ impl<'a> Calling<'a> {
             tool.0.function.0.check(index, &tools[..index])?;
         }
         let (named, required) = match choice {
-            Some(ToolChoice::Mode(ToolMode::None)) => return Ok(None),
-            None | Some(ToolChoice::Mode(ToolMode::Auto)) if tools.is_empty() => return Ok(None),
-            None | Some(ToolChoice::Mode(ToolMode::Auto)) => (None, false),
-            Some(ToolChoice::Mode(ToolMode::Required)) => (None, true),
-            Some(ToolChoice::Named(named)) => (Some(named.function()), true),
+            CallChoice::None => return Ok(None),
+            CallChoice::Auto if tools.is_empty() => return Ok(None),
+            CallChoice::Auto => (None, false),
+            CallChoice::Required => (None, true),
+            CallChoice::Function { name, field } => (Some((name, field)), true),
         };
         if tools.is_empty() {
             return Err(ApiError::field("tool_choice", "needs tools"));
         }
         let names = tools.iter().map(|tool| &tool.0.function.0.name);
         let mut chosen: Vec<usize> = (0..tools.len()).collect();
-        if let Some(named) = named {
+        if let Some((named, field)) = named {
             let index = names.clone().position(|name| name == named);
-            let index = index.ok_or_else(|| ApiError::field(N::FIELD, "must name one of tools"))?;
+            let index = index.ok_or_else(|| ApiError::field(field, "must name one of tools"))?;
             chosen = vec![index];
         }
         let format = model.tool_format();

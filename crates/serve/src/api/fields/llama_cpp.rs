@@ -12,7 +12,12 @@ const ONLY_TEXT: &str = "the answer has no timings or progress";
 const OF_DRY: &str = "it belongs to `dry_multiplier`, which must be 0";
 const OF_MIROSTAT: &str = "it belongs to `mirostat`, which must be 0";
 const SAMPLERS: &str = "this sampler is not supported; use `top_k`, `top_p` or `min_p`";
-const REASONING: &str = "the reasoning is part of the text";
+
+/// Rows of requests that are not for chat completions.
+pub(super) const REASONING: &[Row] = &[(
+    "reasoning_format",
+    Ignored(Text, "the API has one place for reasoning"),
+)];
 
 /// Rows of requests for tokens.
 pub(super) const TOKENIZE: &[Row] = &[(
@@ -87,8 +92,13 @@ pub(super) const GENERATION: &[Row] = &[
             "log-probabilities are those of the model's own distribution",
         ),
     ),
-    ("reasoning_format", Ignored(Text, REASONING)),
-    ("reasoning_in_content", Ignored(Flag, REASONING)),
+    (
+        "reasoning_in_content",
+        Only(
+            &["false"],
+            "reasoning that is streamed in the content too would be there twice; use `reasoning_format` of chat completions",
+        ),
+    ),
     (
         "repeat_last_n",
         Only(&["-1", "64"], "penalties count the whole text"),

@@ -5,9 +5,19 @@ use serde_json::{Map, Value};
 
 /// Names of fields with data of the client at any level, which stay as they are: JSON schemas, arguments of calls and
 /// metadata.
-const DATA: [&str; 5] = ["parameters", "schema", "json", "arguments", "metadata"];
+const DATA: [&str; 6] = [
+    "parameters",
+    "input_schema",
+    "schema",
+    "json",
+    "arguments",
+    "metadata",
+];
+/// Arguments of calls, which are not those of the body itself.
+const DATA_OF_ITEMS: &str = "input";
 /// Those of the body itself. Within a `response_format`, `json_schema` has fields of the API.
-const DATA_OF_BODY: [&str; 4] = [
+const DATA_OF_BODY: [&str; 5] = [
+    "format",
     "guided_json",
     "json_schema",
     "chat_template_kwargs",
@@ -40,7 +50,9 @@ fn object(fields: Map<String, Value>, is_data: impl Fn(&str) -> bool) -> Value {
 fn inner(value: Value) -> Value {
     match value {
         Value::Array(values) => values.into_iter().map(inner).collect(),
-        Value::Object(fields) => object(fields, |name| DATA.contains(&name)),
+        Value::Object(fields) => {
+            object(fields, |name| DATA.contains(&name) || name == DATA_OF_ITEMS)
+        }
         value => with_integers(value),
     }
 }
@@ -58,7 +70,7 @@ mod tests {
             "max_tokens": 5.0,
             "top_p": 0.5,
             "stream_options": { "include_usage": null },
-            "messages": [{ "role": "user", "content": [{ "type": "text", "text": "a", "detail": null }], "name": null }],
+            "messages": [{ "role": "user", "content": [{ "type": "text", "text": "a", "detail": null, "input": { "b": null } }], "name": null }],
             "tools": [{ "function": { "parameters": { "enum": [null, 5.0], "const": null }, "description": null } }, { "function": { "parameters": null } }],
             "response_format": { "json_schema": { "strict": null, "schema": { "const": null } } },
             "guided_json": { "const": null },
@@ -71,7 +83,7 @@ mod tests {
             "max_tokens": 5,
             "top_p": 0.5,
             "stream_options": {},
-            "messages": [{ "role": "user", "content": [{ "type": "text", "text": "a" }] }],
+            "messages": [{ "role": "user", "content": [{ "type": "text", "text": "a", "input": { "b": null } }] }],
             "tools": [{ "function": { "parameters": { "enum": [null, 5.0], "const": null } } }, { "function": {} }],
             "response_format": { "json_schema": { "schema": { "const": null } } },
             "guided_json": { "const": null },

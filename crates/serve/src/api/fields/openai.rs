@@ -10,9 +10,9 @@ const ONE_TIER: &str = "all requests are served in the order of their arrival";
 const OWN_CACHE: &str = "the server reuses the longest cached beginning of a prompt by itself";
 const NO_ABUSE_DETECTION: &str = "the server does not monitor users";
 const LENGTH: &str = "the model decides on the length; `max_tokens` limits it";
-const EFFORT: &str =
+const OWN_REASONING: &str =
     "the model decides on its reasoning; `chat_template_kwargs` has the variables of its template";
-const NO_SUMMARY: &str = "the reasoning is part of the text";
+const NO_SUMMARY: &str = "the reasoning itself is returned";
 const NO_MODERATION: &str = "no text is moderated; leave this field out";
 const TEXT_ONLY: &str = "the models read and write text only";
 
@@ -55,7 +55,6 @@ pub(super) const CHAT: &[Row] = &[
         "prediction",
         Ignored(Object, "it would only make the same answer faster"),
     ),
-    ("reasoning_effort", Ignored(Text, EFFORT)),
     (
         "stream_options.include_obfuscation",
         Ignored(Flag, "no chunk is padded"),
@@ -145,12 +144,10 @@ pub(super) const RESPONSES: &[Row] = &[
         "prompt",
         Refused("no prompt is stored; send it as instructions and input"),
     ),
-    ("reasoning.context", Ignored(Text, EFFORT)),
-    ("reasoning.effort", Ignored(Text, EFFORT)),
+    ("reasoning.context", Ignored(Text, OWN_REASONING)),
     ("reasoning.generate_summary", Ignored(Text, NO_SUMMARY)),
-    ("reasoning.mode", Ignored(Text, EFFORT)),
+    ("reasoning.mode", Ignored(Text, OWN_REASONING)),
     ("reasoning.summary", Ignored(Text, NO_SUMMARY)),
-    ("reasoning", Members),
     (
         "stream_options.include_obfuscation",
         Ignored(Flag, "no event is padded"),

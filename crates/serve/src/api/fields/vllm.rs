@@ -38,10 +38,6 @@ pub(super) const GENERATION: &[Row] = &[
         ),
     ),
     (
-        "include_reasoning",
-        Ignored(Flag, "the reasoning is part of the text"),
-    ),
-    (
         "include_stop_str_in_output",
         Only(&["false"], "the text ends before a stop string; append it"),
     ),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::output::{OutputChange, OutputItems};
 use super::renamed;
 use super::response::{OutputItem, OutputText, ResponseBody, Status};
+use crate::api::answer_parts::AnswerForm;
 use crate::api::answer_stream::{AnswerStream, json_event};
 use crate::api::answers::AnswerEvent;
 use crate::api::delivery::Usage;
@@ -23,6 +24,8 @@ const CONTENT_PART_ADDED: &str = "response.content_part.added";
 const OUTPUT_TEXT_DELTA: &str = "response.output_text.delta";
 const OUTPUT_TEXT_DONE: &str = "response.output_text.done";
 const CONTENT_PART_DONE: &str = "response.content_part.done";
+const REASONING_TEXT_DELTA: &str = "response.reasoning_text.delta";
+const REASONING_TEXT_DONE: &str = "response.reasoning_text.done";
 const FUNCTION_CALL_ARGUMENTS_DELTA: &str = "response.function_call_arguments.delta";
 const FUNCTION_CALL_ARGUMENTS_DONE: &str = "response.function_call_arguments.done";
 const COMPLETED: &str = "response.completed";
@@ -30,9 +33,13 @@ const INCOMPLETE: &str = "response.incomplete";
 const FAILED: &str = "response.failed";
 
 /// The events of a stream: when they are sent, and their types in order.
-pub(crate) const STREAM_EVENTS: [(&str, &[&str]); 5] = [
+pub(crate) static STREAM_EVENTS: [(&str, &[&str]); 6] = [
     ("at the start", &[CREATED, IN_PROGRESS]),
     ("for each item", &[OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE]),
+    (
+        "within an item that is reasoning",
+        &[REASONING_TEXT_DELTA, REASONING_TEXT_DONE],
+    ),
     (
         "within an item that is a message",
         &[
@@ -85,6 +92,18 @@ enum Content<'a> {
         content_index: usize,
         part: &'a OutputText,
     },
+    ReasoningDelta {
+        item_id: &'a str,
+        output_index: usize,
+        content_index: usize,
+        delta: &'a str,
+    },
+    Reasoning {
+        item_id: &'a str,
+        output_index: usize,
+        content_index: usize,
+        text: &'a str,
+    },
     TextDelta {
         item_id: &'a str,
         output_index: usize,
@@ -117,7 +136,7 @@ impl Writer {
     pub fn push(&mut self, event: AnswerEvent) -> Vec<OutputChange> {
         let token = event.token.as_ref().filter(|_| self.logprobs);
         let logprob = token.and_then(|token| LogProb::new(&self.model, token));
-        self.output.push(event, logprob)
+        self.output.push(&event, logprob)
     }
 
     fn events(&mut self, changes: Vec<OutputChange>) -> Vec<Event> {
@@ -143,6 +162,8 @@ impl Writer {
 }
 
 impl AnswerStream for Writer {
+    type Item = Event;
+
     fn begin(&mut self, _: Usage) -> Vec<Event> {
         let mut events: Vec<Event> = [CREATED, IN_PROGRESS]
             .map(|kind| self.of_response(kind))
@@ -158,7 +179,7 @@ impl AnswerStream for Writer {
     }
 
     fn end(&mut self, usage: Usage) -> Vec<Event> {
-        let output = std::mem::replace(&mut self.output, OutputItems::new(None));
+        let output = std::mem::replace(&mut self.output, OutputItems::new(AnswerForm::default()));
         self.response.finish(output, usage);
         let kind = match self.response.status {
             Status::Incomplete => INCOMPLETE,
@@ -182,6 +203,7 @@ struct Events<'a> {
 impl Events<'_> {
     fn change(&mut self, items: &[OutputItem], change: OutputChange) {
         let (OutputChange::Added { index }
+        | OutputChange::Reasoning { index, .. }
         | OutputChange::Text { index, .. }
         | OutputChange::Arguments { index, .. }
         | OutputChange::Done { index }) = change;
@@ -197,6 +219,15 @@ impl Events<'_> {
                     self.part(CONTENT_PART_ADDED, index, &message.id, &part);
                 }
             }
+            OutputChange::Reasoning { delta, .. } => self.send(
+                REASONING_TEXT_DELTA,
+                Content::ReasoningDelta {
+                    item_id: item.id(),
+                    output_index: index,
+                    content_index: 0,
+                    delta: &delta,
+                },
+            ),
             OutputChange::Text {
                 delta, logprobs, ..
             } => self.send(
@@ -223,6 +254,17 @@ impl Events<'_> {
 
     fn done(&mut self, index: usize, item: &OutputItem) {
         match item {
+            OutputItem::Reasoning(reasoning) => {
+                for part in &reasoning.content {
+                    let text = Content::Reasoning {
+                        item_id: &reasoning.id,
+                        output_index: index,
+                        content_index: 0,
+                        text: &part.text,
+                    };
+                    self.send(REASONING_TEXT_DONE, text);
+                }
+            }
             OutputItem::Message(message) => {
                 for part in &message.content {
                     let text = Content::Text {

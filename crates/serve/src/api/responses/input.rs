@@ -30,28 +30,51 @@ pub(super) enum InputItem {
     Message(Message),
     FunctionCall(FunctionCall),
     FunctionCallOutput(FunctionCallOutput),
-    Reasoning(#[allow(dead_code)] Reasoning),
+    Reasoning(Reasoning),
 }
 
-/// The reasoning of an earlier answer. It has no effect: OpenAI's API discards it, too.
+/// The reasoning of an earlier answer before its message or call, for templates that write it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "InputReasoning")]
-#[allow(dead_code)]
 pub(super) struct Reasoning {
     /// The item's type.
+    #[allow(dead_code)]
     #[serde(rename = "type")]
     kind: ReasoningKind,
     /// Has no effect.
+    #[allow(dead_code)]
     id: String,
     /// Has no effect.
+    #[allow(dead_code)]
     summary: Vec<Value>,
+    /// The text. Without it, the item has no effect.
+    content: Option<Vec<Object<ReasoningPart>>>,
     /// Has no effect.
-    content: Option<Vec<Value>>,
-    /// Has no effect.
+    #[allow(dead_code)]
     encrypted_content: Option<String>,
     /// Has no effect.
+    #[allow(dead_code)]
     status: Option<String>,
+}
+
+/// A part of reasoning.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "InputReasoningPart")]
+struct ReasoningPart {
+    /// The part's type.
+    #[allow(dead_code)]
+    #[serde(rename = "type")]
+    kind: ReasoningPartKind,
+    /// The text.
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ReasoningPartKind {
+    ReasoningText,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -239,7 +262,8 @@ impl<'de> Deserialize<'de> for InputItem {
             }
             Some("reasoning") => serde_json::from_value(value).map(Self::Reasoning),
             Some(_) => {
-                let rule = "`type` must be message, function_call or function_call_output";
+                let rule =
+                    "`type` must be message, function_call, function_call_output or reasoning";
                 return Err(D::Error::custom(rule));
             }
         };
@@ -274,19 +298,26 @@ impl Input {
         };
         let mut messages: Vec<Object<conversation::Message>> = Vec::new();
         let mut called = HashSet::new();
+        // That of the next answer.
+        let mut reasoning = String::new();
         for (index, item) in items.into_iter().enumerate() {
             let refuse = |field: &str, rule: String| {
                 Err(ApiError::field(format!("input[{index}].{field}"), rule))
             };
             match item {
-                InputItem::Reasoning(_) => {}
+                InputItem::Reasoning(item) => {
+                    let parts = item.content.into_iter().flatten();
+                    reasoning.extend(parts.map(|part| part.0.text));
+                    continue;
+                }
                 InputItem::Message(message) => messages.push(Object::new(message.into())),
                 InputItem::FunctionCall(call) => {
                     if let Err(rule) = read_arguments(&call.arguments) {
                         return refuse("arguments", rule);
                     }
                     called.insert(call.call_id.clone());
-                    if !messages.last().is_some_and(|last| last.0.is_of_assistant()) {
+                    let has_last = messages.last().is_some_and(|last| last.0.is_of_assistant());
+                    if !has_last || !reasoning.is_empty() {
                         messages.push(Object::new(conversation::Message::of_calls()));
                     }
                     if let Some(message) = messages.last_mut() {
@@ -302,6 +333,11 @@ impl Input {
                     let message = conversation::Message::of_result(result.call_id, text);
                     messages.push(Object::new(message));
                 }
+            }
+            let reasoning = std::mem::take(&mut reasoning);
+            let last = messages.last_mut().filter(|last| last.0.is_of_assistant());
+            if let Some(last) = last.filter(|_| !reasoning.is_empty()) {
+                last.0.add_reasoning(&reasoning);
             }
         }
         Ok(messages)

@@ -1,15 +1,13 @@
-//! The output items of a response during generation: a message, function calls, or both.
+//! The output items of a response during generation: reasoning, a message and function calls.
 
-use super::response::{FunctionCall, OutputItem, OutputMessage, Status, id};
+use super::response::{FunctionCall, OutputItem, OutputMessage, OutputReasoning, Status, id};
+use crate::api::answer_parts::{AnswerForm, AnswerPart, AnswerParts};
 use crate::api::answers::{AnswerEvent, FinishReason};
-use crate::api::conversation::Calling;
 use crate::api::logprobs::LogProb;
-use crate::tools::{CallFormat, ToolCallParser, ToolDelta};
 
 /// The items generated so far. The last one grows until it is complete.
 pub(crate) struct OutputItems {
-    /// The call format and its parser. `None` if the answer may not call functions.
-    tools: Option<(CallFormat, ToolCallParser)>,
+    parts: AnswerParts,
     items: Vec<OutputItem>,
     /// True while the last item is incomplete.
     open: bool,
@@ -23,6 +21,8 @@ pub(crate) struct OutputItems {
 pub(crate) enum OutputChange {
     /// The item at `index` was added.
     Added { index: usize },
+    /// Text was appended to the reasoning.
+    Reasoning { index: usize, delta: String },
     /// Text was appended to the message.
     Text {
         index: usize,
@@ -36,10 +36,9 @@ pub(crate) enum OutputChange {
 }
 
 impl OutputItems {
-    /// Creates the output of an answer that may call functions in `format`.
-    pub fn new(format: Option<CallFormat>) -> Self {
+    pub fn new(form: AnswerForm) -> Self {
         Self {
-            tools: format.map(|format| (format.clone(), ToolCallParser::new(format))),
+            parts: AnswerParts::new(form),
             items: Vec::new(),
             open: false,
             logprobs: Vec::new(),
@@ -57,32 +56,21 @@ impl OutputItems {
         (self.items, self.finish)
     }
 
-    /// Starts the output. If no functions may be called, the message is added immediately.
+    /// Starts the output. If it is text only, the message is added immediately.
     pub fn begin(&mut self) -> Vec<OutputChange> {
         let mut changes = Vec::new();
-        if self.tools.is_none() {
+        if self.parts.is_text() {
             self.add(OutputMessage::new(id("msg")).into(), &mut changes);
         }
         changes
     }
 
     /// Processes the next event.
-    pub fn push(&mut self, event: AnswerEvent, logprob: Option<LogProb>) -> Vec<OutputChange> {
+    pub fn push(&mut self, event: &AnswerEvent, logprob: Option<LogProb>) -> Vec<OutputChange> {
         let mut changes = Vec::new();
         self.logprobs.extend(logprob);
-        let deltas = match &mut self.tools {
-            None if event.text.is_empty() => Vec::new(),
-            None => vec![ToolDelta::Text(event.text)],
-            Some((_, parser)) => {
-                let mut deltas = parser.push(&event.text);
-                if event.finish.is_some() {
-                    deltas.extend(parser.finish());
-                }
-                deltas
-            }
-        };
-        for delta in deltas {
-            self.take(delta, &mut changes);
+        for part in self.parts.push(&event) {
+            self.take(part, &mut changes);
         }
         if let Some(finish) = event.finish {
             self.finish = Some(finish);
@@ -91,9 +79,22 @@ impl OutputItems {
         changes
     }
 
-    fn take(&mut self, delta: ToolDelta, changes: &mut Vec<OutputChange>) {
-        match delta {
-            ToolDelta::Text(delta) => {
+    fn take(&mut self, part: AnswerPart, changes: &mut Vec<OutputChange>) {
+        match part {
+            AnswerPart::Reasoning(delta) => {
+                if !matches!(self.last(), Some(OutputItem::Reasoning(_))) {
+                    self.close(Status::Completed, changes);
+                    self.add(OutputReasoning::new(id("rs")).into(), changes);
+                }
+                // Reasoning has no log-probabilities.
+                self.logprobs.clear();
+                let index = self.items.len().saturating_sub(1);
+                if let Some(OutputItem::Reasoning(reasoning)) = self.last() {
+                    reasoning.add(&delta);
+                }
+                changes.push(OutputChange::Reasoning { index, delta });
+            }
+            AnswerPart::Text(delta) => {
                 if !matches!(self.last(), Some(OutputItem::Message(_))) {
                     self.close(Status::Completed, changes);
                     self.add(OutputMessage::new(id("msg")).into(), changes);
@@ -109,15 +110,11 @@ impl OutputItems {
                     logprobs,
                 });
             }
-            ToolDelta::Call { name } => {
+            AnswerPart::Call { id, name } => {
                 self.close(Status::Completed, changes);
-                let call_id = match &self.tools {
-                    Some((format, _)) => Calling::call_id(format),
-                    None => return,
-                };
-                self.add(FunctionCall::new(call_id, name).into(), changes);
+                self.add(FunctionCall::new(id, name).into(), changes);
             }
-            ToolDelta::Arguments(delta) => {
+            AnswerPart::Arguments(delta) => {
                 let index = self.items.len().saturating_sub(1);
                 // Calls have no log-probabilities.
                 self.logprobs.clear();
@@ -129,7 +126,7 @@ impl OutputItems {
         }
     }
 
-    /// Ends the output. Without calls, it contains a message, possibly empty.
+    /// Ends the output. Without reasoning and calls, it contains a message, possibly empty.
     fn end(&mut self, finish: FinishReason, changes: &mut Vec<OutputChange>) {
         if self.items.is_empty() {
             self.add(OutputMessage::new(id("msg")).into(), changes);

@@ -83,8 +83,42 @@ pub(crate) enum IncompleteReason {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum OutputItem {
+    Reasoning(OutputReasoning),
     Message(OutputMessage),
     FunctionCall(FunctionCall),
+}
+
+/// The model's reasoning before its message or call.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct OutputReasoning {
+    #[serde(rename = "type")]
+    pub kind: ReasoningKind,
+    pub id: String,
+    pub status: Status,
+    /// Always empty: the reasoning is not summarized.
+    pub summary: Vec<Value>,
+    /// One part, once the reasoning has begun.
+    pub content: Vec<ReasoningText>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ReasoningKind {
+    Reasoning,
+}
+
+/// The text of the reasoning, which is its only part.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ReasoningText {
+    #[serde(rename = "type")]
+    pub kind: ReasoningTextKind,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ReasoningTextKind {
+    ReasoningText,
 }
 
 /// The model's message.
@@ -167,7 +201,7 @@ pub(crate) struct InputTokens {
 
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct OutputTokens {
-    /// Always 0: reasoning is part of the text.
+    /// Always 0: those of the reasoning are not counted separately.
     pub reasoning_tokens: usize,
 }
 
@@ -223,6 +257,30 @@ impl OutputMessage {
     }
 }
 
+impl OutputReasoning {
+    /// Reasoning without text.
+    pub fn new(id: String) -> Self {
+        Self {
+            kind: ReasoningKind::Reasoning,
+            id,
+            status: Status::InProgress,
+            summary: Vec::new(),
+            content: Vec::new(),
+        }
+    }
+
+    /// Appends text.
+    pub fn add(&mut self, text: &str) {
+        match self.content.first_mut() {
+            Some(part) => part.text += text,
+            None => self.content.push(ReasoningText {
+                kind: ReasoningTextKind::ReasoningText,
+                text: text.to_owned(),
+            }),
+        }
+    }
+}
+
 impl FunctionCall {
     /// A call without arguments yet.
     pub fn new(call_id: String, name: String) -> Self {
@@ -234,6 +292,12 @@ impl FunctionCall {
             arguments: String::new(),
             status: Status::InProgress,
         }
+    }
+}
+
+impl From<OutputReasoning> for OutputItem {
+    fn from(reasoning: OutputReasoning) -> Self {
+        Self::Reasoning(reasoning)
     }
 }
 
@@ -253,6 +317,7 @@ impl OutputItem {
     /// The item in its initial state.
     pub fn begun(&self) -> Self {
         match self {
+            Self::Reasoning(reasoning) => OutputReasoning::new(reasoning.id.clone()).into(),
             Self::Message(message) => OutputMessage::new(message.id.clone()).into(),
             Self::FunctionCall(call) => Self::FunctionCall(FunctionCall {
                 arguments: String::new(),
@@ -265,6 +330,7 @@ impl OutputItem {
     /// The item's id.
     pub fn id(&self) -> &str {
         match self {
+            Self::Reasoning(reasoning) => &reasoning.id,
             Self::Message(message) => &message.id,
             Self::FunctionCall(call) => &call.id,
         }
@@ -272,6 +338,7 @@ impl OutputItem {
 
     pub fn set_status(&mut self, status: Status) {
         match self {
+            Self::Reasoning(reasoning) => reasoning.status = status,
             Self::Message(message) => message.status = status,
             Self::FunctionCall(call) => call.status = status,
         }

@@ -1,0 +1,101 @@
+//! Splits generated text into the parts that every API has: reasoning, text and calls of functions.
+
+use super::answers::AnswerEvent;
+use super::conversation::Calling;
+use crate::reasoning::{Reasoning, ReasoningDelta, ReasoningParser};
+use crate::tools::{CallFormat, ToolCallParser, ToolDelta, ToolFormat};
+
+/// The parts that an answer may have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnswerForm {
+    /// The tags of its reasoning. `None` if the reasoning is part of the text.
+    pub reasoning: Option<Reasoning>,
+    /// The format of calls. `None` if the answer may not call functions.
+    pub tools: Option<CallFormat>,
+}
+
+/// A part of an answer, which continues the one before if both are of the same kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerPart {
+    Reasoning(String),
+    Text(String),
+    /// A call begins.
+    Call {
+        id: String,
+        name: String,
+    },
+    /// More of the arguments of the last call.
+    Arguments(String),
+}
+
+/// The parser of one answer during generation.
+pub(crate) struct AnswerParts {
+    reasoning: Option<ReasoningParser>,
+    tools: Option<(CallFormat, ToolCallParser)>,
+}
+
+impl AnswerParts {
+    pub fn new(form: AnswerForm) -> Self {
+        Self {
+            reasoning: form.reasoning.map(ReasoningParser::new),
+            tools: form
+                .tools
+                .map(|format| (format.clone(), ToolCallParser::new(format))),
+        }
+    }
+
+    /// Returns true if the answer is text only.
+    pub fn is_text(&self) -> bool {
+        self.reasoning.is_none() && self.tools.is_none()
+    }
+
+    /// Processes the next event. Parts are not empty.
+    pub fn push(&mut self, event: &AnswerEvent) -> Vec<AnswerPart> {
+        let is_end = event.finish.is_some();
+        let mut parts = Vec::new();
+        match &mut self.reasoning {
+            None => self.text(&event.text, &mut parts),
+            Some(parser) => {
+                let mut deltas = parser.push(&event.text);
+                if is_end {
+                    deltas.extend(parser.finish());
+                }
+                for delta in deltas {
+                    match delta {
+                        ReasoningDelta::Reasoning(text) => parts.push(AnswerPart::Reasoning(text)),
+                        ReasoningDelta::Text(text) => self.text(&text, &mut parts),
+                    }
+                }
+            }
+        }
+        if let Some((format, parser)) = self.tools.as_mut().filter(|_| is_end) {
+            let rest = parser.finish().into_iter();
+            parts.extend(rest.map(|delta| AnswerPart::new(delta, format)));
+        }
+        parts
+    }
+
+    fn text(&mut self, text: &str, parts: &mut Vec<AnswerPart>) {
+        match &mut self.tools {
+            None if text.is_empty() => {}
+            None => parts.push(AnswerPart::Text(text.to_owned())),
+            Some((format, parser)) => {
+                let deltas = parser.push(text).into_iter();
+                parts.extend(deltas.map(|delta| AnswerPart::new(delta, format)));
+            }
+        }
+    }
+}
+
+impl AnswerPart {
+    fn new(delta: ToolDelta, format: &ToolFormat) -> Self {
+        match delta {
+            ToolDelta::Text(text) => Self::Text(text),
+            ToolDelta::Call { name } => Self::Call {
+                id: Calling::call_id(format),
+                name,
+            },
+            ToolDelta::Arguments(text) => Self::Arguments(text),
+        }
+    }
+}
