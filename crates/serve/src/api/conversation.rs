@@ -3,12 +3,14 @@
 //! | module | contents |
 //! |---|---|
 //! | this module | [`Conversation`]: encoded with the model's template |
+//! | `callable` | the functions that an answer may call, with simplified schemas |
 //! | `messages` | [`Message`] |
 //! | `request` | [`ConversationRequest`]: the request that every API's is translated to |
 //! | `support` | functions and calls in the form that the template supports |
 //! | `template` | [`TemplateOptions`]: variables of the template, and the end of the prompt |
 //! | `tools` | [`Tool`], [`Calling`]: the functions that an answer may call |
 
+mod callable;
 mod messages;
 mod request;
 mod support;

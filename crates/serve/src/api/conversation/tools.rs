@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use emberlm_generate::Constraint;
-use emberlm_generate::json_schema::{Unsupported, is_unsupported, simplify};
+use emberlm_generate::json_schema::is_unsupported;
 use rand::RngExt;
 use rand::distr::Alphanumeric;
 use schemars::JsonSchema;
@@ -11,6 +11,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::callable::Callable;
 use super::messages::ToolKind;
 use super::without_template;
 use crate::api::body::Object;
@@ -22,9 +23,7 @@ use crate::limits::MOST_TOOLS;
 use crate::memory::Memory;
 use crate::model::ServedModel;
 use crate::request_log::Trace;
-use crate::tools::{
-    CallFormat, Function, ToolFormat, ToolUse, closed, inexpressible, tool_grammar, unenforced,
-};
+use crate::tools::{CallFormat, Function, ToolFormat, ToolUse, tool_grammar};
 
 /// The maximum length of a function's name in bytes.
 const MOST_NAME: usize = 64;
@@ -199,66 +198,6 @@ pub(crate) struct Calling<'a> {
     tool_use: ToolUse,
     /// Receives warnings about the parts of schemas that are not enforced.
     trace: &'a Trace,
-}
-
-/// A function that may be called.
-#[derive(Clone, Debug)]
-struct Callable {
-    /// Its index in the request.
-    index: usize,
-    /// The simplified schema of the arguments. `None` if there are none.
-    schema: Option<Map<String, Value>>,
-    /// Why parts of the schema are not enforced.
-    loosened: Vec<String>,
-}
-
-impl Callable {
-    fn new(
-        index: usize,
-        function: &ToolFunction,
-        format: &'static ToolFormat,
-    ) -> Result<Self, ApiError> {
-        let mut callable = Self {
-            index,
-            schema: None,
-            loosened: Vec::new(),
-        };
-        let Some(parameters) = &function.parameters else {
-            return Ok(callable);
-        };
-        let unsupported = match function.strict {
-            Some(true) => Unsupported::Refuse,
-            _ => Unsupported::Loosen,
-        };
-        let simple = simplify(&closed(parameters), unsupported);
-        let simple = simple.map_err(|issue| callable.refused(&issue.to_string()))?;
-        let Value::Object(schema) = simple.schema else {
-            return Err(callable.refused("no object matches the schema"));
-        };
-        if let Some(rule) = inexpressible(format, &schema) {
-            return Err(callable.refused(&rule));
-        }
-        callable.loosened = simple.loosened.iter().map(ToString::to_string).collect();
-        let mut unenforced = unenforced(format, &schema);
-        if let (Unsupported::Refuse, Some(rule)) = (unsupported, unenforced.first()) {
-            return Err(callable.refused(rule));
-        }
-        callable.loosened.append(&mut unenforced);
-        callable.schema = Some(schema);
-        Ok(callable)
-    }
-
-    fn field(&self) -> String {
-        format!("tools[{}].function.parameters", self.index)
-    }
-
-    fn refused(&self, rule: &str) -> ApiError {
-        ApiError::field(self.field(), rule)
-    }
-
-    fn warn(&self, trace: &Trace, reason: &str) {
-        trace.warn(&format!("{}: not enforced: {reason}", self.field()));
-    }
 }
 
 impl<'a> Calling<'a> {
