@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::grammars::{GrammarError, Grammars, ToCompile};
 use crate::memory::Memory;
 use crate::reasoning::ReasoningFormat;
-use crate::tools::ToolFormat;
+use crate::tools::{ToolFormat, ToolSupport};
 use crate::worker::Worker;
 
 /// A served model.
@@ -278,10 +278,16 @@ impl ServedModel {
         of_tools.or(self.chat.as_ref())
     }
 
-    /// The format of function calls. `None` if the model's template does not support tools.
+    /// The way in which functions reach the model in conversations with or without them. `None` if the model has no chat
+    /// template.
+    pub(crate) fn tool_support(&self, with_tools: bool) -> Option<ToolSupport> {
+        let template = self.chat_format(with_tools)?.encoder.template();
+        Some(ToolSupport::of_template(template.source()))
+    }
+
+    /// The format of function calls. `None` if the model has no chat template.
     pub(crate) fn tool_format(&self) -> Option<&'static ToolFormat> {
-        let template = self.chat_format(true)?.encoder.template();
-        ToolFormat::of_template(template.source())
+        self.tool_support(true).map(ToolSupport::format)
     }
 
     /// The tags of the model's reasoning. `None` if its template has none.

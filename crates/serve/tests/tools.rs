@@ -1,6 +1,7 @@
 //! Function calling over HTTP. The weights are random: answers must be valid regardless of the model's
 //! output.
 
+mod built_in;
 mod clients;
 pub mod entry;
 mod fields;
@@ -11,10 +12,14 @@ mod ollama;
 mod prompt_logprobs;
 mod reasoning;
 mod responses;
+mod tagged;
 mod tokens;
 
-use entry::{HERMES, LLAMA, MISTRAL, MISTRAL_13, PLAIN, Server};
+use entry::{CODER, GEMMA, HERMES, LLAMA, MISTRAL, MISTRAL_13, PLAIN, Server};
 use serde_json::{Value, json};
+
+/// A template of each kind of calls, and one that does not support tools.
+const TEMPLATES: [&str; 7] = [HERMES, LLAMA, MISTRAL, MISTRAL_13, CODER, GEMMA, PLAIN];
 
 /// Two functions whose arguments are short for any output.
 pub fn tools() -> Value {
@@ -64,7 +69,7 @@ fn check_call(call: &Value) -> String {
 
 #[test]
 fn a_required_call_is_always_valid() {
-    for template in [HERMES, LLAMA, MISTRAL, MISTRAL_13] {
+    for template in TEMPLATES {
         let server = Server::new(template);
         let mut names = Vec::new();
         for seed in 0..12 {
@@ -86,7 +91,7 @@ fn a_required_call_is_always_valid() {
 
 #[test]
 fn a_named_function_is_called() {
-    for template in [HERMES, LLAMA, MISTRAL, MISTRAL_13] {
+    for template in TEMPLATES {
         let server = Server::new(template);
         for name in ["now", "get_weather"] {
             let choice = json!({ "type": "function", "function": { "name": name } });
@@ -142,7 +147,7 @@ fn joined(events: &[Value]) -> (Value, Value) {
 
 #[test]
 fn streamed_deltas_form_the_complete_answer() {
-    for template in [HERMES, LLAMA, MISTRAL, MISTRAL_13] {
+    for template in TEMPLATES {
         let server = Server::new(template);
         for tool_choice in ["required", "auto"] {
             let fields = json!({ "tools": tools(), "tool_choice": tool_choice, "parallel_tool_calls": false,
@@ -261,27 +266,4 @@ fn the_tool_with_an_invalid_schema_is_named() {
     let choice = json!({ "type": "function", "function": { "name": "f2" } });
     let (param, _) = server.refused(json!({ "tools": tools, "tool_choice": choice }));
     assert_eq!(param, "tools[2].function.parameters");
-}
-
-#[test]
-fn a_template_without_tool_support_is_rejected() {
-    let server = Server::new(PLAIN);
-    let (param, message) = server.refused(json!({ "tools": tools() }));
-    assert_eq!(param, "tools");
-    assert!(
-        message.contains("the chat template of m does not support tools"),
-        "{message}"
-    );
-    let calls = json!([{ "role": "assistant", "tool_calls": [
-        { "id": "a", "type": "function", "function": { "name": "f", "arguments": "{}" } }] }]);
-    assert_eq!(server.refused(json!({ "messages": calls })).0, "messages");
-    // Without tools, the answer is text.
-    for fields in [
-        json!({ "tools": [] }),
-        json!({ "tools": tools(), "tool_choice": "none" }),
-    ] {
-        let mut fields = fields;
-        fields["max_tokens"] = 3.into();
-        assert!(server.answered(fields)["choices"][0]["message"]["content"].is_string());
-    }
 }

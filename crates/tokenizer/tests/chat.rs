@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use emberlm_tokenizer::chat::{ChatEncoder, ChatExample, ChatTemplate};
+use emberlm_tokenizer::chat::{ChatEncoder, ChatExample, ChatTemplate, Conversation};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde::Deserialize;
 
@@ -370,4 +370,39 @@ fn templates_see_the_given_time() {
         template.render(&conversation, false).unwrap(),
         "14 Nov 2023"
     );
+}
+
+/// The text of a conversation with one message.
+fn rendered(source: &str) -> (ChatTemplate, String) {
+    let template = ChatTemplate::parse("test", source).unwrap();
+    let record = r#"{"messages": [{"role": "user", "content": "m"}]}"#;
+    let text = template.render(&Conversation::from_json(record).unwrap(), false);
+    (template, text.unwrap())
+}
+
+/// The expected text is that of Jinja 3.1.
+#[test]
+fn line_breaks_of_templates_are_normalized() {
+    let source = "a\r\n{% if 1 %}\r\nb\r{% endif %}\r\nc{{ 'x\r\ny' }}\r\n";
+    let (template, text) = rendered(source);
+    assert_eq!(text, "a\nb\ncx\ny");
+    assert_eq!(template.source(), source);
+}
+
+#[test]
+fn templates_that_write_system_messages_are_recognized() {
+    let all = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+    let rejected =
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}";
+    let ignored = "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}";
+    for (source, writes) in [
+        (all.to_owned(), true),
+        (format!("{rejected}{all}"), false),
+        (ignored.to_owned(), false),
+    ] {
+        let template = rendered(&source).0;
+        for _ in 0..2 {
+            assert_eq!(template.writes_system(), Ok(writes), "{source}");
+        }
+    }
 }

@@ -3,15 +3,15 @@
 use super::answers::AnswerEvent;
 use super::conversation::Calling;
 use crate::reasoning::{Reasoning, ReasoningDelta, ReasoningParser};
-use crate::tools::{ToolCallParser, ToolDelta, ToolFormat};
+use crate::tools::{CallFormat, ToolCallParser, ToolDelta, ToolFormat};
 
 /// The parts that an answer may have.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerForm {
     /// The tags of its reasoning. `None` if the reasoning is part of the text.
     pub reasoning: Option<Reasoning>,
     /// The format of calls. `None` if the answer may not call functions.
-    pub tools: Option<&'static ToolFormat>,
+    pub tools: Option<CallFormat>,
 }
 
 /// A part of an answer, which continues the one before if both are of the same kind.
@@ -31,7 +31,7 @@ pub(crate) enum AnswerPart {
 /// The parser of one answer during generation.
 pub(crate) struct AnswerParts {
     reasoning: Option<ReasoningParser>,
-    tools: Option<(&'static ToolFormat, ToolCallParser)>,
+    tools: Option<(CallFormat, ToolCallParser)>,
 }
 
 impl AnswerParts {
@@ -40,7 +40,7 @@ impl AnswerParts {
             reasoning: form.reasoning.map(ReasoningParser::new),
             tools: form
                 .tools
-                .map(|format| (format, ToolCallParser::new(format))),
+                .map(|format| (format.clone(), ToolCallParser::new(format))),
         }
     }
 

@@ -225,7 +225,9 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         created: now(),
         model,
         logprobs,
-        texts: (0..samples).map(|_| AnswerText::new(output)).collect(),
+        texts: (0..samples)
+            .map(|_| AnswerText::new(output.clone()))
+            .collect(),
         reports_usage: delivery.reports_usage(),
     };
     if delivery.streams() {

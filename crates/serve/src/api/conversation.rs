@@ -3,13 +3,17 @@
 //! | module | contents |
 //! |---|---|
 //! | this module | [`Conversation`]: encoded with the model's template |
+//! | `callable` | the functions that an answer may call, with simplified schemas |
 //! | `messages` | [`Message`] |
 //! | `request` | [`ConversationRequest`]: the request that every API's is translated to |
+//! | `support` | functions and calls in the form that the template supports |
 //! | `template` | [`TemplateOptions`]: variables of the template, and the end of the prompt |
 //! | `tools` | [`Tool`], [`Calling`]: the functions that an answer may call |
 
+mod callable;
 mod messages;
 mod request;
+mod support;
 mod template;
 mod tools;
 
@@ -30,8 +34,8 @@ use crate::reasoning::{Reasoning, ReasoningFormat};
 use messages::DeprecatedCalls;
 pub(crate) use messages::{Message, ToolKind};
 pub(crate) use request::ConversationRequest;
+use support::{Messages, for_template};
 pub(crate) use template::TemplateOptions;
-use tools::tool_format;
 pub(crate) use tools::{
     CallChoice, Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction,
 };
@@ -59,10 +63,19 @@ impl EncodedPrompt {
     }
 }
 
+/// The error of a conversation with a model without a chat template.
+fn without_template(model: &ServedModel) -> ApiError {
+    let rule = format!(
+        "{} has no chat template: use /v1/completions, or serve it with --chat-template",
+        model.name
+    );
+    ApiError::field("model", rule)
+}
+
 /// The variables of a chat template.
 #[derive(Serialize)]
 struct TemplateVariables<'a> {
-    messages: &'a [Object<Message>],
+    messages: Messages<'a>,
     /// Templates test whether `tools` is defined.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [Object<Tool>],
@@ -95,14 +108,7 @@ impl Conversation {
             message.0.check(index)?;
         }
         if model.chat.is_none() {
-            let rule = format!(
-                "{} has no chat template: use /v1/completions, or serve it with --chat-template",
-                model.name
-            );
-            return Err(ApiError::field("model", rule));
-        }
-        if self.messages.iter().any(|it| it.0.calls_functions()) {
-            tool_format(model, "messages")?;
+            return Err(without_template(model));
         }
         let (model, memory) = (Arc::clone(model), request.app.memory().clone());
         let encode = move |_: &Interest| self.render(&model, &memory);
@@ -118,12 +124,14 @@ impl Conversation {
         let mut completed = |message: Message| calls.translated(message.completed());
         let messages: Vec<_> = messages.map(|it| it.map(&mut completed)).collect();
         let tools = self.tools.as_deref().map_or(&[][..], Vec::as_slice);
+        let (messages, tools) = for_template(&messages, tools, model)?;
+        // Without functions for the template, it is not the one for functions.
         let chat = model.chat_format(!tools.is_empty());
         let chat = chat.ok_or_else(unavailable)?;
         let source = chat.encoder.template().source();
         let chat_template_kwargs = self.template.variables(source)?;
         let record = serde_json::to_string(&TemplateVariables {
-            messages: &messages,
+            messages,
             tools,
             documents: self.template.documents(),
             chat_template_kwargs,

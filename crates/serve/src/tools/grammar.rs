@@ -5,7 +5,8 @@ use std::fmt::Write;
 use emberlm_generate::Grammar;
 use serde_json::{Map, Value, json};
 
-use super::ToolFormat;
+use super::format::{ArgumentsForm, ToolFormat, WrittenId};
+use super::tagged_grammar::{TaggedGrammar, write_terminals};
 
 /// A function that may be called.
 #[derive(Clone, Copy, Debug)]
@@ -60,19 +61,26 @@ pub(crate) fn tool_grammar(
     lark.push('\n');
     let after = joined(&[format.after_arguments]);
     for (index, function) in functions.iter().enumerate() {
-        let begin = match format.id_marker {
-            Some(marker) => {
-                let begin = joined(&[function.name, marker]);
-                format!("{begin} ID {}", quoted(format.before_arguments))
+        let begin = beginning(format, function.name);
+        let arguments = match &format.arguments {
+            ArgumentsForm::Object => {
+                let schema = arguments_schema(function.parameters);
+                let _ = writeln!(lark, "arguments{index}: %json {schema}");
+                format!("arguments{index}")
             }
-            None => joined(&[function.name, format.before_arguments]),
+            ArgumentsForm::Tagged(tags) => {
+                TaggedGrammar::new(tags, function.parameters, index, &mut lark).write()
+            }
         };
-        let schema = arguments_schema(function.parameters);
-        let _ = writeln!(lark, "function{index}: {begin} arguments{index} {after}");
-        let _ = writeln!(lark, "arguments{index}: %json {schema}");
+        let _ = writeln!(lark, "function{index}: {begin} {arguments} {after}");
     }
-    if format.id_marker.is_some() {
-        lark += "ID: /[a-zA-Z0-9]{9}/\n";
+    match format.id {
+        Some(WrittenId::NumberBeforeName(_)) => lark += "ID: /[0-9]{1,3}/\n",
+        Some(WrittenId::ShortAfterName(_)) => lark += "ID: /[a-zA-Z0-9]{9}/\n",
+        None => {}
+    }
+    if let ArgumentsForm::Tagged(tags) = &format.arguments {
+        write_terminals(tags, &mut lark);
     }
     if !tool_use.required {
         lark += &text_terminals(open);
@@ -80,13 +88,27 @@ pub(crate) fn tool_grammar(
     Grammar::Lark(lark)
 }
 
+/// The beginning of a call, up to its arguments.
+fn beginning(format: &ToolFormat, name: &str) -> String {
+    let before = format.before_arguments;
+    match format.id {
+        Some(WrittenId::NumberBeforeName(mark)) => {
+            format!("ID {}", joined(&[mark, name, before]))
+        }
+        Some(WrittenId::ShortAfterName(mark)) => {
+            format!("{} ID {}", joined(&[name, mark]), quoted(before))
+        }
+        None => joined(&[name, before]),
+    }
+}
+
 /// A quoted literal, with escapes as in JSON.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
 /// The concatenation of `texts` as one quoted literal; empty if there is no text.
-fn joined(texts: &[&str]) -> String {
+pub(super) fn joined(texts: &[&str]) -> String {
     match &*texts.concat() {
         "" => String::new(),
         text => quoted(text),
@@ -99,17 +121,25 @@ fn text_terminals(open: &str) -> String {
     if open.is_empty() {
         return "TEXT: /[^{](?s:.*)/\n".to_owned();
     }
-    let mut marker = String::new();
-    for c in open.chars() {
-        if !c.is_alphanumeric() && !matches!(c, '_' | '<' | '>') {
-            marker.push('\\');
-        }
-        marker.push(c);
-    }
+    let marker = escaped(open);
     format!(
         "HEAD: /(?s:.*){marker}/ & ~/(?s:.*){marker}(?s:.+)/\n\
          TEXT: /(?s:.+)/ & ~/(?s:.*){marker}(?s:.*)/\n"
     )
+}
+
+/// A regular expression, within slashes, that matches exactly `text`.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' => escaped += "\\n",
+            '_' | '<' | '>' => escaped.push(c),
+            c if c.is_ascii_punctuation() => escaped.extend(['\\', c]),
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 /// The schema of the arguments, on a single line: Lark's parser ends a rule at a line break. Restricts
@@ -121,6 +151,11 @@ fn arguments_schema(parameters: Option<&Map<String, Value>>) -> Value {
     };
     let mut schema = parameters.cloned().unwrap_or_else(none);
     schema.insert("type".to_owned(), json!("object"));
+    with_guidance(schema)
+}
+
+/// A schema that restricts whitespace.
+pub(super) fn with_guidance(mut schema: Map<String, Value>) -> Value {
     schema.insert(
         "x-guidance".to_owned(),
         json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " }),
@@ -130,11 +165,10 @@ fn arguments_schema(parameters: Option<&Map<String, Value>>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use emberlm_generate::{Chooser, ChooserConfig, Constraint, SamplerConfig, Vocabulary};
+    use crate::tools::tests::preferred;
 
     use super::*;
 
-    const END: u32 = 256;
     const HERMES: &str = "tools <tool_call>";
     const LLAMA: &str = "tools tool_calls \"parameters\": ";
     /// Mistral's formats.
@@ -142,8 +176,7 @@ mod tests {
     const MARKED: &str = "tools [TOOL_CALLS] [ARGS]";
     const WITH_ID: &str = "tools [TOOL_CALLS] [CALL_ID] [ARGS]";
 
-    /// The output of a model that prefers to write `wanted` and then to end. Where the grammar does not allow
-    /// the next byte, it writes the first allowed one.
+    /// The output of a model that prefers to write `wanted`, with the functions `count` and `now`.
     fn written(template: &str, required: bool, wanted: &str) -> String {
         let format = ToolFormat::of_template(template).unwrap();
         let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
@@ -157,30 +190,7 @@ mod tests {
                 parameters: None,
             },
         ];
-        let tool_use = ToolUse {
-            required,
-            parallel: true,
-        };
-        let grammar = tool_grammar(format, &functions, tool_use);
-        let texts = (0..=255).map(|byte| vec![byte]).chain([Vec::new()]);
-        let vocabulary = Vocabulary::new(texts.collect(), &[END]).unwrap();
-        let config = ChooserConfig {
-            sampler: SamplerConfig::greedy(),
-            constraint: Some(Constraint::new(&vocabulary, grammar).unwrap()),
-            ..ChooserConfig::default()
-        };
-        let mut chooser = Chooser::new(&config, &[], 257, 0).unwrap();
-        let mut bytes = Vec::new();
-        while !chooser.is_complete() && bytes.len() < 200 {
-            let mut logits = vec![0.0; 257];
-            let next = wanted.as_bytes().get(bytes.len());
-            logits[next.map_or(END as usize, |&byte| byte.into())] = 1.0;
-            match chooser.choose(&logits).unwrap().id {
-                END => break,
-                id => bytes.push(id as u8),
-            }
-        }
-        String::from_utf8(bytes).unwrap()
+        preferred(format, &functions, required, wanted)
     }
 
     fn call(name: &str, arguments: &str) -> String {

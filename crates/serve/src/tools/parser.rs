@@ -1,6 +1,8 @@
 //! Splits an answer into text and function calls during generation.
 
-use super::ToolFormat;
+use super::format::{ArgumentsForm, WrittenId};
+use super::tagged_parser::{Progress, TaggedArguments};
+use super::types::CallFormat;
 
 /// A delta of a parsed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,13 +19,15 @@ pub(crate) enum ToolDelta {
 }
 
 /// Parses an answer, or a prefix of one, that follows the grammar of [`tool_grammar`](super::tool_grammar).
+///
+/// The arguments of a truncated answer are the beginning of a JSON object. An answer that violates the grammar ends where it
+/// does so: the rest is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolCallParser {
-    format: &'static ToolFormat,
+    format: CallFormat,
     state: State,
     /// Unparsed text.
     pending: String,
-    calls: usize,
     /// True once part of the answer was parsed.
     begun: bool,
 }
@@ -36,7 +40,10 @@ enum State {
     First,
     /// The beginning of a call, up to its arguments.
     Name,
-    Arguments(Nesting),
+    /// Arguments that are a JSON object.
+    Object(Nesting),
+    /// Parameters between tags.
+    Tagged(TaggedArguments),
     /// The end of a call.
     Close,
     /// The markup after a call.
@@ -45,7 +52,7 @@ enum State {
 
 /// The nesting at a position in a JSON value.
 #[derive(Clone, Copy, Debug, Default)]
-struct Nesting {
+pub(super) struct Nesting {
     depth: usize,
     in_text: bool,
     escaped: bool,
@@ -53,19 +60,13 @@ struct Nesting {
 
 impl ToolCallParser {
     /// Creates a parser at the beginning of an answer.
-    pub fn new(format: &'static ToolFormat) -> Self {
+    pub fn new(format: impl Into<CallFormat>) -> Self {
         Self {
-            format,
+            format: format.into(),
             state: State::Text,
             pending: String::new(),
-            calls: 0,
             begun: false,
         }
-    }
-
-    /// The number of calls that have started.
-    pub fn calls(&self) -> usize {
-        self.calls
     }
 
     /// Parses the next text of the answer. Text that could be the beginning of a call is held back.
@@ -91,24 +92,42 @@ impl ToolCallParser {
             State::Text => self.text(deltas),
             State::First => self.markup(self.format.first, State::Name),
             State::Name => self.name(deltas),
-            State::Arguments(nesting) => {
+            State::Object(nesting) => {
                 let end = nesting.end(&self.pending);
                 let rest = self.pending.split_off(end.unwrap_or(self.pending.len()));
                 let arguments = std::mem::replace(&mut self.pending, rest);
-                if !arguments.is_empty() {
-                    deltas.push(ToolDelta::Arguments(arguments));
-                }
+                add_arguments(deltas, arguments);
                 if end.is_some() {
                     self.state = State::Close;
                 }
                 end.is_some()
             }
+            State::Tagged(_) => self.tagged(deltas),
             State::Close => self.markup(self.format.after_arguments, State::Next),
             // Only the final markup follows the last call.
             State::Next => match self.format.next {
                 Some(next) => self.markup(next, State::Name),
                 None => false,
             },
+        }
+    }
+
+    fn tagged(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
+        let (State::Tagged(arguments), ArgumentsForm::Tagged(tags)) =
+            (&mut self.state, &self.format.arguments)
+        else {
+            return false;
+        };
+        let mut json = String::new();
+        let progress = arguments.step(&self.format, tags, &mut self.pending, &mut json);
+        add_arguments(deltas, json);
+        match progress {
+            Progress::Parsed => true,
+            Progress::Waiting => false,
+            Progress::Complete => {
+                self.state = State::Close;
+                true
+            }
         }
     }
 
@@ -154,23 +173,51 @@ impl ToolCallParser {
     }
 
     fn name(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
-        let Some((begin, rest)) = self.pending.split_once(self.format.before_arguments) else {
+        let Some((name, rest)) = self.beginning() else {
             return false;
         };
-        // A call id may be between the name and the arguments.
-        let marker = self.format.id_marker.and_then(|marker| begin.find(marker));
-        let name = begin[..marker.unwrap_or(begin.len())].to_owned();
-        let rest = rest.to_owned();
+        let (name, rest) = (name.to_owned(), rest.to_owned());
+        self.state = match self.format.arguments {
+            ArgumentsForm::Object => State::Object(Nesting::default()),
+            ArgumentsForm::Tagged(_) => State::Tagged(TaggedArguments::new(name.clone())),
+        };
         deltas.push(ToolDelta::Call { name });
         self.pending = rest;
-        self.calls += 1;
-        self.state = State::Arguments(Nesting::default());
         true
+    }
+
+    /// The function's name at the beginning of the pending text, and the text from its arguments on. `None` if more text is
+    /// needed.
+    fn beginning(&self) -> Option<(&str, &str)> {
+        let mut rest = &*self.pending;
+        if let Some(WrittenId::NumberBeforeName(mark)) = self.format.id {
+            rest = word(rest)?.1.strip_prefix(mark)?;
+        }
+        let (name, mut rest) = word(rest)?;
+        if let Some(WrittenId::ShortAfterName(mark)) = self.format.id {
+            rest = word(rest.strip_prefix(mark)?)?.1;
+        }
+        let rest = rest.strip_prefix(self.format.before_arguments)?;
+        Some((name, rest))
+    }
+}
+
+/// The name or identifier at the beginning of `text`, and the rest. `None` if it may continue.
+fn word(text: &str) -> Option<(&str, &str)> {
+    let is_within = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let end = text.find(|c| !is_within(c)).filter(|end| *end > 0)?;
+    text.split_at_checked(end)
+}
+
+fn add_arguments(deltas: &mut Vec<ToolDelta>, arguments: String) {
+    if !arguments.is_empty() {
+        deltas.push(ToolDelta::Arguments(arguments));
     }
 }
 
 /// The length of the longest suffix of `text` that is a prefix of `marker`.
-fn begun_marker(text: &str, marker: &str) -> usize {
+pub(super) fn begun_marker(text: &str, marker: &str) -> usize {
+    let (text, marker) = (text.as_bytes(), marker.as_bytes());
     let most = marker.len().min(text.len());
     (1..=most)
         .rev()
@@ -179,36 +226,44 @@ fn begun_marker(text: &str, marker: &str) -> usize {
 }
 
 impl Nesting {
+    /// True outside of strings, objects and lists.
+    pub fn is_outside(&self) -> bool {
+        self.depth == 0 && !self.in_text
+    }
+
+    /// True within a string.
+    pub fn is_in_text(&self) -> bool {
+        self.in_text
+    }
+
+    /// Passes a byte. Returns true if it ends an object or a list that is in no other.
+    pub fn pass(&mut self, byte: u8) -> bool {
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_text => self.escaped = true,
+            b'"' => self.in_text = !self.in_text,
+            _ if self.in_text => {}
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                return self.depth == 0;
+            }
+            _ => {}
+        }
+        false
+    }
+
     /// The length up to the end of the current object in `text`. `None` if it does not end there.
     fn end(&mut self, text: &str) -> Option<usize> {
-        for (at, byte) in text.bytes().enumerate() {
-            if self.in_text {
-                match byte {
-                    _ if self.escaped => self.escaped = false,
-                    b'\\' => self.escaped = true,
-                    b'"' => self.in_text = false,
-                    _ => {}
-                }
-                continue;
-            }
-            match byte {
-                b'"' => self.in_text = true,
-                b'{' | b'[' => self.depth += 1,
-                b'}' | b']' => {
-                    self.depth = self.depth.saturating_sub(1);
-                    if self.depth == 0 {
-                        return Some(at + 1);
-                    }
-                }
-                _ => {}
-            }
-        }
-        None
+        let end = text.bytes().position(|byte| self.pass(byte));
+        end.map(|end| end + 1)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::tools::ToolFormat;
+
     use super::*;
 
     fn format(open: &str) -> &'static ToolFormat {
@@ -236,7 +291,6 @@ mod tests {
                 ToolDelta::Arguments(more) => calls.last_mut().unwrap().1 += &more,
             }
         }
-        assert_eq!(parser.calls(), calls.len());
         (text, calls)
     }
 

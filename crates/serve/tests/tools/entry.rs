@@ -41,6 +41,22 @@ pub const MISTRAL_13: &str = "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }
     {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}\
     [TOOL_CALLS]{{ call.function.name }}[ARGS]{{ call.function.arguments | tojson }}{% endfor %}{% endfor %}";
 
+/// Like Qwen3-Coder: parameters between tags.
+pub const CODER: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}\
+    {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}\
+    {{ '<tool_call>\n<function=' + call.function.name + '>\n' }}{% for k, v in call.function.arguments | items %}\
+    {{ '<parameter=' + k + '>\n' }}{{ v if v is string else v | tojson }}{{ '\n</parameter>\n' }}{% endfor %}\
+    {{ '</function>\n</tool_call>' }}{% endfor %}\n\
+    {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+
+/// Like FunctionGemma: parameters as in an object, with quotes of the format around strings.
+pub const GEMMA: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}\
+    {% for m in messages %}[{{ m.role }}]{{ m.content or '' }}{% for call in m.tool_calls or [] %}\
+    {{ '<start_function_call>call:' + call.function.name + '{' }}{% for k, v in call.function.arguments | items %}\
+    {{ k + ':' }}{{ '<escape>' + v + '<escape>' if v is string else v | tojson }}{{ ',' if not loop.last }}{% endfor %}\
+    {{ '}<end_function_call>' }}{% endfor %}\n\
+    {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+
 /// Does not support tools.
 pub const PLAIN: &str =
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[assistant]";
@@ -57,6 +73,12 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("chat.jinja"), template).unwrap();
         Self::with_templates(&folder, "chat.jinja")
+    }
+
+    /// A server of the model `m`, which has no template.
+    pub fn without_template() -> Self {
+        let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
+        Self::of(&tokenizer, &tempfile::tempdir().unwrap(), None)
     }
 
     /// A server with this template whose tokenizer has the special token `name` with the id 257.
@@ -88,16 +110,16 @@ impl Server {
             });
         }
         let tokenizer = Tokenizer::from_json(file.to_string()).unwrap();
-        Self::of(&tokenizer, &folder, "chat.jinja")
+        Self::of(&tokenizer, &folder, Some("chat.jinja"))
     }
 
     /// A server of the model `m` with the templates of a file in `folder`.
     pub fn with_templates(folder: &TempDir, file: &str) -> Self {
         let tokenizer = Tokenizer::builtin(TokenizerKind::Byte).unwrap();
-        Self::of(&tokenizer, folder, file)
+        Self::of(&tokenizer, folder, Some(file))
     }
 
-    fn of(tokenizer: &Tokenizer, folder: &TempDir, file: &str) -> Self {
+    fn of(tokenizer: &Tokenizer, folder: &TempDir, file: Option<&str>) -> Self {
         let config = ModelConfig {
             vocab_size: Some(tokenizer.vocab_size()),
             seq_len: 4096,
@@ -114,13 +136,13 @@ impl Server {
             ..Description::of_model(&config)
         };
         let decoder = config.init::<Flex>(1, &device);
-        let file = folder.path().join(file);
+        let file = file.map(|file| folder.path().join(file));
         let folder = folder.path().join("model");
         fs::create_dir(&folder).unwrap();
         write_untrained(&folder, &decoder, &description, Some(tokenizer)).unwrap();
         let options = ServeOptions {
             name: "m".to_owned(),
-            chat_template: Some(file.to_str().unwrap().to_owned()),
+            chat_template: file.map(|file| file.to_str().unwrap().to_owned()),
             queue: 8,
             ..ServeOptions::default()
         };

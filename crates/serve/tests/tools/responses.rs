@@ -215,11 +215,13 @@ fn calls_and_results_match_chat_completions() {
 }
 
 #[test]
-fn template_without_tool_support_is_rejected() {
+fn a_template_without_tool_support_calls_functions() {
     let server = Server::new(PLAIN);
-    let (param, message) = refused(&server, json!({ "tools": flat() }));
-    assert_eq!(param, "tools");
-    assert!(message.contains("does not support tools"), "{message}");
+    let response = answered(
+        &server,
+        json!({ "tools": flat(), "tool_choice": "required", "parallel_tool_calls": false }),
+    );
+    assert_eq!(response["output"][0]["type"], "function_call", "{response}");
 }
 
 #[test]

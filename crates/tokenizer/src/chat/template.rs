@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use minijinja::Value;
@@ -14,7 +15,10 @@ use super::renderer::{
     self, OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, TextRequest, Texts,
 };
 use super::spec::ConversationStart;
-use super::{ChatError, generation};
+use super::{ChatError, ChatMessage, generation};
+
+/// The text of probe messages.
+const PROBE: &str = "emberlm probe";
 
 /// Renders a conversation to the text that a model reads.
 ///
@@ -50,6 +54,8 @@ pub struct ChatTemplate {
     start: ConversationStart,
     /// The template for conversations with tools.
     tool_use: Option<Box<ChatTemplate>>,
+    /// True if the template writes system messages.
+    writes_system: OnceLock<bool>,
 }
 
 impl ChatTemplate {
@@ -87,8 +93,9 @@ impl ChatTemplate {
     /// # Errors
     /// See [`ChatTemplate::parse`].
     pub fn with_time(name: &str, source: &str, now: i64) -> Result<Self, ChatError> {
+        // Jinja normalizes line breaks.
         let text = TemplateText {
-            source: source.into(),
+            source: source.replace("\r\n", "\n").replace('\r', "\n"),
             now,
         };
         // Built-in templates are trusted.
@@ -106,7 +113,8 @@ impl ChatTemplate {
             specials: written_specials(source),
             start: ConversationStart::default(),
             tool_use: None,
-            source: text.source,
+            writes_system: OnceLock::new(),
+            source: source.to_owned(),
         };
         template.reads_parts = template.probe_parts()?;
         Ok(template)
@@ -321,9 +329,27 @@ impl ChatTemplate {
         }
     }
 
+    /// Returns true if the template writes system messages, as a probe message shows: some templates reject them, others
+    /// ignore them.
+    ///
+    /// # Errors
+    /// The template exceeds a limit, or could not be run.
+    pub fn writes_system(&self) -> Result<bool, ChatError> {
+        if let Some(writes) = self.writes_system.get() {
+            return Ok(*writes);
+        }
+        let messages = [ChatMessage::system(PROBE), ChatMessage::user("?")];
+        let conversation = Conversation::from_json(&ChatMessage::record(&messages))?;
+        let writes = match self.render(&conversation, false) {
+            Ok(text) => text.contains(PROBE),
+            Err(error) if error.is_of_renderer() => return Err(error),
+            Err(_) => false,
+        };
+        Ok(*self.writes_system.get_or_init(|| writes))
+    }
+
     /// Tests with a probe message if the template reads contents that are lists of parts.
     fn probe_parts(&self) -> Result<bool, ChatError> {
-        const PROBE: &str = "emberlm probe";
         let part = Value::from_pairs([("type", "text"), ("text", PROBE)]);
         let fields = Value::from_pairs([
             ("role", Value::from("user")),

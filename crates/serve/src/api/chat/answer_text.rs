@@ -5,7 +5,7 @@ use crate::api::answer_parts::{AnswerForm, AnswerPart, AnswerParts};
 use crate::api::answers::{AnswerEvent, FinishReason};
 
 /// The fields of an answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AnswerOutput {
     pub form: AnswerForm,
     /// True if the answer has no reasoning.
@@ -30,8 +30,8 @@ pub(super) struct AnswerDelta {
 impl AnswerText {
     pub fn new(output: AnswerOutput) -> Self {
         Self {
+            parts: AnswerParts::new(output.form.clone()),
             output,
-            parts: AnswerParts::new(output.form),
             calls: 0,
         }
     }

@@ -200,6 +200,11 @@ impl Message {
         self.role == "assistant"
     }
 
+    /// Returns true for the result of a call.
+    pub fn is_result(&self) -> bool {
+        self.role == "tool" || self.role == "function"
+    }
+
     /// Checks the message at `index`.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ impl ConversationRequest<'_> {
         let encoded = conversation.encode(request, model).await?;
         let form = AnswerForm {
             reasoning: encoded.reasoning,
-            tools: calling.as_ref().map(|calling| calling.format),
+            tools: calling.as_ref().map(|calling| calling.format.clone()),
         };
         let generation = Generation {
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use emberlm_generate::Constraint;
-use emberlm_generate::json_schema::{Unsupported, is_unsupported, simplify};
+use emberlm_generate::json_schema::is_unsupported;
 use rand::RngExt;
 use rand::distr::Alphanumeric;
 use schemars::JsonSchema;
@@ -11,7 +11,9 @@ use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::callable::Callable;
 use super::messages::ToolKind;
+use super::without_template;
 use crate::api::body::Object;
 use crate::api::delivery::name;
 use crate::api::error::ApiError;
@@ -21,7 +23,7 @@ use crate::limits::MOST_TOOLS;
 use crate::memory::Memory;
 use crate::model::ServedModel;
 use crate::request_log::Trace;
-use crate::tools::{Function, ToolFormat, ToolUse, tool_grammar};
+use crate::tools::{CallFormat, Function, ToolFormat, ToolUse, tool_grammar};
 
 /// The maximum length of a function's name in bytes.
 const MOST_NAME: usize = 64;
@@ -187,8 +189,8 @@ impl<'de, N: NamesFunction> Deserialize<'de> for ToolChoice<N> {
 /// The function calls that the answers to a request may contain.
 #[derive(Clone, Debug)]
 pub(crate) struct Calling<'a> {
-    /// The call format of the model's template.
-    pub format: &'static ToolFormat,
+    /// The call format of the model, with the types of the functions' parameters.
+    pub format: CallFormat,
     /// The functions of the request.
     tools: &'a [Object<Tool>],
     /// The functions that may be called.
@@ -198,59 +200,11 @@ pub(crate) struct Calling<'a> {
     trace: &'a Trace,
 }
 
-/// A function that may be called.
-#[derive(Clone, Debug)]
-struct Callable {
-    /// Its index in the request.
-    index: usize,
-    /// The simplified schema of the arguments. `None` if there are none.
-    schema: Option<Map<String, Value>>,
-    /// Why parts of the schema are not enforced.
-    loosened: Vec<String>,
-}
-
-impl Callable {
-    fn new(index: usize, function: &ToolFunction) -> Result<Self, ApiError> {
-        let mut callable = Self {
-            index,
-            schema: None,
-            loosened: Vec::new(),
-        };
-        let Some(parameters) = &function.parameters else {
-            return Ok(callable);
-        };
-        let unsupported = match function.strict {
-            Some(true) => Unsupported::Refuse,
-            _ => Unsupported::Loosen,
-        };
-        let simple = simplify(&parameters.clone().into(), unsupported);
-        let simple = simple.map_err(|issue| callable.refused(&issue.to_string()))?;
-        let Value::Object(schema) = simple.schema else {
-            return Err(callable.refused("no object matches the schema"));
-        };
-        callable.loosened = simple.loosened.iter().map(ToString::to_string).collect();
-        callable.schema = Some(schema);
-        Ok(callable)
-    }
-
-    fn field(&self) -> String {
-        format!("tools[{}].function.parameters", self.index)
-    }
-
-    fn refused(&self, rule: &str) -> ApiError {
-        ApiError::field(self.field(), rule)
-    }
-
-    fn warn(&self, trace: &Trace, reason: &str) {
-        trace.warn(&format!("{}: not enforced: {reason}", self.field()));
-    }
-}
-
 impl<'a> Calling<'a> {
     /// Validates the functions of a request to `model`. `None` if the answer may not call any.
     ///
     /// # Errors
-    /// The model's template does not support tools, there are too many functions, a name is invalid, or a schema is not
+    /// The model has no chat template, there are too many functions, a name is invalid, or a schema is not
     /// supported.
     pub async fn new(
         request: &'a ModelRequest,
@@ -283,12 +237,13 @@ impl<'a> Calling<'a> {
             let index = index.ok_or_else(|| ApiError::field(field, "must name one of tools"))?;
             chosen = vec![index];
         }
-        let format = tool_format(model, "tools")?;
+        let format = model.tool_format();
+        let format = format.ok_or_else(|| without_template(model))?;
         let shared = Arc::clone(tools);
         let simplify = move || {
             let callable = chosen
                 .into_iter()
-                .map(|index| Callable::new(index, &shared[index].0.function.0));
+                .map(|index| Callable::new(index, &shared[index].0.function.0, format));
             callable.collect::<Result<Vec<Callable>, _>>()
         };
         let callable = request.app.work(request.body_len, simplify).await?;
@@ -297,8 +252,12 @@ impl<'a> Calling<'a> {
                 callable.warn(&request.trace, reason);
             }
         }
+        let functions = callable.iter().map(|callable| Function {
+            name: &tools[callable.index].0.function.0.name,
+            parameters: callable.schema.as_ref(),
+        });
         Ok(Some(Self {
-            format,
+            format: CallFormat::new(format, functions),
             tools,
             callable,
             trace: &request.trace,
@@ -356,7 +315,7 @@ impl<'a> Calling<'a> {
             parameters: callable.schema.as_ref(),
         });
         let functions: Vec<_> = functions.collect();
-        let grammar = tool_grammar(self.format, &functions, self.tool_use);
+        let grammar = tool_grammar(&self.format, &functions, self.tool_use);
         model.constraint(grammar, memory).await
     }
 
@@ -428,21 +387,4 @@ impl ToolFunction {
             false => Err(ApiError::field(at("parameters.type"), "must be \"object\"")),
         }
     }
-}
-
-/// The call format of the model's template.
-///
-/// # Errors
-/// The template does not support tools. `field` is the field that requires them.
-pub(crate) fn tool_format(
-    model: &ServedModel,
-    field: &str,
-) -> Result<&'static ToolFormat, ApiError> {
-    model.tool_format().ok_or_else(|| {
-        let rule = format!(
-            "the chat template of {} does not support tools (it would have to write calls as Hermes, Qwen, Llama 3 or Mistral do)",
-            model.name
-        );
-        ApiError::field(field, rule)
-    })
 }
