@@ -34,6 +34,12 @@ def before_call(context, case, kwargs):
             message["role"] = "user"
 """
 
+# Names that an answer has are not used in the requests after it: only the second run reaches the model.
+STRANGERS = """
+[phases.fuzzing.extra-data-sources]
+responses = false
+"""
+
 ALLOWED = """
 hooks = "named.py"
 
@@ -60,6 +66,7 @@ def main():
         folder = Path(folder)
         (folder / "key").write_text(KEY)
         options = ["--api-key-file", folder / "key", "--chat-template", "chatml", "--max-tokens", 64]
+        (folder / "schemathesis.toml").write_text(STRANGERS)
         with Server(args.binary, args.model, *options) as server:
             found = {"as it is described": described(server, folder, args, "examples,coverage,fuzzing")}
             (folder / "named.py").write_text(NAMED.format(name=Path(args.model).name))

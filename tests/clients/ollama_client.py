@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ollama
 
-from served import Binary, Checks, Server, arguments, equal
+from served import Binary, Checks, Server, arguments, close, equal
 from tools import PARAMETERS, TEMPLATE, TOOLS
 
 MESSAGES = [{"role": "user", "content": "3 and 4 make"}]
@@ -60,6 +60,14 @@ def structured(client, _binary):
     told = client.chat(model=client.name, messages=MESSAGES, format=PARAMETERS, options=OPTIONS | {"num_predict": 100})
     found = json.loads(told.message.content)
     assert found["animal"] in ("🐢", "hare") and 0 <= found["steps"] <= 99, found
+
+
+@check("embeddings: of several texts, and of one")
+def embeddings(client, _binary):
+    told = client.embed(model=client.name, input=["3 and", "said the"])
+    equal([len(vector) for vector in told.embeddings], [64, 64], "the lengths")
+    one = client.embeddings(model=client.name, prompt="said the").embedding
+    close(list(one), list(told.embeddings[1]), 1e-5, "of one text")
 
 
 @check("models: they are listed, described and there")

@@ -110,7 +110,7 @@ pub struct Constraint {
     /// The state before the first token.
     start: Arc<TokenParser>,
     /// The text after which the grammar begins. `None` if it begins with the first token.
-    marker: Option<Arc<[u8]>>,
+    marker: Option<Arc<Vec<u8>>>,
     kept: Option<Kept>,
 }
 
@@ -217,7 +217,7 @@ impl Constraint {
     /// allowed that does not end the text; so is the rest of a token after the marker within it.
     #[must_use]
     pub fn after(self, marker: &str) -> Self {
-        let marker = Some(marker.as_bytes().into());
+        let marker = Some(Arc::new(marker.as_bytes().to_vec()));
         Self { marker, ..self }
     }
 
@@ -278,13 +278,13 @@ pub(crate) struct Progress {
 
 /// The text before the marker of a constraint.
 struct Before {
-    marker: Arc<[u8]>,
+    marker: Arc<Vec<u8>>,
     /// The last bytes, fewer than the marker's.
     tail: Vec<u8>,
 }
 
 impl Before {
-    fn new(marker: Arc<[u8]>) -> Self {
+    fn new(marker: Arc<Vec<u8>>) -> Self {
         let tail = Vec::new();
         Self { marker, tail }
     }

@@ -7,7 +7,7 @@
 //! | `/v1/responses` | `responses` |
 //! | `/v1/embeddings` | `embeddings` |
 //! | `/v1/messages`, `/v1/messages/count_tokens` | `anthropic` |
-//! | `/api/chat`, `/api/generate`, `/api/tags`, `/api/show`, `/api/ps`, `/api/pull`, `/api/version` | `ollama` |
+//! | `/api/chat`, `/api/generate`, `/api/embed`, `/api/embeddings`, `/api/tags`, `/api/show`, `/api/ps`, `/api/pull`, `/api/version` | `ollama` |
 //! | `/classify` | `classify` |
 //! | `/rerank` and its other names | `rerank` |
 //! | `/tokenize`, `/detokenize` | `tokens` |
@@ -192,6 +192,8 @@ pub fn router(service: Service) -> Router {
     let ollama = Router::new()
         .route("/api/chat", post(ollama::chat))
         .route("/api/generate", post(ollama::generate))
+        .route("/api/embed", post(ollama::embed))
+        .route("/api/embeddings", post(ollama::embed_one))
         .route("/api/tags", get(ollama::tags))
         .route("/api/show", post(ollama::show))
         .route("/api/ps", get(ollama::ps))

@@ -22,7 +22,8 @@ pub struct ApiDescription {
     pub document: Value,
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
     /// `responses`, `template`, `settings`, `embeddings`, `classify`, `rerank`, `tokenize`, `detokenize`, `messages`, `messages sending`,
-    /// `ollama`, `ollama chat`, `ollama generate`, `ollama show`, `ollama pull` and `play`.
+    /// `ollama`, `ollama chat`, `ollama generate`, `ollama embed`, `ollama embed one`,
+    /// `ollama show`, `ollama pull` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 
@@ -51,7 +52,7 @@ pub struct UnusedField {
 }
 
 /// The fields that each endpoint does not implement, by the endpoint's path.
-pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 13] {
+pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 15] {
     [
         ("/v1/completions", &fields::COMPLETIONS),
         ("/v1/chat/completions", &fields::CHAT),
@@ -63,6 +64,8 @@ pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 13] {
         ("/v1/messages/count_tokens", &fields::COUNT_TOKENS),
         ("/api/chat", &fields::OLLAMA_CHAT),
         ("/api/generate", &fields::OLLAMA_GENERATE),
+        ("/api/embed", &fields::OLLAMA_EMBED),
+        ("/api/embeddings", &fields::OLLAMA_EMBED),
         ("/api/show", &fields::OLLAMA_SHOW),
         ("/api/pull", &fields::OLLAMA_PULL),
         ("/tokenize", &fields::TOKENIZE),

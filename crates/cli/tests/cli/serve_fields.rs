@@ -120,11 +120,9 @@ fn memory_is_bounded_whichever_field_is_filled() {
             let lists = field.filled(Fill::Lists, LARGE);
             let answer = server.post_text(&operation.path, &lists);
             assert_eq!(answer.status, 400, "{name}: {}", answer.body);
-            assert_eq!(
-                answer.json()["error"]["code"],
-                "request_too_large",
-                "{name}"
-            );
+            // Errors of the other dialects have no code.
+            let reason = "the request and its answers may take";
+            assert!(answer.body.contains(reason), "{name}: {}", answer.body);
             let fills = field.fills().filter(|fill| FILLS.contains(fill));
             let mut bodies: Vec<String> = fills.map(|fill| field.filled(fill, ADMITTED)).collect();
             bodies.push(lists);

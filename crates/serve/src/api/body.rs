@@ -311,7 +311,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 /// A value of an enum whose variant is named by its field `type`. Serde would also accept a number as the index of a variant.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
 pub(crate) struct Tagged<T>(pub T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Tagged<T> {

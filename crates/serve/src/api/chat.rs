@@ -15,13 +15,12 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::Value;
 
 use super::answer_parts::AnswerForm;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
 use super::answers::{AnswerEvent, Answers};
-use super::body::{FieldGroup, KnownFields, Object};
+use super::body::{FieldGroup, KnownFields, Object, Tagged};
 use super::bounds::Kept;
 use super::conversation::{
     CallChoice, ConversationRequest, Message, NamedTool, TemplateOptions, Tool, ToolChoice,
@@ -57,8 +56,7 @@ pub(crate) struct Chat {
     #[schemars(range(min = 0, max = MOST_ALTERNATIVES), extend("default" = 0))]
     top_logprobs: Option<usize>,
     /// The form of the answer.
-    #[serde(default, deserialize_with = "tagged")]
-    response_format: Option<ResponseFormat>,
+    response_format: Option<Tagged<ResponseFormat>>,
     /// The functions that the answer may call.
     #[serde(default)]
     #[schemars(length(max = MOST_TOOLS))]
@@ -107,29 +105,15 @@ enum ResponseFormat {
     /// Any text.
     Text {},
     /// Any JSON object.
-    JsonObject {},
+    JsonObject {
+        /// A schema of the object, as in llama.cpp.
+        schema: Option<BTreeMap<String, Value>>,
+    },
     /// JSON that follows a schema.
     JsonSchema {
         /// The schema and its name.
         json_schema: Object<NamedSchema>,
     },
-}
-
-/// Deserializes an enum tagged by `type`. Serde would also accept a number as the index of a variant.
-pub(crate) fn tagged<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    match Option::<Object<Value>>::deserialize(deserializer)? {
-        None => Ok(None),
-        Some(value) if value.0["type"].is_string() => {
-            Option::deserialize(value.0).map_err(Error::custom)
-        }
-        Some(_) => Err(Error::custom(
-            "`type` must be text, json_object or json_schema",
-        )),
-    }
 }
 
 /// A schema with a name.
@@ -283,9 +267,9 @@ impl Chat {
     }
 
     fn form(&self) -> Result<Option<TextForm>, ApiError> {
-        let schema = match &self.response_format {
+        let schema = match self.response_format.as_ref().map(|format| &format.0) {
             None | Some(ResponseFormat::Text {}) => return Ok(None),
-            Some(ResponseFormat::JsonObject {}) => None,
+            Some(ResponseFormat::JsonObject { schema }) => schema.as_ref(),
             Some(ResponseFormat::JsonSchema { json_schema }) => json_schema.0.schema.as_ref(),
         };
         Ok(Some(TextForm {

@@ -61,6 +61,8 @@ impl Description {
             ("ollama", types.of::<ollama::TextRequest>()),
             ("ollama chat", types.of::<ollama::Chat>()),
             ("ollama generate", types.of::<ollama::Generate>()),
+            ("ollama embed", types.of::<ollama::Embed>()),
+            ("ollama embed one", types.of::<ollama::EmbedOne>()),
             ("ollama show", types.of::<ollama::Show>()),
             ("ollama pull", types.of::<ollama::Pull>()),
             ("play", types.of::<Play>()),
@@ -102,6 +104,8 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
     let count_tokens = body(&["messages"], &fields::COUNT_TOKENS);
     let ollama_chat = body(&["ollama", "ollama chat"], &fields::OLLAMA_CHAT);
     let ollama_generate = body(&["ollama", "ollama generate"], &fields::OLLAMA_GENERATE);
+    let ollama_embed = body(&["ollama embed"], &fields::OLLAMA_EMBED);
+    let ollama_embed_one = body(&["ollama embed one"], &fields::OLLAMA_EMBED);
     let ollama_show = body(&["ollama show"], &fields::OLLAMA_SHOW);
     let ollama_pull = body(&["ollama pull"], &fields::OLLAMA_PULL);
     let play = body(&["play", "settings"], &fields::NONE);
@@ -165,6 +169,10 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
         "Answer a conversation as Ollama does", ollama_chat) });
     paths["/api/generate"] = json!({ "post": types.post_lines::<ollama::GenerateAnswer>(
         "Answer a prompt, or continue a text, as Ollama does", ollama_generate) });
+    paths["/api/embed"] = json!({ "post": types.post::<ollama::Embedded>(
+        "Compute the embeddings of texts as Ollama does", ollama_embed, false) });
+    paths["/api/embeddings"] = json!({ "post": types.post::<ollama::EmbeddedOne>(
+        "Compute the embedding of a text as Ollama does", ollama_embed_one, false) });
     paths["/api/tags"] = json!({ "get": types.get::<ollama::Tags>("List the served models and their aliases as Ollama does") });
     paths["/api/show"] = json!({ "post": types.post::<ollama::Shown>(
         "Describe a served model as Ollama does", ollama_show, false) });

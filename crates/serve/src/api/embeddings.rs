@@ -1,6 +1,6 @@
 //! `POST /v1/embeddings`: text embeddings.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::response::Response;
 use base64::Engine;
@@ -16,7 +16,7 @@ use super::json::json;
 use super::model_request::ModelRequest;
 use super::prompt::Prompt;
 use super::text_outputs::{NUMBER, TextUsage, outputs};
-use crate::model::Task;
+use crate::model::{ServedModel, Task};
 
 /// A request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -77,42 +77,86 @@ static FIELDS: LazyLock<KnownFields<(Embeddings,)>> =
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (fields,) = request.read(&FIELDS).await?;
     let model = request.model(&fields.model, Task::Embedding)?;
-    let ModelRequest {
-        app,
-        trace,
-        mut account,
-        ..
-    } = request;
-    let width = model.worker.sizes().d_model;
-    let dimensions = fields.dimensions.map(|dimensions| dimensions as usize);
-    if dimensions.is_some_and(|dimensions| !(1..=width).contains(&dimensions)) {
-        let rule = format!("must be between 1 and {width}, this model's width");
-        return Err(ApiError::field("dimensions", rule));
-    }
-    let input = fields.input;
-    let truncates = fields.truncate == Some(true);
-    let texts = input.truncated_tokens("input", &model, &app, truncates);
-    let texts = texts.await?;
-    let prompt_tokens = texts.iter().map(Vec::len).sum();
-    trace.add_prompt(prompt_tokens);
-    let bytes = prompt_tokens * PROMPT_TOKEN + texts.len() * width * NUMBER;
-    account.add(bytes)?;
-    let count = texts.len();
-    let ticket = model.worker.submit_embedding(texts).await;
-    let outputs = outputs(ticket, count, "input", &trace).await?;
-    let data = outputs.into_iter().enumerate();
-    let data = data.map(|(index, output)| Embedding {
+    let to_embed = ToEmbed {
+        field: "input",
+        input: fields.input,
+        truncates: fields.truncate == Some(true),
+        dimensions: fields.dimensions,
+    };
+    let Vectors { vectors, tokens } = to_embed.embed(&mut request, &model).await?;
+    let data = vectors.into_iter().enumerate();
+    let data = data.map(|(index, vector)| Embedding {
         object: "embedding",
         index,
-        embedding: Vector::new(model.embedding(output, dimensions), fields.encoding_format),
+        embedding: Vector::new(vector, fields.encoding_format),
     });
     let embedded = Embedded {
         object: "list",
         data: data.collect(),
         model: model.name.clone(),
-        usage: TextUsage::new(prompt_tokens),
+        usage: TextUsage::new(tokens),
     };
-    json(&app, embedded, account).await
+    json(&request.app, embedded, request.account).await
+}
+
+/// Texts to embed, from a request of any API.
+pub(crate) struct ToEmbed {
+    /// The field of the texts, for errors.
+    pub field: &'static str,
+    pub input: Prompt,
+    /// True to truncate texts that are longer than the context.
+    pub truncates: bool,
+    /// The length of a vector. Default: the model's width.
+    pub dimensions: Option<u32>,
+}
+
+/// The vectors of texts.
+pub(crate) struct Vectors {
+    /// `[texts][dimensions]`.
+    pub vectors: Vec<Vec<f32>>,
+    /// The number of tokens of all texts.
+    pub tokens: usize,
+}
+
+impl ToEmbed {
+    /// Computes the vectors. Their memory is added to the request's account first.
+    ///
+    /// # Errors
+    /// The number of dimensions is out of its range, a text cannot be embedded, or there is no memory.
+    pub async fn embed(
+        self,
+        request: &mut ModelRequest,
+        model: &Arc<ServedModel>,
+    ) -> Result<Vectors, ApiError> {
+        let width = model.worker.sizes().d_model;
+        let dimensions = self.dimensions.map(|dimensions| dimensions as usize);
+        if dimensions.is_some_and(|dimensions| !(1..=width).contains(&dimensions)) {
+            let rule = format!("must be between 1 and {width}, this model's width");
+            return Err(ApiError::field("dimensions", rule));
+        }
+        let Self {
+            field,
+            input,
+            truncates,
+            ..
+        } = self;
+        let texts = input.truncated_tokens(field, model, &request.app, truncates);
+        let texts = texts.await?;
+        let tokens = texts.iter().map(Vec::len).sum();
+        request.trace.add_prompt(tokens);
+        let count = texts.len();
+        request
+            .account
+            .add(tokens * PROMPT_TOKEN + count * width * NUMBER)?;
+        let ticket = model.worker.submit_embedding(texts).await;
+        let outputs = outputs(ticket, count, field, &request.trace).await?;
+        let vectors = outputs.into_iter();
+        let vectors = vectors.map(|output| model.embedding(output, dimensions));
+        Ok(Vectors {
+            vectors: vectors.collect(),
+            tokens,
+        })
+    }
 }
 
 impl Vector {

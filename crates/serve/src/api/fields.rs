@@ -74,6 +74,8 @@ pub(crate) static COUNT_TOKENS: FieldTable = FieldTable(&[anthropic::CONVERSATIO
 pub(crate) static OLLAMA_CHAT: FieldTable = FieldTable(&[ollama::TEXT, ollama::CHAT]);
 /// The rows of `/api/generate`.
 pub(crate) static OLLAMA_GENERATE: FieldTable = FieldTable(&[ollama::TEXT, ollama::GENERATE]);
+/// The rows of `/api/embed` and `/api/embeddings`.
+pub(crate) static OLLAMA_EMBED: FieldTable = FieldTable(&[ollama::EMBED]);
 /// The rows of `/api/show`.
 pub(crate) static OLLAMA_SHOW: FieldTable = FieldTable(&[ollama::SHOW]);
 /// The rows of `/api/pull`.

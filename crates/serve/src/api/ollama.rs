@@ -1,14 +1,16 @@
-//! Ollama's API: `/api/chat`, `/api/generate` and the requests about models.
+//! Ollama's API: `/api/chat`, `/api/generate`, `/api/embed` and the requests about models.
 //!
 //! | file | content |
 //! |---|---|
 //! | `options` | `options`, `format` and `think` of requests |
 //! | `messages` | messages of conversations, whose calls may have no identifiers |
 //! | `answer` | answers, as one object or as lines of JSON |
+//! | `embed` | embeddings |
 //! | `models` | the served models |
 //! | `error` | errors in Ollama's form |
 
 mod answer;
+mod embed;
 mod error;
 mod messages;
 mod models;
@@ -41,6 +43,7 @@ use crate::limits::{MOST_ALTERNATIVES, MOST_TOOLS};
 use crate::model::{ServedModel, Task};
 pub(crate) use answer::{ChatAnswer, GenerateAnswer};
 use answer::{Content, Writer};
+pub(crate) use embed::{Embed, EmbedOne, Embedded, EmbeddedOne, embed, embed_one};
 pub(crate) use error::{OllamaError, in_its_form};
 use messages::{ChatMessage, into_messages};
 pub(crate) use models::{

@@ -25,9 +25,8 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::answer_stream::streamed;
 use super::answers::Answers;
-use super::body::{FieldGroup, KnownFields, Object};
+use super::body::{FieldGroup, KnownFields, Object, Tagged};
 use super::bounds::Kept;
-use super::chat::tagged;
 use super::conversation::{ConversationRequest, Message, TemplateOptions, ToolChoice};
 use super::delivery::now;
 use super::error::ApiError;
@@ -108,8 +107,7 @@ enum Included {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TextConfig {
     /// The format of the text.
-    #[serde(deserialize_with = "tagged")]
-    format: Option<TextFormat>,
+    format: Option<Tagged<TextFormat>>,
 }
 
 /// The format of the answer's text.
@@ -289,7 +287,7 @@ impl Responses {
 
     fn form(&self) -> Result<Option<TextForm>, ApiError> {
         let format = self.text.as_ref().and_then(|text| text.0.format.as_ref());
-        let schema = match format {
+        let schema = match format.map(|format| &format.0) {
             None | Some(TextFormat::Text {}) => return Ok(None),
             Some(TextFormat::JsonObject {}) => None,
             Some(TextFormat::JsonSchema { schema, .. }) => Some(schema),

@@ -98,6 +98,17 @@ fn refusal_is_the_text_of_its_message() {
     );
 }
 
+#[test]
+fn a_json_object_may_have_a_schema() {
+    let server = Server::new(HERMES);
+    let schema = json!({ "type": "object", "properties": { "n": { "enum": [1, 2] } }, "required": ["n"], "additionalProperties": false });
+    let format = json!({ "type": "json_object", "schema": schema });
+    let answer = server.answered(json!({ "response_format": format, "max_tokens": 60 }));
+    let text = answer["choices"][0]["message"]["content"].as_str().unwrap();
+    let object: Value = serde_json::from_str(text).unwrap();
+    assert!([1, 2].contains(&object["n"].as_i64().unwrap()), "{text}");
+}
+
 fn tool(name: &str, parameters: Value, strict: Option<bool>) -> Value {
     json!({ "type": "function", "function": { "name": name, "parameters": parameters, "strict": strict } })
 }

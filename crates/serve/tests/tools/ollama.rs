@@ -20,7 +20,9 @@ fn post(server: &Server, path: &str, fields: Value) -> (u16, String) {
 /// The answer as one object.
 #[track_caller]
 fn answered(server: &Server, path: &str, mut fields: Value) -> Value {
-    fields["stream"] = false.into();
+    if !path.starts_with("/api/embed") {
+        fields["stream"] = false.into();
+    }
     let (status, body) = post(server, path, fields);
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).unwrap()
@@ -271,6 +273,48 @@ fn thinking_and_formats() {
             .len(),
         2
     );
+}
+
+#[test]
+fn texts_are_embedded() {
+    let server = Server::new(HERMES);
+    let body = json!({ "model": "m", "input": ["?", "ab"] });
+    let (_, expected) = server.post("/v1/embeddings", body, json!({}));
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let vector = |index: usize| expected["data"][index]["embedding"].clone();
+    let body = json!({ "model": "m:latest", "input": ["?", "ab"], "options": { "num_ctx": 5 }, "keep_alive": 5 });
+    let embedded = answered(&server, "/api/embed", body);
+    assert_eq!(embedded["embeddings"], json!([vector(0), vector(1)]));
+    assert_eq!(
+        embedded["prompt_eval_count"],
+        expected["usage"]["prompt_tokens"]
+    );
+    let one = answered(&server, "/api/embeddings", json!({ "prompt": "ab" }));
+    assert_eq!(one["embedding"], vector(1));
+    let long = "a".repeat(5000);
+    answered(&server, "/api/embed", json!({ "input": long }));
+    let short = answered(
+        &server,
+        "/api/embed",
+        json!({ "input": "?", "dimensions": 3 }),
+    );
+    assert_eq!(short["embeddings"][0].as_array().unwrap().len(), 3);
+    for (fields, beginning) in [
+        (
+            json!({ "input": "?", "dimensions": 9999 }),
+            "dimensions: must be between",
+        ),
+        (json!({ "input": long, "truncate": false }), "a text of"),
+        (json!({ "input": 5 }), "input: "),
+    ] {
+        let (status, body) = post(&server, "/api/embed", fields);
+        assert_eq!(status, 400, "{body}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert!(
+            body["error"].as_str().unwrap().starts_with(beginning),
+            "{body}"
+        );
+    }
 }
 
 #[test]

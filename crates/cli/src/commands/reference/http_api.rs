@@ -56,6 +56,8 @@ pub fn page() -> Result<String, CliError> {
             ("ollama", tables.table(group("ollama"))),
             ("ollama chat", tables.table(group("ollama chat"))),
             ("ollama generate", tables.table(group("ollama generate"))),
+            ("ollama embed", tables.table(group("ollama embed"))),
+            ("ollama embed one", tables.table(group("ollama embed one"))),
             ("ollama show", tables.table(group("ollama show"))),
             ("ollama pull", tables.table(group("ollama pull"))),
             ("play", tables.table(group("play"))),

@@ -33,11 +33,14 @@ pub(crate) enum AnswerBlock {
 
 /// A part of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 pub(super) enum BlockDelta {
-    TextDelta { text: String },
-    ThinkingDelta { thinking: String },
-    InputJsonDelta { partial_json: String },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: String },
 }
 
 /// A change of the blocks.
@@ -127,31 +130,31 @@ impl Blocks {
                         changes,
                     );
                 }
-                BlockDelta::ThinkingDelta { thinking: text }
+                BlockDelta::Thinking { thinking: text }
             }
             AnswerPart::Text(text) => {
                 if !matches!(self.last(), Some(AnswerBlock::Text { .. })) {
                     let text = String::new();
                     self.begin(AnswerBlock::Text { text }, changes);
                 }
-                BlockDelta::TextDelta { text }
+                BlockDelta::Text { text }
             }
             AnswerPart::Call { id, name } => {
                 let input = Map::new();
                 self.begin(AnswerBlock::ToolUse { id, name, input }, changes);
                 return;
             }
-            AnswerPart::Arguments(text) => BlockDelta::InputJsonDelta { partial_json: text },
+            AnswerPart::Arguments(text) => BlockDelta::InputJson { partial_json: text },
         };
         match (self.blocks.last_mut(), &delta) {
-            (Some(AnswerBlock::Text { text }), BlockDelta::TextDelta { text: more }) => {
+            (Some(AnswerBlock::Text { text }), BlockDelta::Text { text: more }) => {
                 *text += more;
             }
             (
                 Some(AnswerBlock::Thinking { thinking, .. }),
-                BlockDelta::ThinkingDelta { thinking: more },
+                BlockDelta::Thinking { thinking: more },
             ) => *thinking += more,
-            (_, BlockDelta::InputJsonDelta { partial_json }) => self.arguments += partial_json,
+            (_, BlockDelta::InputJson { partial_json }) => self.arguments += partial_json,
             _ => {}
         }
         let index = self.blocks.len().saturating_sub(1);

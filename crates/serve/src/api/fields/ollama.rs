@@ -1,6 +1,6 @@
 //! The fields of Ollama's requests, as of November 2026 (`ollama` 0.6.3 for Python), except for those that the server implements.
 
-use super::Kind::{Flag, Number, Text};
+use super::Kind::{Flag, Number, Object, Text};
 use super::Row;
 use super::Treatment::{Ignored, Only, Refused};
 
@@ -75,6 +75,9 @@ pub(super) const GENERATE: &[Row] = &[
     ),
     ("width", Refused(TEXT_ONLY)),
 ];
+
+/// Rows of requests for embeddings.
+pub(super) const EMBED: &[Row] = &[("options", Ignored(Object, "embeddings have no settings"))];
 
 /// Rows of requests for the description of a model.
 pub(super) const SHOW: &[Row] = &[(

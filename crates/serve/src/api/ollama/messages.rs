@@ -48,9 +48,8 @@ struct Call {
 struct CalledFunction {
     /// The function's name.
     name: String,
-    /// The arguments.
-    #[serde(default)]
-    arguments: Map<String, Value>,
+    /// The arguments. Default: none.
+    arguments: Option<Map<String, Value>>,
     /// Has no effect.
     #[allow(dead_code)]
     #[schemars(range(min = 0, max = u32::MAX))]
@@ -97,7 +96,8 @@ pub(super) fn into_messages(messages: Vec<Object<ChatMessage>>) -> Vec<Object<Me
                 id: id.clone(),
                 function: name.clone(),
             });
-            converted.add_call(id, name, Value::Object(arguments).to_string());
+            let arguments = Value::Object(arguments.unwrap_or_default());
+            converted.add_call(id, name, arguments.to_string());
         }
         converted
     };

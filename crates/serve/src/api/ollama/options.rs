@@ -25,6 +25,9 @@ const RENAMED: [(&str, &str); 2] = [
     ("repeat_penalty", "repetition_penalty"),
 ];
 
+/// The value of `num_predict` that fills the context, as any answer may here.
+const TO_FILL: i64 = -2;
+
 static SETTINGS: LazyLock<KnownFields<(Settings,)>> =
     LazyLock::new(|| KnownFields::new(&fields::NONE));
 
@@ -33,8 +36,7 @@ impl<'de> Deserialize<'de> for Options {
         let mut options = Object::<Map<String, Value>>::deserialize(deserializer)?.0;
         for (option, setting) in RENAMED {
             if let Some(value) = options.shift_remove(option) {
-                // -2 fills the context, as any answer may here.
-                let value = if value == -2 { json!(-1) } else { value };
+                let value = if value == TO_FILL { json!(-1) } else { value };
                 options.insert(setting.to_owned(), value);
             }
         }
@@ -56,6 +58,9 @@ impl JsonSchema for Options {
             for (option, setting) in RENAMED {
                 let mut property = properties.get(setting).cloned().unwrap_or_default();
                 property["description"] = format!("The same as `{setting}`.").into();
+                if option == "num_predict" {
+                    property["minimum"] = TO_FILL.into();
+                }
                 properties.insert(option.to_owned(), property);
             }
         }

@@ -69,7 +69,7 @@ impl OutputItems {
     pub fn push(&mut self, event: &AnswerEvent, logprob: Option<LogProb>) -> Vec<OutputChange> {
         let mut changes = Vec::new();
         self.logprobs.extend(logprob);
-        for part in self.parts.push(&event) {
+        for part in self.parts.push(event) {
             self.take(part, &mut changes);
         }
         if let Some(finish) = event.finish {
