@@ -62,21 +62,9 @@ fn cross_encoder() -> (Embedder<Flex>, Server) {
     served(&["relevant"], ProblemType::default())
 }
 
-fn ask(server: &Server, path: &str, fields: Value) -> (u16, Value) {
-    let (status, body) = server.post(path, json!({ "model": "m" }), fields);
-    (status, serde_json::from_str(&body).unwrap())
-}
-
-#[track_caller]
-fn answered(server: &Server, path: &str, fields: Value) -> Value {
-    let (status, body) = ask(server, path, fields);
-    assert_eq!(status, 200, "{body}");
-    body
-}
-
 #[track_caller]
 fn assert_refused(server: &Server, path: &str, fields: Value, message: &str) {
-    let (status, body) = ask(server, path, fields.clone());
+    let (status, body) = server.send(path, fields.clone());
     let found = body["error"]["message"].as_str().unwrap_or_default();
     assert!(status == 400 && found.contains(message), "{fields}: {body}");
 }
@@ -104,7 +92,7 @@ fn labels_and_probabilities_are_those_of_the_classifier() {
         let expected = scores(&embedder, &encoded);
         let ids: Vec<_> = encoded.iter().map(|text| &text.ids).collect();
         for input in [json!(texts), json!(ids)] {
-            let body = answered(&server, CLASSIFY, json!({ "input": input }));
+            let body = server.answered_at(CLASSIFY, json!({ "input": input }));
             let data = body["data"].as_array().unwrap();
             assert_eq!(data.len(), texts.len(), "{body}");
             for (index, (item, expected)) in data.iter().zip(&expected).enumerate() {
@@ -125,11 +113,11 @@ fn labels_and_probabilities_are_those_of_the_classifier() {
         }
     }
     let (_, server) = served(&labels, ProblemType::default());
-    let one = answered(&server, CLASSIFY, json!({ "input": "a text" }));
+    let one = server.answered_at(CLASSIFY, json!({ "input": "a text" }));
     assert_eq!(one["data"].as_array().unwrap().len(), 1);
     let long = json!({ "input": "a".repeat(100), "truncate": true });
     assert_eq!(
-        answered(&server, CLASSIFY, long)["usage"]["prompt_tokens"],
+        server.answered_at(CLASSIFY, long)["usage"]["prompt_tokens"],
         60
     );
 }
@@ -154,7 +142,7 @@ fn documents_are_ranked_by_the_scores_of_their_pairs() {
         fields
     };
     for path in [RERANK, "/v1/rerank", "/v2/rerank"] {
-        let body = answered(&server, path, fields(json!({})));
+        let body = server.answered_at(path, fields(json!({})));
         let results = body["results"].as_array().unwrap();
         assert_eq!(results.len(), 4, "{body}");
         for (result, &index) in results.iter().zip(&order) {
@@ -170,7 +158,7 @@ fn documents_are_ranked_by_the_scores_of_their_pairs() {
     }
     let objects = documents.map(|text| json!({ "text": text }));
     let few = json!({ "documents": objects, "top_n": 2, "return_documents": false });
-    let body = answered(&server, RERANK, fields(few));
+    let body = server.answered_at(RERANK, fields(few));
     let results = body["results"].as_array().unwrap();
     let indices: Vec<&Value> = results.iter().map(|result| &result["index"]).collect();
     assert_eq!(indices, [&json!(order[0]), &json!(order[1])]);
@@ -179,11 +167,11 @@ fn documents_are_ranked_by_the_scores_of_their_pairs() {
             .iter()
             .all(|result| result.get("document").is_none())
     );
-    let all = answered(&server, RERANK, fields(json!({ "top_n": 9 })));
+    let all = server.answered_at(RERANK, fields(json!({ "top_n": 9 })));
     assert_eq!(all["results"].as_array().unwrap().len(), 4);
     // More documents than other requests may have texts, and equal ones in their order.
     let many = fields(json!({ "documents": vec!["the same"; 200] }));
-    let many = answered(&server, RERANK, many);
+    let many = server.answered_at(RERANK, many);
     let indices = many["results"].as_array().unwrap().iter();
     let indices: Vec<u64> = indices
         .map(|result| result["index"].as_u64().unwrap())
@@ -204,7 +192,7 @@ fn long_pairs_are_refused_or_truncated() {
     );
     // Each of the texts fits.
     fields["documents"] = json!(["d".repeat(55)]);
-    let (status, body) = ask(&server, RERANK, fields.clone());
+    let (status, body) = server.send(RERANK, fields.clone());
     assert_eq!(
         (status, &body["error"]["param"]),
         (400, &json!("documents[0]")),
@@ -212,7 +200,7 @@ fn long_pairs_are_refused_or_truncated() {
     );
     fields["documents"] = json!([document]);
     fields["truncate"] = true.into();
-    let body = answered(&server, RERANK, fields);
+    let body = server.answered_at(RERANK, fields);
     assert_eq!(body["usage"]["total_tokens"], 60);
     let pair = embedder.sequences().with_max_tokens(60);
     let pair = pair.encode_pair(query, &document).unwrap();
@@ -291,7 +279,7 @@ fn shorter_vectors_have_the_first_values_and_length_1() {
     for (server, width) in [(encoder, 32), (Server::new(PLAIN), 8)] {
         let vector = |dimensions: Value| {
             let fields = json!({ "input": "a text", "dimensions": dimensions });
-            floats(&answered(&server, EMBEDDINGS, fields)["data"][0]["embedding"])
+            floats(&server.answered_at(EMBEDDINGS, fields)["data"][0]["embedding"])
         };
         let whole = vector(Value::Null);
         assert_eq!((whole.len(), vector(json!(width))), (width, whole.clone()));

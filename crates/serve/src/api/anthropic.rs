@@ -21,7 +21,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer_stream::streamed;
-use super::answers::Answers;
 use super::body::{FieldGroup, KnownFields};
 use super::bounds::Kept;
 use super::conversation::{Conversation, ConversationRequest};
@@ -91,14 +90,8 @@ pub(crate) async fn messages(mut request: ModelRequest) -> Result<Response, ApiE
     };
     let shows_reasoning = prompt.shows_reasoning();
     drop((prompt, settings));
-    let ModelRequest {
-        app,
-        deadline,
-        trace,
-        account,
-        ..
-    } = request;
-    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept, account).await;
+    let (app, deadline) = (request.app.clone(), request.deadline);
+    let answers = request.begin(&model, vec![answer_request], kept).await;
     let mut answers = answers.map_err(renamed)?;
     let mut writer = Writer {
         message: Message::new(name("msg").replacen('-', "_", 1), model.name.clone()),

@@ -311,7 +311,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 /// A value of an enum whose variant is named by its field `type`. Serde would also accept a number as the index of a variant.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct Tagged<T>(pub T);
 
@@ -322,24 +322,6 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Tagged<T> {
             return Err(D::Error::custom("`type` must be a text"));
         }
         T::deserialize(value).map(Self).map_err(D::Error::custom)
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for Tagged<T> {
-    fn inline_schema() -> bool {
-        T::inline_schema()
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        T::schema_id()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        T::json_schema(generator)
     }
 }
 

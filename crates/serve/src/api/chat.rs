@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::answer_parts::AnswerForm;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
-use super::answers::{AnswerEvent, Answers};
+use super::answers::AnswerEvent;
 use super::body::{FieldGroup, KnownFields, Object, Tagged};
 use super::bounds::Kept;
 use super::conversation::{
@@ -195,15 +195,8 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..Kept::default()
     };
     drop((fields, settings));
-    let ModelRequest {
-        app,
-        deadline,
-        trace,
-        account,
-        ..
-    } = request;
-    let mut answers =
-        Answers::begin(&app, &model, &trace, vec![answer_request], kept, account).await?;
+    let (app, deadline) = (request.app.clone(), request.deadline);
+    let mut answers = request.begin(&model, vec![answer_request], kept).await?;
     let mut writer = Writer {
         id: name("chatcmpl"),
         created: now(),

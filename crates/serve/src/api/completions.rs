@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::App;
 use super::answer_stream::{AnswerStream, done, json_event, streamed};
-use super::answers::{AnswerEvent, AnswerRequest, Answers, FinishReason};
+use super::answers::{AnswerEvent, AnswerRequest, FinishReason};
 use super::body::{FieldGroup, KnownFields};
 use super::bounds::Kept;
 use super::conversation::EncodedPrompt;
@@ -81,13 +81,7 @@ static FIELDS: LazyLock<KnownFields<(Delivery, Completions, Settings)>> =
 pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiError> {
     let (delivery, mut fields, settings) = request.read(&FIELDS).await?;
     let model = request.model(&delivery.model, Task::Generation)?;
-    let ModelRequest {
-        app,
-        deadline,
-        trace,
-        account,
-        ..
-    } = request;
+    let (app, deadline) = (request.app.clone(), request.deadline);
     let samples = delivery.samples(&model)?;
     if fields.logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
         let rule = format!("must be at most {MOST_LOGPROBS}");
@@ -136,7 +130,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         ..Kept::default()
     };
     drop(settings);
-    let mut answers = Answers::begin(&app, &model, &trace, answer_requests, kept, account).await?;
+    let mut answers = request.begin(&model, answer_requests, kept).await?;
     // The reservation covers one choice per sample from here on.
     let mut choices: Vec<Choice> = (0..count).map(Choice::new).collect();
     for (text, choices) in echoed.iter().zip(choices.chunks_mut(samples)) {

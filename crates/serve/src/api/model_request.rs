@@ -6,8 +6,9 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, Request};
 
 use super::App;
+use super::answers::{AnswerRequest, Answers};
 use super::body::{Body, FieldGroups, KnownFields, ReadFields};
-use super::bounds;
+use super::bounds::{self, Kept};
 use super::deadline::Deadline;
 use super::error::ApiError;
 use crate::memory::Reservation;
@@ -69,6 +70,25 @@ impl ModelRequest {
         self.account = account;
         self.trace.set_ignored(read.ignored);
         Ok(read.fields)
+    }
+
+    /// Starts answering the prompts of the request.
+    ///
+    /// # Errors
+    /// See [`Answers::begin`].
+    pub async fn begin(
+        self,
+        model: &Arc<ServedModel>,
+        answer_requests: Vec<AnswerRequest>,
+        kept: Kept,
+    ) -> Result<Answers, ApiError> {
+        let Self {
+            app,
+            trace,
+            account,
+            ..
+        } = self;
+        Answers::begin(&app, model, &trace, answer_requests, kept, account).await
     }
 
     /// Finds the requested model for any use and records it for the log.

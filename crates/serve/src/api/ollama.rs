@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use super::answer_parts::AnswerForm;
 use super::answer_stream::{JsonLine, StreamItem, streamed};
-use super::answers::{AnswerRequest, Answers};
+use super::answers::AnswerRequest;
 use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
 use super::conversation::{
@@ -297,14 +297,8 @@ impl Asked {
             streams,
             ..Kept::default()
         };
-        let ModelRequest {
-            app,
-            deadline,
-            trace,
-            account,
-            ..
-        } = request;
-        let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept, account);
+        let (app, deadline) = (request.app.clone(), request.deadline);
+        let answers = request.begin(&model, vec![answer_request], kept);
         let mut answers = answers.await.map_err(options::renamed)?;
         if streams {
             return Ok(streamed(deadline, answers, writer));

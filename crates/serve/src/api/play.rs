@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::App;
 use super::answer_stream::{AnswerStream, json_event, streamed};
-use super::answers::{AnswerEvent, Answers, FinishReason, Token};
+use super::answers::{AnswerEvent, FinishReason, Token};
 use super::body::{FieldGroup, KnownFields, Object};
 use super::bounds::Kept;
 use super::conversation::{Conversation, EncodedPrompt, Message, TemplateOptions};
@@ -106,13 +106,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         }
     };
     encoded.prompt.extend(fields.continued.unwrap_or_default());
-    let ModelRequest {
-        app,
-        deadline,
-        trace,
-        account,
-        ..
-    } = request;
+    let (app, deadline) = (request.app.clone(), request.deadline);
     // Lower the page's `max_tokens` to the available room instead of rejecting it.
     let room = model.room(encoded.prompt.len());
     let most = room.max(1).min(app.limits().tokens);
@@ -126,7 +120,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         streams: true,
         ..Kept::default()
     };
-    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept, account).await?;
+    let answers = request.begin(&model, vec![answer_request], kept).await?;
     let writer = Writer {
         model,
         start: Instant::now(),

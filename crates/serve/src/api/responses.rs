@@ -24,7 +24,6 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::answer_stream::streamed;
-use super::answers::Answers;
 use super::body::{FieldGroup, KnownFields, Object, Tagged};
 use super::bounds::Kept;
 use super::conversation::{ConversationRequest, Message, TemplateOptions, ToolChoice};
@@ -167,14 +166,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
     };
     let prepared = conversation.prepare(&request, &model).await;
     let (answer_request, form) = prepared.map_err(renamed)?;
-    let ModelRequest {
-        app,
-        deadline,
-        trace,
-        account,
-        body_len,
-        ..
-    } = request;
+    let (app, deadline, body_len) = (request.app.clone(), request.deadline, request.body_len);
     let kept = Kept {
         streams,
         // The last events of a stream each have the complete text. The first and the last have the returned request
@@ -187,7 +179,7 @@ pub(crate) async fn answer(mut request: ModelRequest) -> Result<Response, ApiErr
         answer_request.chooser.sampler,
         answer_request.chooser.top_logprobs,
     );
-    let answers = Answers::begin(&app, &model, &trace, vec![answer_request], kept, account).await;
+    let answers = request.begin(&model, vec![answer_request], kept).await;
     let mut answers = answers.map_err(renamed)?;
     let name = model.name.clone();
     let begin = move || {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::entry::{HERMES, Server};
+use super::entry::{HERMES, Server, usual};
 use super::responses::flat;
 use super::tools;
 use crate::tables::check_table;
@@ -13,15 +13,14 @@ const RESPONSES: &str = "/v1/responses";
 
 /// A request to `path` with these fields, for one token.
 fn ask(server: &Server, path: &str, fields: Value) -> (u16, String, Vec<String>) {
-    let body = match path {
-        CHAT => json!({ "messages": [{ "role": "user", "content": "?" }], "max_tokens": 1 }),
-        RESPONSES => json!({ "input": "?", "max_output_tokens": 1 }),
-        "/v1/completions" => json!({ "prompt": "?", "max_tokens": 1 }),
-        "/api/play" => json!({ "prompt": "?", "max_tokens": 1 }),
-        _ => json!({ "input": "?" }),
+    let mut body = usual(path);
+    let limit = match path {
+        RESPONSES => "max_output_tokens",
+        _ => "max_tokens",
     };
-    let mut body = body;
-    body["model"] = "m".into();
+    if path != "/v1/embeddings" {
+        body[limit] = 1.into();
+    }
     server.post_warned(path, body, fields)
 }
 

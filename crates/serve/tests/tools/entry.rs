@@ -61,6 +61,20 @@ pub const GEMMA: &str = "{% if tools %}{% for tool in tools %}{{ tool | tojson }
 pub const PLAIN: &str =
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}[assistant]";
 
+/// The required fields of a request to a path.
+pub fn usual(path: &str) -> Value {
+    let mut body = match path {
+        "/v1/chat/completions" | "/v1/messages" | "/v1/messages/count_tokens" | "/api/chat" => {
+            json!({ "messages": [{ "role": "user", "content": "?" }] })
+        }
+        "/v1/completions" | "/api/play" | "/api/generate" => json!({ "prompt": "?" }),
+        "/v1/responses" | "/v1/embeddings" => json!({ "input": "?" }),
+        _ => json!({}),
+    };
+    body["model"] = "m".into();
+    body
+}
+
 /// A server.
 pub struct Server {
     runtime: Runtime,
@@ -176,6 +190,29 @@ impl Server {
     pub fn post(&self, path: &str, body: Value, fields: Value) -> (u16, String) {
         let (status, body, _) = self.post_warned(path, body, fields);
         (status, body)
+    }
+
+    /// The status and the body of the response to a usual request to `path` with these fields.
+    pub fn send(&self, path: &str, fields: Value) -> (u16, Value) {
+        let (status, body) = self.post(path, usual(path), fields);
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
+    /// The body of the successful response to a request as of [`Self::send`].
+    #[track_caller]
+    pub fn answered_at(&self, path: &str, fields: Value) -> Value {
+        let (status, body) = self.send(path, fields);
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// The parameter and the message of a rejected request as of [`Self::send`].
+    #[track_caller]
+    pub fn refused_at(&self, path: &str, fields: Value) -> (String, String) {
+        let (status, body) = self.send(path, fields);
+        assert_eq!(status, 400, "{body}");
+        let text = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
+        (text("param"), text("message"))
     }
 
     /// The status and the body of the response to a GET request.

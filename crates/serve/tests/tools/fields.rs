@@ -19,33 +19,6 @@ const VARIABLES: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% 
     {% if enable_thinking is defined %}{{ '<on>' if enable_thinking else '<off>' }}{% endif %}{{ style }}\
     {% for d in documents or [] %}{{ d.title }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 
-fn ask(server: &Server, path: &str, fields: Value) -> (u16, Value) {
-    let body = match path {
-        CHAT => json!({ "messages": [{ "role": "user", "content": "?" }] }),
-        COMPLETIONS => json!({ "prompt": "?" }),
-        _ => json!({ "input": "?" }),
-    };
-    let mut body = body;
-    body["model"] = "m".into();
-    let (status, body) = server.post(path, body, fields);
-    (status, serde_json::from_str(&body).unwrap())
-}
-
-#[track_caller]
-fn answered(server: &Server, path: &str, fields: Value) -> Value {
-    let (status, body) = ask(server, path, fields);
-    assert_eq!(status, 200, "{body}");
-    body
-}
-
-#[track_caller]
-fn refused(server: &Server, path: &str, fields: Value) -> (String, String) {
-    let (status, body) = ask(server, path, fields);
-    assert_eq!(status, 400, "{body}");
-    let text = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
-    (text("param"), text("message"))
-}
-
 /// A valid object for each object of the published schemas.
 fn object(path: &str) -> Value {
     match path {
@@ -112,7 +85,7 @@ fn every_published_field_is_supported_or_refused_with_a_reason() {
         count += 1;
         // No field has this value.
         let fields = at(endpoint, line, json!([["strange"]]));
-        let (status, body) = ask(&server, endpoint, fields.into());
+        let (status, body) = server.send(endpoint, fields.into());
         let message = body["error"]["message"].as_str().unwrap_or_default();
         let is_known =
             !message.contains("field is not supported") && !message.contains("unknown field");
@@ -130,7 +103,7 @@ fn every_published_field_is_supported_or_refused_with_a_reason() {
         "unheard",
     ] {
         let fields = at(CHAT, path, json!(1));
-        let (_, message) = refused(&server, CHAT, fields.into());
+        let (_, message) = server.refused_at(CHAT, fields.into());
         assert!(
             message.contains("unheard") && message.contains("field"),
             "{path}: {message}"
@@ -150,7 +123,7 @@ fn a_minimum_of_tokens_delays_the_end() {
                 .as_object_mut()
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
-            let answer = answered(&server, path, fields);
+            let answer = server.answered_at(path, fields);
             let tokens = match path {
                 RESPONSES => &answer["usage"]["output_tokens"],
                 _ => &answer["usage"]["completion_tokens"],
@@ -170,12 +143,12 @@ fn a_minimum_of_tokens_delays_the_end() {
     // Several answers, and a form that is complete earlier.
     let several = json!({ "logit_bias": ending, "n": 3, "min_tokens": 4, "max_tokens": 9 });
     assert_eq!(
-        answered(&server, CHAT, several)["usage"]["completion_tokens"],
+        server.answered_at(CHAT, several)["usage"]["completion_tokens"],
         12
     );
     let form =
         json!({ "guided_choice": ["ab"], "min_tokens": 5, "ignore_eos": true, "max_tokens": 9 });
-    let choice = answered(&server, CHAT, form)["choices"][0].clone();
+    let choice = server.answered_at(CHAT, form)["choices"][0].clone();
     assert_eq!(
         (&choice["message"]["content"], &choice["finish_reason"]),
         (&json!("ab"), &json!("stop"))
@@ -191,7 +164,7 @@ fn token_ids_end_an_answer() {
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        let choice = answered(&server, COMPLETIONS, fields)["choices"][0].clone();
+        let choice = server.answered_at(COMPLETIONS, fields)["choices"][0].clone();
         let ids = choice["token_ids"].as_array().unwrap().iter();
         let ids: Vec<u64> = ids.map(|id| id.as_u64().unwrap()).collect();
         (ids, choice["finish_reason"].clone())
@@ -209,12 +182,12 @@ fn token_ids_end_an_answer() {
         ids.len() > place && !ids[..=place].contains(&stop),
         "{ids:?}"
     );
-    let (param, _) = refused(&server, COMPLETIONS, json!({ "stop_token_ids": [257] }));
+    let (param, _) = server.refused_at(COMPLETIONS, json!({ "stop_token_ids": [257] }));
     assert_eq!(param, "stop_token_ids");
     let many = json!({ "stop_token_ids": vec![1; 257] });
     let message = "stop_token_ids: must be at most 256 ids".to_owned();
     assert_eq!(
-        refused(&server, COMPLETIONS, many),
+        server.refused_at(COMPLETIONS, many),
         ("stop_token_ids".to_owned(), message)
     );
 }
@@ -236,7 +209,7 @@ fn forms_of_other_servers_are_kept() {
         ),
     ] {
         let fields = json!({ field: value, "temperature": 2, "max_tokens": 60 });
-        let answer = answered(&server, COMPLETIONS, fields.clone());
+        let answer = server.answered_at(COMPLETIONS, fields.clone());
         let text = answer["choices"][0]["text"].as_str().unwrap();
         assert!(
             ["{\"b\": null, \"a\": 2}", "{\"b\": 1, \"a\": 2}"].contains(&text),
@@ -244,14 +217,14 @@ fn forms_of_other_servers_are_kept() {
         );
         let mut both = fields;
         both["tools"] = tools();
-        let (param, message) = refused(&server, CHAT, both);
+        let (param, message) = server.refused_at(CHAT, both);
         assert_eq!(
             (&*param, message),
             ("tools", format!("tools: cannot be combined with {field}"))
         );
     }
     let both = json!({ "guided_regex": "a", "guided_choice": ["a"] });
-    let (param, message) = refused(&server, CHAT, both);
+    let (param, message) = server.refused_at(CHAT, both);
     assert_eq!(param, "guided_regex");
     assert_eq!(
         message,
@@ -264,7 +237,7 @@ fn forms_of_other_servers_are_kept() {
         ("guided_regex", json!("(")),
         ("guided_choice", json!([])),
     ] {
-        let (param, message) = refused(&server, CHAT, json!({ field: value }));
+        let (param, message) = server.refused_at(CHAT, json!({ field: value }));
         assert!(
             param == field && message.starts_with(field),
             "{param}: {message}"
@@ -277,7 +250,7 @@ fn a_maximum_has_several_names() {
     let server = Server::new(HERMES);
     let count = |path: &str, mut fields: Value| {
         fields["ignore_eos"] = true.into();
-        let usage = answered(&server, path, fields)["usage"].clone();
+        let usage = server.answered_at(path, fields)["usage"].clone();
         usage["completion_tokens"].as_u64().unwrap()
     };
     for path in [CHAT, COMPLETIONS] {
@@ -292,7 +265,7 @@ fn a_maximum_has_several_names() {
     let stop = json!({ "n_predict": -1, "prompt": [1], "stop_token_ids": (0..200).collect::<Vec<u32>>(), "min_tokens": 20 });
     assert!(count(COMPLETIONS, stop) >= 20);
     for value in [json!(-2), json!(1_u64 << 40)] {
-        let (param, _) = refused(&server, COMPLETIONS, json!({ "n_predict": value }));
+        let (param, _) = server.refused_at(COMPLETIONS, json!({ "n_predict": value }));
         assert_eq!(param, "n_predict");
     }
 }
@@ -300,7 +273,7 @@ fn a_maximum_has_several_names() {
 /// The number of tokens of the prompt: one per byte, after the end-of-text token.
 fn prompt_tokens(server: &Server, path: &str, mut fields: Value) -> usize {
     fields["max_tokens"] = 1.into();
-    let usage = answered(server, path, fields)["usage"].clone();
+    let usage = server.answered_at(path, fields)["usage"].clone();
     let count = match path {
         RESPONSES => &usage["input_tokens"],
         _ => &usage["prompt_tokens"],
@@ -336,7 +309,7 @@ fn templates_receive_variables() {
             );
         }
         let reserved = json!({ "chat_template_kwargs": { "messages": [] } });
-        assert_eq!(refused(&server, path, reserved).0, "chat_template_kwargs");
+        assert_eq!(server.refused_at(path, reserved).0, "chat_template_kwargs");
     }
 }
 
@@ -360,11 +333,11 @@ fn the_final_message_is_continued() {
             .iter()
             .map(|byte| u32::from(*byte));
         let ids: Vec<u32> = [END].into_iter().chain(ids).collect();
-        let expected = answered(&server, COMPLETIONS, with(json!({ "prompt": ids })));
+        let expected = server.answered_at(COMPLETIONS, with(json!({ "prompt": ids })));
         let fields = with(
             json!({ "messages": messages(last), "continue_final_message": true, "add_generation_prompt": false }),
         );
-        let answer = answered(&server, CHAT, fields);
+        let answer = server.answered_at(CHAT, fields);
         assert_eq!(
             answer["choices"][0]["message"]["content"],
             expected["choices"][0]["text"]
@@ -372,9 +345,9 @@ fn the_final_message_is_continued() {
         assert_eq!(answer["usage"]["prompt_tokens"], ids.len());
     }
     let both = json!({ "messages": messages("a".into()), "continue_final_message": true, "add_generation_prompt": true });
-    assert_eq!(refused(&server, CHAT, both).0, "continue_final_message");
+    assert_eq!(server.refused_at(CHAT, both).0, "continue_final_message");
     let empty = json!({ "messages": messages(" ".into()), "continue_final_message": true });
-    assert_eq!(refused(&server, CHAT, empty).0, "messages");
+    assert_eq!(server.refused_at(CHAT, empty).0, "messages");
 }
 
 /// The deprecated fields have the same prompt and the same call as tools.
@@ -397,14 +370,13 @@ fn functions_are_tools_with_one_call() {
         fields
     };
     let named = json!({ "type": "function", "function": { "name": "get_weather" } });
-    let expected = answered(
-        &server,
+    let expected = server.answered_at(
         CHAT,
         with(json!({ "tools": tools(), "tool_choice": named })),
     );
     let fields =
         with(json!({ "functions": functions, "function_call": { "name": "get_weather" } }));
-    let answer = answered(&server, CHAT, fields.clone());
+    let answer = server.answered_at(CHAT, fields.clone());
     for count in ["prompt_tokens", "completion_tokens"] {
         assert_eq!(answer["usage"][count], expected["usage"][count]);
     }
@@ -449,7 +421,7 @@ fn functions_are_tools_with_one_call() {
     );
     let none = json!({ "functions": functions, "function_call": "none", "max_tokens": 1 });
     assert_eq!(
-        answered(&server, CHAT, none)["usage"]["prompt_tokens"],
+        server.answered_at(CHAT, none)["usage"]["prompt_tokens"],
         "[user]?[assistant]".len() + 1
     );
 }
@@ -460,25 +432,20 @@ fn answers_can_be_sent_back() {
     let server = Server::new(HERMES);
     let fields =
         json!({ "tools": tools(), "tool_choice": "required", "seed": 1, "max_tokens": 300 });
-    let message = answered(&server, CHAT, fields)["choices"][0]["message"].clone();
+    let message = server.answered_at(CHAT, fields)["choices"][0]["message"].clone();
     let id = message["tool_calls"][0]["id"].clone();
     let user = json!({ "role": "user", "content": "?" });
     let result = json!({ "role": "tool", "tool_call_id": id, "content": "7" });
-    answered(
-        &server,
+    server.answered_at(
         CHAT,
         json!({ "messages": [user, message, result], "max_tokens": 1 }),
     );
     let fields = json!({ "max_output_tokens": 9, "include": ["message.output_text.logprobs"], "top_logprobs": 2 });
-    let output = answered(&server, RESPONSES, fields)["output"].clone();
+    let output = server.answered_at(RESPONSES, fields)["output"].clone();
     let mut input = vec![user.clone()];
     input.extend(output.as_array().unwrap().clone());
     input.push(user.clone());
-    answered(
-        &server,
-        RESPONSES,
-        json!({ "input": input, "max_output_tokens": 1 }),
-    );
+    server.answered_at(RESPONSES, json!({ "input": input, "max_output_tokens": 1 }));
     // Reasoning has two names in answers.
     let template = "{% for m in messages %}{{ m.reasoning_content }}{{ m.content }}{% endfor %}";
     let server = Server::new(template);

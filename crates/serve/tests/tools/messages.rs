@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::entry::{HERMES, LLAMA, MISTRAL, PLAIN, Server};
+use super::entry::{HERMES, LLAMA, MISTRAL, PLAIN, Server, usual};
 use super::reasoning::{ANSWER, THINKING};
 use super::{check_call, tools};
 
@@ -18,9 +18,7 @@ fn custom() -> Vec<Value> {
 }
 
 fn post(server: &Server, path: &str, fields: Value) -> (u16, String) {
-    let message = json!({ "role": "user", "content": "?" });
-    let body = json!({ "model": "m", "messages": [message] });
-    server.post(path, body, fields)
+    server.post(path, usual(path), fields)
 }
 
 #[track_caller]

@@ -2,19 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::entry::{HERMES, LLAMA, MISTRAL, PLAIN, Server};
+use super::entry::{HERMES, LLAMA, MISTRAL, PLAIN, Server, usual};
 use super::reasoning::{ANSWER, THINKING};
 use super::{check_call, tools};
 
 fn post(server: &Server, path: &str, fields: Value) -> (u16, String) {
-    let body = match path {
-        "/api/chat" => json!({ "messages": [{ "role": "user", "content": "?" }] }),
-        "/api/generate" => json!({ "prompt": "?" }),
-        _ => json!({}),
-    };
-    let mut body = body;
-    body["model"] = "m".into();
-    server.post(path, body, fields)
+    server.post(path, usual(path), fields)
 }
 
 /// The answer as one object.

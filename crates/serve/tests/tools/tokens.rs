@@ -8,21 +8,9 @@ use super::tools;
 const TOKENIZE: &str = "/tokenize";
 const DETOKENIZE: &str = "/detokenize";
 
-fn ask(server: &Server, path: &str, fields: Value) -> (u16, Value) {
-    let (status, body) = server.post(path, json!({ "model": "m" }), fields);
-    (status, serde_json::from_str(&body).unwrap())
-}
-
-#[track_caller]
-fn answered(server: &Server, path: &str, fields: Value) -> Value {
-    let (status, body) = ask(server, path, fields);
-    assert_eq!(status, 200, "{body}");
-    body
-}
-
 #[track_caller]
 fn refused(server: &Server, path: &str, fields: Value) -> (u16, String) {
-    let (status, body) = ask(server, path, fields);
+    let (status, body) = server.send(path, fields);
     (
         status,
         body["error"]["message"].as_str().unwrap().to_owned(),
@@ -35,28 +23,28 @@ fn a_text_has_its_bytes_as_tokens_and_back() {
     let ids = json!([104, 195, 169]);
     let expected = json!({ "count": 3, "max_model_len": 4096, "tokens": ids });
     let of_vllm = json!({ "model": "m", "prompt": "hé" });
-    assert_eq!(answered(&server, TOKENIZE, of_vllm), expected);
+    assert_eq!(server.answered_at(TOKENIZE, of_vllm), expected);
     // As in llama.cpp.
     assert_eq!(
-        answered(&server, TOKENIZE, json!({ "content": "hé" })),
+        server.answered_at(TOKENIZE, json!({ "content": "hé" })),
         expected
     );
     let named = json!({ "prompt": "hé", "return_token_strs": true });
     assert_eq!(
-        answered(&server, TOKENIZE, named)["token_strs"],
+        server.answered_at(TOKENIZE, named)["token_strs"],
         json!(["h", "\u{fffd}", "\u{fffd}"])
     );
     let pieces = json!({ "content": "hé", "with_pieces": true });
     assert_eq!(
-        answered(&server, TOKENIZE, pieces)["tokens"],
+        server.answered_at(TOKENIZE, pieces)["tokens"],
         json!([{ "id": 104, "piece": "h" }, { "id": 195, "piece": [195] }, { "id": 169, "piece": [169] }])
     );
-    let empty = answered(&server, TOKENIZE, json!({ "content": "" }));
+    let empty = server.answered_at(TOKENIZE, json!({ "content": "" }));
     assert_eq!((&empty["count"], &empty["tokens"]), (&json!(0), &json!([])));
 
-    let back = answered(&server, DETOKENIZE, json!({ "tokens": ids }));
+    let back = server.answered_at(DETOKENIZE, json!({ "tokens": ids }));
     assert_eq!(back, json!({ "prompt": "hé", "content": "hé" }));
-    let nothing = answered(&server, DETOKENIZE, json!({ "model": "m", "tokens": [] }));
+    let nothing = server.answered_at(DETOKENIZE, json!({ "model": "m", "tokens": [] }));
     assert_eq!(nothing["prompt"], "");
 }
 
@@ -64,7 +52,7 @@ fn a_text_has_its_bytes_as_tokens_and_back() {
 #[test]
 fn a_text_may_be_longer_than_the_context() {
     let server = Server::new(PLAIN);
-    let long = answered(&server, TOKENIZE, json!({ "prompt": "a".repeat(5000) }));
+    let long = server.answered_at(TOKENIZE, json!({ "prompt": "a".repeat(5000) }));
     assert_eq!(
         (&long["count"], &long["max_model_len"]),
         (&json!(5000), &json!(4096))
@@ -87,18 +75,18 @@ fn special_tokens_are_added_as_the_fields_say() {
         ),
     ] {
         assert_eq!(
-            answered(&server, TOKENIZE, fields.clone())["tokens"],
+            server.answered_at(TOKENIZE, fields.clone())["tokens"],
             ids,
             "{fields}"
         );
     }
     // A text cannot contain the token.
-    let text = answered(&server, TOKENIZE, json!({ "content": "<s>" }));
+    let text = server.answered_at(TOKENIZE, json!({ "content": "<s>" }));
     assert_eq!(text["tokens"], json!([60, 115, 62]));
-    let back = answered(&server, DETOKENIZE, json!({ "tokens": [257, 97] }));
+    let back = server.answered_at(DETOKENIZE, json!({ "tokens": [257, 97] }));
     assert_eq!(back["prompt"], "<s>a");
     let completion = json!({ "model": "m", "prompt": "a", "max_tokens": 1 });
-    let usage = answered(&server, "/v1/completions", completion)["usage"].clone();
+    let usage = server.answered_at("/v1/completions", completion)["usage"].clone();
     assert_eq!(usage["prompt_tokens"], 2);
 }
 
@@ -108,23 +96,19 @@ fn a_conversation_has_the_tokens_of_its_answer_s_prompt() {
     let messages =
         json!([{ "role": "system", "content": "s" }, { "role": "user", "content": "hé" }]);
     let fields = json!({ "model": "m", "messages": messages, "tools": tools() });
-    let found = answered(&server, TOKENIZE, fields.clone());
+    let found = server.answered_at(TOKENIZE, fields.clone());
     let mut chat = fields;
     chat["max_tokens"] = 1.into();
-    let usage = answered(&server, "/v1/chat/completions", chat)["usage"].clone();
+    let usage = server.answered_at("/v1/chat/completions", chat)["usage"].clone();
     assert_eq!(found["count"], usage["prompt_tokens"]);
-    let text = answered(&server, DETOKENIZE, json!({ "tokens": found["tokens"] }));
+    let text = server.answered_at(DETOKENIZE, json!({ "tokens": found["tokens"] }));
     let text = text["prompt"].as_str().unwrap();
     // The template's newlines after blocks are not written.
     assert!(text.ends_with("[system]s[user]hé[assistant]"), "{text}");
     assert!(text.contains("get_weather"), "{text}");
     let unfinished = json!({ "messages": messages, "add_generation_prompt": false });
-    let unfinished = answered(&server, TOKENIZE, unfinished);
-    let text = answered(
-        &server,
-        DETOKENIZE,
-        json!({ "tokens": unfinished["tokens"] }),
-    );
+    let unfinished = server.answered_at(TOKENIZE, unfinished);
+    let text = server.answered_at(DETOKENIZE, json!({ "tokens": unfinished["tokens"] }));
     assert_eq!(text["prompt"], "[system]s[user]hé");
 }
 
