@@ -317,9 +317,10 @@ pub(crate) struct Tagged<T>(pub T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Tagged<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Object::<Value>::deserialize(deserializer)?.0;
-        if !value["type"].is_string() {
-            return Err(D::Error::custom("`type` must be a text"));
+        let mut value = Object::<Value>::deserialize(deserializer)?.0;
+        if let Some(kind) = value.get_mut("type").filter(|kind| !kind.is_string()) {
+            // An unknown name, whose error lists the known ones.
+            *kind = kind.to_string().into();
         }
         T::deserialize(value).map(Self).map_err(D::Error::custom)
     }
