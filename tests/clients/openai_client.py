@@ -205,7 +205,10 @@ def embeddings(client, _binary):
     data = base64.b64decode(raw)
     close(list(struct.unpack(f"<{len(data) // 4}f", data)), plain, 0, "base64 of little-endian floats")
     equal(len(embed(PROMPT, dimensions=len(plain)).data[0].embedding), len(plain), "dimensions")
-    raised(openai.BadRequestError, "dimensions", lambda: embed(PROMPT, dimensions=len(plain) - 1))
+    short = embed(PROMPT, dimensions=10).data[0].embedding
+    length = math.hypot(*plain[:10])
+    close(short, [value / length for value in plain[:10]], 1e-5, "the first ten, normalized again")
+    raised(openai.BadRequestError, "dimensions", lambda: embed(PROMPT, dimensions=len(plain) + 1))
 
 
 @check("metrics: they parse, count what was asked, and are quiet afterwards")

@@ -5,8 +5,6 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-import openai
-
 from served import Server, equal
 
 # Short, since the model has a context of 512 bytes.
@@ -152,16 +150,6 @@ def responses_streamed(client):
     equal([checked_item(item) for item in final.output], ["find"], "the call of the client's own stream")
 
 
-def refused(client, _binary):
-    """The template of the other checks, ChatML, has no tools."""
-    try:
-        ask(client)
-    except openai.BadRequestError as error:
-        equal(error.param, "tools", f"param of {error.body}")
-    else:
-        raise AssertionError("tools were taken by a template without them")
-
-
 def tools(check, connect):
     """Adds them."""
     serve = serving(connect)
@@ -172,4 +160,3 @@ def tools(check, connect):
     check("tools: responses have required calls as items")(serve(responses_required))
     check("tools: a response's call and its result are input")(serve(responses_conversation))
     check("tools: a streamed response has the events of a call")(serve(responses_streamed))
-    check("tools: a template without tools is a BadRequestError")(refused)

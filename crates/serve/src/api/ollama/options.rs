@@ -35,6 +35,11 @@ impl<'de> Deserialize<'de> for Options {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut options = Object::<Map<String, Value>>::deserialize(deserializer)?.0;
         for (option, setting) in RENAMED {
+            if options.contains_key(setting) {
+                let rule =
+                    format!("{setting}: this field is not supported; did you mean {option}?");
+                return Err(Error::custom(rule));
+            }
             if let Some(value) = options.shift_remove(option) {
                 let value = if value == TO_FILL { json!(-1) } else { value };
                 options.insert(setting.to_owned(), value);
@@ -56,8 +61,9 @@ impl JsonSchema for Options {
         schema.insert("additionalProperties".to_owned(), false.into());
         if let Some(Value::Object(properties)) = schema.get_mut("properties") {
             for (option, setting) in RENAMED {
-                let mut property = properties.get(setting).cloned().unwrap_or_default();
-                property["description"] = format!("The same as `{setting}`.").into();
+                let mut property = properties.shift_remove(setting).unwrap_or_default();
+                property["description"] =
+                    format!("The same as `{setting}` of other endpoints.").into();
                 if option == "num_predict" {
                     property["minimum"] = TO_FILL.into();
                 }
