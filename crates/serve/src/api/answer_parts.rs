@@ -1,9 +1,15 @@
 //! Splits generated text into the parts that every API has: reasoning, text and calls of functions.
 
+use rand::RngExt;
+use rand::distr::Alphanumeric;
+
 use super::answers::AnswerEvent;
-use super::conversation::Calling;
+use super::delivery::name;
 use crate::reasoning::{Reasoning, ReasoningDelta, ReasoningParser};
 use crate::tools::{CallFormat, ToolCallParser, ToolDelta, ToolFormat};
+
+/// The length of a short call id.
+const SHORT_ID: usize = 9;
 
 /// The parts that an answer may have.
 #[derive(Clone, Debug, Default)]
@@ -92,10 +98,19 @@ impl AnswerPart {
         match delta {
             ToolDelta::Text(text) => Self::Text(text),
             ToolDelta::Call { name } => Self::Call {
-                id: Calling::call_id(format),
+                id: call_id(format),
                 name,
             },
             ToolDelta::Arguments(text) => Self::Arguments(text),
         }
     }
+}
+
+/// A new identifier of a call.
+fn call_id(format: &ToolFormat) -> String {
+    if format.short_ids {
+        let drawn = rand::rng().sample_iter(Alphanumeric).take(SHORT_ID);
+        return drawn.map(char::from).collect();
+    }
+    name("call")
 }

@@ -263,8 +263,7 @@ impl Nesting {
 #[cfg(test)]
 mod tests {
     use crate::tools::ToolFormat;
-
-    use super::*;
+    use crate::tools::tests::parsed;
 
     fn format(open: &str) -> &'static ToolFormat {
         let template = match open {
@@ -272,26 +271,6 @@ mod tests {
             open => format!("tools {open}"),
         };
         ToolFormat::of_template(&template).unwrap()
-    }
-
-    /// The text and the calls of an answer that arrives in chunks of `size` characters.
-    fn parsed(open: &str, answer: &str, size: usize) -> (String, Vec<(String, String)>) {
-        let mut parser = ToolCallParser::new(format(open));
-        let chars: Vec<char> = answer.chars().collect();
-        let mut deltas = Vec::new();
-        for part in chars.chunks(size) {
-            deltas.extend(parser.push(&part.iter().collect::<String>()));
-        }
-        deltas.extend(parser.finish());
-        let (mut text, mut calls) = (String::new(), Vec::<(String, String)>::new());
-        for delta in deltas {
-            match delta {
-                ToolDelta::Text(more) => text += &more,
-                ToolDelta::Call { name } => calls.push((name, String::new())),
-                ToolDelta::Arguments(more) => calls.last_mut().unwrap().1 += &more,
-            }
-        }
-        (text, calls)
     }
 
     #[track_caller]
@@ -302,7 +281,7 @@ mod tests {
             .collect();
         for size in 1..=answer.chars().count().max(1) {
             assert_eq!(
-                parsed(open, answer, size),
+                parsed(&format(open).into(), answer, size),
                 (text.to_owned(), calls.clone()),
                 "in parts of {size}"
             );

@@ -52,7 +52,11 @@ pub(super) fn preferred(
 }
 
 /// The text of an answer in parts of `size` characters, and its calls.
-fn parsed(format: &CallFormat, answer: &str, size: usize) -> (String, Vec<(String, String)>) {
+pub(super) fn parsed(
+    format: &CallFormat,
+    answer: &str,
+    size: usize,
+) -> (String, Vec<(String, String)>) {
     let mut parser = ToolCallParser::new(format.clone());
     let chars: Vec<char> = answer.chars().collect();
     let mut deltas = Vec::new();

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::message::StopReason;
 use crate::api::answer_parts::{AnswerForm, AnswerPart, AnswerParts};
 use crate::api::answers::{AnswerEvent, FinishReason};
 
@@ -29,6 +28,21 @@ pub(crate) enum AnswerBlock {
         /// The arguments. Empty if the answer ended within them.
         input: Map<String, Value>,
     },
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "MessagesStopReason")]
+pub(crate) enum StopReason {
+    /// The end of the answer.
+    EndTurn,
+    /// The maximum number of tokens.
+    MaxTokens,
+    /// One of `stop_sequences`.
+    StopSequence,
+    /// The end of an answer that calls tools.
+    ToolUse,
 }
 
 /// A part of a block.

@@ -3,9 +3,9 @@
 use axum::response::sse::Event;
 use serde::Serialize;
 
-use super::blocks::{AnswerBlock, BlockChange, BlockDelta, Blocks};
+use super::blocks::{AnswerBlock, BlockChange, BlockDelta, Blocks, StopReason};
 use super::error::AnthropicError;
-use super::message::{Message, StopReason, Usage};
+use super::message::{Message, Usage};
 use super::prompt::renamed;
 use crate::api::answer_stream::{AnswerStream, json_event};
 use crate::api::answers::AnswerEvent;

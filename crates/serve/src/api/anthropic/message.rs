@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::blocks::{AnswerBlock, Blocks};
+use super::blocks::{AnswerBlock, Blocks, StopReason};
 use crate::api::delivery;
 
 /// An answer.
@@ -35,21 +35,6 @@ pub(crate) enum MessageKind {
 #[schemars(rename = "MessagesAnswerRole")]
 pub(crate) enum AssistantRole {
     Assistant,
-}
-
-/// Why an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "MessagesStopReason")]
-pub(crate) enum StopReason {
-    /// The end of the answer.
-    EndTurn,
-    /// The maximum number of tokens.
-    MaxTokens,
-    /// One of `stop_sequences`.
-    StopSequence,
-    /// The end of an answer that calls tools.
-    ToolUse,
 }
 
 /// Numbers of tokens.

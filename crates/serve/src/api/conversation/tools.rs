@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use emberlm_generate::Constraint;
 use emberlm_generate::json_schema::is_unsupported;
-use rand::RngExt;
-use rand::distr::Alphanumeric;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
@@ -15,7 +13,6 @@ use super::callable::Callable;
 use super::messages::ToolKind;
 use super::without_template;
 use crate::api::body::Object;
-use crate::api::delivery::name;
 use crate::api::error::ApiError;
 use crate::api::model_request::ModelRequest;
 use crate::grammars::GrammarError;
@@ -23,14 +20,12 @@ use crate::limits::MOST_TOOLS;
 use crate::memory::Memory;
 use crate::model::ServedModel;
 use crate::request_log::Trace;
-use crate::tools::{CallFormat, Function, ToolFormat, ToolUse, tool_grammar};
+use crate::tools::{CallFormat, Function, ToolUse, tool_grammar};
 
 /// The maximum length of a function's name in bytes.
 const MOST_NAME: usize = 64;
 /// The most functions of a request whose arguments are not restricted because their schemas do not compile.
 const MOST_LOOSENED: usize = 8;
-/// The length of a short call id.
-const SHORT_ID: usize = 9;
 
 /// A function that the model may call, in the form in which chat templates receive it.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -345,15 +340,6 @@ impl<'a> Calling<'a> {
             Err(error) => Err(error.into()),
             Ok(_) => Ok(None),
         }
-    }
-
-    /// Creates a new call id.
-    pub fn call_id(format: &ToolFormat) -> String {
-        if format.short_ids {
-            let drawn = rand::rng().sample_iter(Alphanumeric).take(SHORT_ID);
-            return drawn.map(char::from).collect();
-        }
-        name("call")
     }
 }
 
