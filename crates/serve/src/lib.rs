@@ -107,10 +107,10 @@ pub mod worker;
 pub mod worker_engine;
 
 pub use embedding_engine::{EmbeddingConfig, EmbeddingEngine};
-pub use emberlm_generate::SamplingDefaults;
+pub use emberlm_generate::{Drafting, SamplingDefaults};
 pub use hosts::Hosts;
 pub use limits::Limits;
-pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, load};
+pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, Weights, load};
 pub use model::{Card, Classifier, EncoderFormat, ServedKind, ServedModel};
 pub use on_demand::{OnDemand, Reload};
 pub use request_log::{RequestLog, RequestRecord};

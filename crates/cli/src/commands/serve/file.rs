@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use emberlm_generate::EngineConfig;
 use emberlm_kernels::Precision;
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::SamplingDefaults;
@@ -43,6 +44,10 @@ pub struct Entry {
     pub max_queue: Option<usize>,
     pub chat_template: Option<String>,
     pub deterministic: Option<bool>,
+    /// A smaller model that drafts tokens, relative to the working directory.
+    pub draft: Option<PathBuf>,
+    #[serde(default, deserialize_with = "draft_tokens")]
+    pub draft_tokens: Option<usize>,
     /// Defaults for sampling settings missing from a request.
     #[serde(default)]
     pub sampling: SamplingDefaults,
@@ -76,6 +81,17 @@ fn precision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Precis
 
 fn cache<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CacheFormat>, D::Error> {
     named(deserializer, CacheFormat::ALL, CacheFormat::name)
+}
+
+fn draft_tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let tokens = usize::deserialize(deserializer)?;
+    let most = EngineConfig::MOST_DRAFT_TOKENS;
+    match tokens > most {
+        true => Err(de::Error::custom(format!(
+            "must be at most {most} (got {tokens})"
+        ))),
+        false => Ok(Some(tokens)),
+    }
 }
 
 /// Reads the name of one of `all`.
@@ -131,6 +147,7 @@ mod tests {
             ("context = 0", "nonzero"),
             ("contxt = 5", "unknown field `contxt`"),
             ("sampling = { temp = 1 }", "unknown field `temp`"),
+            ("draft_tokens = 65", "must be at most 64 (got 65)"),
         ] {
             let message = message(line);
             assert!(message.contains(rule), "{line}: {message}");

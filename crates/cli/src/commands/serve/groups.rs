@@ -24,6 +24,7 @@ struct EngineKey {
     base: PathBuf,
     formats: Formats,
     queue: usize,
+    draft: Option<PathBuf>,
     config: EngineConfig,
 }
 
@@ -109,6 +110,7 @@ fn key<B: Backend>(spec: &ModelSpec, plan: &LoadPlan<'_>, bases: &Bases<B>) -> E
         base: base_path(model),
         formats: bases.formats(spec, model),
         queue: options.queue,
+        draft: spec.draft.clone(),
         config: plan.engine(),
     }
 }

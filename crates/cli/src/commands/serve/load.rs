@@ -17,6 +17,7 @@ use super::models::ModelSpec;
 use super::{follow, groups};
 use crate::cache_arg;
 use crate::console;
+use crate::draft_model;
 use crate::error::CliError;
 use crate::memory_guard::MemoryGuard;
 use crate::opened_model::OpenedModel;
@@ -67,7 +68,7 @@ pub fn all<B: Backend>(
     let works = memory::works::<B>(&planned);
     let places = match shared {
         None => {
-            memory::check(&works, guard)?;
+            memory::check(&works.concat(), guard)?;
             groups.iter().map(|_| None).collect()
         }
         Some(bytes) => memory::places(&planned, &works, bytes, guard)?,
@@ -170,10 +171,28 @@ fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
 
 fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
     let options = spec.options.clone();
+    if let (Some(draft), OpenedModel::Encoder(_) | OpenedModel::EncoderDecoder(_)) =
+        (&spec.draft, model)
+    {
+        let (shown, kind) = (spec.path.display(), model.model().kind().named());
+        let message = format!(
+            "{shown} is {kind}, and a draft model ({}) is for decoders",
+            draft.display()
+        );
+        return Err(CliError::new(message)
+            .hint("with --config, give each decoder its draft model: draft = \"PATH\""));
+    }
     Ok(match model {
         OpenedModel::Encoder(model) => Plan::Encoder(Box::new(EncoderPlan::new(model, options)?)),
         OpenedModel::Decoder(_) | OpenedModel::EncoderDecoder(_) => {
-            Plan::Generator(Box::new(LoadPlan::new(model.model(), options)?))
+            let plan = LoadPlan::new(model.model(), options)?;
+            Plan::Generator(Box::new(match &spec.draft {
+                Some(path) => {
+                    let draft = draft_model::open(path, &spec.path, Some(plan.tokenizer()))?;
+                    plan.with_draft(draft)?
+                }
+                None => plan,
+            }))
         }
     })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_kernels::Precision;
 use emberlm_model::WeightFormat;
-use emberlm_serve::{SamplingDefaults, ServeOptions};
+use emberlm_serve::{Drafting, SamplingDefaults, ServeOptions};
 
 use super::ServeArgs;
 use super::file::{self, Entry};
@@ -24,6 +24,8 @@ pub struct ModelSpec {
     pub weights: Option<WeightFormat>,
     /// The precision of products in floating-point numbers.
     pub precision: Precision,
+    /// The model that drafts tokens.
+    pub draft: Option<PathBuf>,
     pub options: ServeOptions,
 }
 
@@ -47,6 +49,12 @@ pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
     }
     for entry in &mut entries {
         localize(entry)?;
+        entry.draft = entry.draft.take().or_else(|| args.draft.clone());
+        if let Some(draft) = &mut entry.draft
+            && let Some(name) = hub::name(draft)?
+        {
+            *draft = hub::open(&name)?;
+        }
     }
     name(&mut entries);
     for alias in &args.alias {
@@ -79,6 +87,8 @@ fn argument(argument: &Path, follow: bool) -> Entry {
         max_queue: None,
         chat_template: None,
         deterministic: None,
+        draft: None,
+        draft_tokens: None,
         sampling: SamplingDefaults::default(),
     }
 }
@@ -159,6 +169,7 @@ fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
         follows: entry.follow,
         weights: entry.weights.or(args.weights),
         precision: entry.precision.unwrap_or(args.precision),
+        draft: entry.draft,
         options: ServeOptions {
             name: entry.name.unwrap_or_default(),
             aliases: entry.aliases,
@@ -169,6 +180,10 @@ fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
             chat_template: entry.chat_template.or_else(|| args.chat_template.clone()),
             sampling: entry.sampling,
             deterministic: entry.deterministic.unwrap_or(args.deterministic),
+            drafting: match entry.draft_tokens.unwrap_or(args.draft_tokens) {
+                0 => Drafting::Never,
+                tokens => Drafting::WhileFaster(tokens),
+            },
         },
     }
 }
