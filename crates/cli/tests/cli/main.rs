@@ -82,6 +82,7 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod serve_adapters;
 mod serve_attacks;
+mod serve_drafts;
 mod serve_encoder_decoders;
 mod serve_encoders;
 mod serve_fields;
