@@ -58,6 +58,9 @@ pub struct ServeArgs {
     /// Run the server with `--deterministic`.
     #[arg(long)]
     deterministic: bool,
+    /// Maximum number of draft tokens per answer and pass [default: the server's].
+    #[arg(long, value_name = "N")]
+    draft_tokens: Option<usize>,
     /// Serve this many adapters of the preset, of rank 8 in all linear layers. The clients ask them in turn.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "model")]
     adapters: usize,
@@ -84,11 +87,15 @@ fn options(args: &ServeArgs) -> Vec<String> {
     let (backend, weights) = (&args.ours.backend, &args.weights);
     let words = ["--backend", backend, "--weights", weights];
     let deterministic = args.deterministic.then_some("--deterministic");
-    words
+    let mut options: Vec<String> = words
         .into_iter()
         .chain(deterministic)
         .map(str::to_owned)
-        .collect()
+        .collect();
+    if let Some(tokens) = args.draft_tokens {
+        options.extend(["--draft-tokens".to_owned(), tokens.to_string()]);
+    }
+    options
 }
 
 fn measure(

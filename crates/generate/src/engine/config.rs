@@ -1,8 +1,8 @@
 //! The size of an engine.
 
 use emberlm_kernels::{Backend, reference};
-use emberlm_model::TransformerConfig;
 use emberlm_model::kv_cache::ROLLBACK_TOKENS;
+use emberlm_model::{ModelKind, TransformerConfig};
 
 use super::EngineModel;
 use crate::error::SettingError;
@@ -87,6 +87,12 @@ impl EngineConfig {
         model: &TransformerConfig,
         draft: &TransformerConfig,
     ) -> Result<(), SettingError> {
+        for config in [model, draft] {
+            if config.kind() != ModelKind::Decoder {
+                let rule = "must be a decoder to draft tokens, or to have them drafted";
+                return Err(SettingError::new("model", config.kind().named(), rule));
+            }
+        }
         check_draft(model, draft)?;
         let (longest, wanted) = (draft.longest(), self.capacity);
         match longest.filter(|&longest| longest < wanted) {

@@ -2,7 +2,7 @@
 
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
-use emberlm_model::{ModelKind, RequestedOutput, Transformer, TransformerConfig};
+use emberlm_model::{RequestedOutput, Transformer, TransformerConfig};
 
 use super::GenerateOptions;
 use crate::chooser::Chooser;
@@ -41,11 +41,6 @@ pub(crate) fn check_draft(
         return Err(SettingError::new("vocab_size", vocab_size, rule));
     }
     for (config, whose) in [(target, "the model"), (draft, "the draft")] {
-        let kind = config.kind();
-        if kind != ModelKind::Decoder {
-            let rule = format!("{whose} must be a decoder");
-            return Err(SettingError::new("model", kind.named(), rule));
-        }
         if matches!(config.attention(), AttentionKind::Linear { .. }) {
             let rule = format!(
                 "{whose} must support removing tokens from the cache, as softmax attention does"

@@ -13,6 +13,9 @@ const NEW: f64 = 0.2;
 const OUTLIER: f64 = 2.0;
 /// Number of passes for which a measurement is valid.
 const VALID: u64 = 1024;
+/// Minimum probability that a draft token is accepted together with those before it. The numbers of [`ROWS`] are too coarse to
+/// weigh less likely ones.
+const LEAST_PROBABILITY: f64 = 0.05;
 /// Minimum relative increase of the throughput.
 const GAIN: f64 = 1.03;
 
@@ -90,6 +93,9 @@ impl PassTimes {
             let mut gain = 1.0;
             for place in 1..=offer.most {
                 gain *= offer.acceptance;
+                if gain < LEAST_PROBABILITY {
+                    break;
+                }
                 gains.push((gain, place, at));
             }
         }
