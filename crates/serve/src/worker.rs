@@ -69,7 +69,7 @@ pub struct Worker {
     shared: Arc<Mutex<Shared>>,
     limits: EngineLimits,
     /// The adapter of the requests that this handle submits.
-    adapter: Option<usize>,
+    pub(crate) adapter: Option<usize>,
 }
 
 /// The state that the thread last reported.
