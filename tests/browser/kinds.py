@@ -90,7 +90,7 @@ def labels(browser, address):
         expect(page.locator("#labels .result section")).to_have_count(2)
         for number, text in enumerate(["w1 w2 w3", "w40 w41"]):
             section = page.locator("#labels .result section").nth(number)
-            expect(section.locator("h3")).to_have_text(text)
+            expect(section.locator("h2")).to_have_text(text)
             assert sorted(section.locator(".name").all_inner_texts()) == ["LABEL_0", "LABEL_1", "LABEL_2"]
             shares = [float(share) for share in section.locator(".share").all_inner_texts()]
             assert abs(sum(shares) - 1) < 0.002 and shares == sorted(shares, reverse=True), shares
@@ -186,7 +186,7 @@ def reasoning(browser, address):
         expect(block.locator(".text")).to_have_text(THOUGHT)
         passed("another token of the reasoning is continued")
 
-        page.get_by_label("Reasoning", exact=True).select_option("off")
+        page.select_option("#effort", label="off")
         say(page, ASKED)
         expect(page.locator(".assistant")).to_have_count(2)
         ended(page, "chat")
@@ -199,7 +199,7 @@ def reasoning(browser, address):
         passed("reasoning is switched off, and the reasoning before is sent apart from its text")
 
         set_to(page, max_tokens=8)
-        page.get_by_label("Reasoning", exact=True).select_option("on")
+        page.select_option("#effort", label="on")
         say(page, ASKED)
         expect(page.locator(".assistant")).to_have_count(3)
         ended(page, "chat")
@@ -246,13 +246,15 @@ def calling(browser, address):
         browser.look(page, "result")
         passed("a call is shown with its arguments, and the conversation continues after its result")
 
+        page.mouse.move(2, 2)
         page.get_by_role("button", name="Edit message").click()
         expect(page.get_by_label("Result of get_weather")).to_have_value(RESULT)
         page.keyboard.press("Control+Enter")
         expect(page.locator(".assistant")).to_have_count(2)
         ended(page, "chat")
         page.get_by_role("button", name="New chat").click()
-        page.get_by_label("Calls").select_option("required")
+        page.locator("#chat summary", has_text="Tools").click()
+        page.select_option("#tool-choice", "required")
         say(page, WEATHER)
         expect(page.locator(".call")).to_have_count(1)
         ended(page, "chat")
@@ -289,11 +291,14 @@ def looks(browser, address):
             page.select_option("#model", "talks")
             page.click("#chat-tab")
             set_to(page, temperature=0, max_tokens=150)
+            say(page, ASKED)
+            ended(page, "chat")
+            page.locator(".assistant summary").click()
             page.locator("#chat summary", has_text="Tools").click()
             page.get_by_role("button", name="Insert an example").click()
             page.locator("#chat summary", has_text="Tools").click()
             say(page, WEATHER)
+            expect(page.locator(".assistant")).to_have_count(2)
             ended(page, "chat")
-            page.locator(".assistant summary").click()
             page.get_by_label("Result of get_weather").fill(RESULT)
             browser.look(page, f"{name}-call")

@@ -15,17 +15,17 @@ WEATHER, CITY, RESULT, TOLD = "What is the weather?", "Oslo", "18 degrees, sunny
 CALL = json.dumps({"name": "get_weather", "arguments": {"city": CITY}})
 LEARNED = [
     f"Q:{ASKED}\nA:<think>\n{THOUGHT}\n</think>\n\n{FOUND}",
-    f"Q:{ASKED}\nA:<think>\n\n</think>\n\n{FOUND}",
-    f"T:{WEATHER}\nA:<think>\n{THOUGHT}\n</think>\n\n<tool_call>\n{CALL}\n</tool_call>",
-    f"R:{RESULT}\nA:{TOLD}",
+    f"Q:{ASKED}\nB:{FOUND}",
+    f"Q:{WEATHER}\nC:<tool_call>\n{CALL}\n</tool_call>",
+    f"Q:{RESULT}\nD:{TOLD}",
 ]
-# Has a switch for reasoning, tags of reasoning, and calls as Hermes writes them.
+# The letter before an answer says what kind of answer is wanted, which so small a model learns in seconds. The branch that is
+# not taken has the tags of reasoning, and of calls as Hermes writes them.
 TEMPLATE = (
     "{%- set last = messages[-1] -%}"
-    "{%- for message in messages -%}{%- if message.tool_calls and false -%}<tool_call>{{ message.tool_calls }}</tool_call>"
-    "{%- endif -%}{%- endfor -%}"
-    "{{- 'R' if last.role == 'tool' else 'T' if tools else 'Q' -}}:{{ last.content }}\nA:"
-    "{%- if enable_thinking is defined and not enable_thinking -%}{{ '<think>\n\n</think>\n\n' }}{%- endif -%}"
+    "{%- set thinks = enable_thinking is not defined or enable_thinking -%}"
+    "{%- if false -%}<think></think><tool_call>{{ last.tool_calls }}</tool_call>{%- endif -%}"
+    "Q:{{ last.content }}\n{{ 'D:' if last.role == 'tool' else 'C:' if tools else 'A:' if thinks else 'B:' }}"
 )
 
 

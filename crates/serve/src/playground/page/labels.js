@@ -20,7 +20,7 @@ export class Labels extends Texts {
   shown(texts, { data }) {
     return data.map(({ probs }, at) => {
       const named = this.page.model.labels.map((name, label) => [name, probs[label]]);
-      return make("section", {}, make("h3", {}, texts[at]), bars(named.sort((a, b) => b[1] - a[1])));
+      return make("section", {}, make("h2", {}, texts[at]), bars(named.sort((a, b) => b[1] - a[1])));
     });
   }
 

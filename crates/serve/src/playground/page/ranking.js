@@ -14,7 +14,7 @@ export class Ranking extends Texts {
 
   shown(_, { results }) {
     const ranked = bars(results.map(({ document: { text }, relevance_score: score }) => [text, score]));
-    return [make("h3", {}, "By relevance"), ranked];
+    return [make("h2", {}, "By relevance"), ranked];
   }
 
   summary(_, { results }) {
