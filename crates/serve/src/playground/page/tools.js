@@ -21,6 +21,8 @@ const choice = document.getElementById("tool-choice");
 document.getElementById("tools-example").addEventListener("click", () => {
   field.value = JSON.stringify(EXAMPLE, null, 2);
   field.focus();
+  field.setSelectionRange(0, 0);
+  field.scrollTop = 0;
 });
 
 /** The fields of a request with the functions. A function may be given without its type, and a single one without a list. */
