@@ -64,7 +64,8 @@ export function statusLine(made, model) {
   const parts = [counted(made.tokens.length, "token")];
   if (made.fresh > 1 && made.seconds > 0) parts.push(`${+(made.fresh / made.seconds).toPrecision(3)} tokens/s`);
   if (made.finish) parts.push(ENDS[made.finish] ?? made.finish);
-  if (made.asked !== undefined && model?.context) {
+  // The context of an encoder–decoder holds the target only.
+  if (made.asked !== undefined && model?.context && model.kind === "decoder") {
     parts.push(`${grouped(made.asked + made.fresh)} of ${grouped(model.context)} in context`);
   }
   if (made.finish) parts.push(`seed ${made.seed}`);

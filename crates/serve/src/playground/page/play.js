@@ -60,6 +60,7 @@ function choose(name) {
   const generates = page.model.kind !== "encoder";
   by("settings-box").hidden = !generates;
   if (generates) begin(page.model.sampling);
+  by("picks").hidden = page.model.kind !== "decoder";
   const able = modesOf(page.model);
   for (const each of Object.keys(modes)) {
     by(`${each}-tab`).hidden = !able.includes(each);
