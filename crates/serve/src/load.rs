@@ -17,6 +17,7 @@ use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
 use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
 use crate::on_demand::{OnDemand, Reload};
+use crate::prompt_cache::PromptCache;
 use crate::worker::{Replacer, Worker};
 pub use encoder::EncoderPlan;
 
@@ -178,7 +179,7 @@ impl<'a> LoadPlan<'a> {
             worker,
             replacer,
             cache_bytes,
-        } = self.start(decoder, reload)?;
+        } = self.start(decoder, reload, None)?;
         Ok(Loaded {
             served: self.serve(worker, sandbox)?,
             replacer,
@@ -187,7 +188,7 @@ impl<'a> LoadPlan<'a> {
     }
 
     /// Starts the engine on its own thread. With `reload`, the model is unloaded when another one needs its memory, and
-    /// loaded again for its next request.
+    /// loaded again for its next request. Sequences are restored from `prompt_cache`, and saved there by [`Worker::close`].
     ///
     /// # Errors
     /// The backend does not support the format of the caches, the engine does not support the number of slots, or
@@ -196,10 +197,14 @@ impl<'a> LoadPlan<'a> {
         &self,
         decoder: Transformer<B>,
         reload: Option<Reload<Transformer<B>>>,
+        prompt_cache: Option<PromptCache>,
     ) -> Result<Started<B>, LoadError> {
         let (config, cache) = (self.engine(), self.options.cache);
         let decoder = decoder.with_cache_format(cache)?;
-        let engine = Engine::new(Arc::new(decoder), config)?;
+        let mut engine = Engine::new(Arc::new(decoder), config)?;
+        if let Some(cache) = &prompt_cache {
+            cache.restore(&mut engine);
+        }
         let cache_bytes = engine.cache_bytes();
         let limit = engine.config().slots.saturating_add(self.options.queue);
         let again = move |decoder: Transformer<B>| {
@@ -207,7 +212,8 @@ impl<'a> LoadPlan<'a> {
             let decoder = decoder.map_err(|error| error.to_string())?;
             Engine::new(Arc::new(decoder), config).map_err(|error| error.to_string())
         };
-        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));
+        let save = prompt_cache.map(|cache| move |engine: &Engine<B>| cache.save(engine));
+        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again))).saved_by(save);
         let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
         Ok(Started {
             worker,

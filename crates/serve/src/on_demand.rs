@@ -39,9 +39,17 @@ pub struct OnDemand<E> {
     sizes: ModelSizes,
     /// The totals of the engines before this one.
     before: Counts,
+    /// Saves a loaded engine's state before the program ends.
+    save: Option<Box<dyn FnMut(&E) + Send>>,
 }
 
 impl<E: WorkerEngine> OnDemand<E> {
+    /// Saves the state of the engine by `save` before the program ends, if it is loaded then.
+    pub(crate) fn saved_by(mut self, save: Option<impl FnMut(&E) + Send + 'static>) -> Self {
+        self.save = save.map(|save| Box::new(save) as Box<dyn FnMut(&E) + Send>);
+        self
+    }
+
     /// A loaded engine, which is unloaded and loaded again if there is a `reload`.
     pub(crate) fn new(engine: E, reload: Option<Reload<E>>) -> Self {
         Self {
@@ -50,6 +58,7 @@ impl<E: WorkerEngine> OnDemand<E> {
             engine: Some(engine),
             reload,
             before: Counts::default(),
+            save: None,
         }
     }
 
@@ -141,6 +150,12 @@ impl<E: WorkerEngine> WorkerEngine for OnDemand<E> {
     fn on_wake(&mut self, wake: Box<dyn Fn() + Send>) {
         if let Some(reload) = &self.reload {
             reload.place.on_wake(wake);
+        }
+    }
+
+    fn close(&mut self) {
+        if let (Some(engine), Some(save)) = (&self.engine, &mut self.save) {
+            save(engine);
         }
     }
 

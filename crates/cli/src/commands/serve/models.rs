@@ -10,6 +10,7 @@ use emberlm_serve::{SamplingDefaults, ServeOptions};
 
 use super::ServeArgs;
 use super::file::{self, Entry};
+use super::prompt_cache::CacheFolder;
 use crate::error::CliError;
 use crate::hub;
 use crate::run_folders;
@@ -25,6 +26,8 @@ pub struct ModelSpec {
     /// The precision of products in floating-point numbers.
     pub precision: Precision,
     pub options: ServeOptions,
+    /// The folder that its prompt cache is saved in.
+    pub prompt_cache: Option<CacheFolder>,
 }
 
 /// Collects the models of `--follow`, MODEL and `--config`, in this order, with their names, aliases and
@@ -170,6 +173,10 @@ fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
             sampling: entry.sampling,
             deterministic: entry.deterministic.unwrap_or(args.deterministic),
         },
+        prompt_cache: args.cache_dir.as_ref().map(|path| CacheFolder {
+            path: path.clone(),
+            bytes: args.cache_size.as_u64(),
+        }),
     }
 }
 
