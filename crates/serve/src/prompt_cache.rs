@@ -16,7 +16,7 @@ use emberlm_kernels::Backend;
 use emberlm_system::read::read_bytes;
 use emberlm_system::write::write_whole;
 
-const EXTENSION: &str = "prompt-cache";
+const EXTENSION: &str = ".prompt-cache";
 /// The letters of a hash in a file's name.
 const LETTERS: usize = 16;
 /// Bytes of a header without tokens, at most.
@@ -63,7 +63,7 @@ impl PromptCache {
     }
 
     /// Restores the most recently used sequences, as many as the engine has slots. Deletes the files of the engine's earlier
-    /// versions. Files that cannot be read are left out with a warning.
+    /// versions, and with a warning those that are damaged.
     pub fn restore<B: Backend>(&self, engine: &mut Engine<B>) {
         let mut own = self.own_files();
         own.retain(|file| {
@@ -77,16 +77,23 @@ impl PromptCache {
         let limit = engine.cache_bytes() / slots.max(1) + HEADER + engine.config().capacity * TOKEN;
         let newest = own.len().saturating_sub(slots);
         for file in &own[newest..] {
-            let restored = read_bytes(&file.path, limit as u64)
-                .map_err(|error| error.to_string())
-                .and_then(|content| Ok(file::decode(&self.version, &content)?))
-                .and_then(|sequence| match engine.restore_sequence(sequence) {
-                    true => Ok(()),
-                    false => Err("its sequence does not fit the model".to_owned()),
-                });
-            if let Err(reason) = restored {
-                self.warn_about(&file.path, &reason);
-            }
+            let content = match read_bytes(&file.path, limit as u64) {
+                Ok(content) => content,
+                Err(error) => {
+                    self.warn_about(&file.path, "is ignored", &error.to_string());
+                    continue;
+                }
+            };
+            let restored = file::decode(&self.version, &content)
+                .map(|sequence| engine.restore_sequence(sequence));
+            let reason = match restored {
+                Ok(true) => continue,
+                Ok(false) => "its sequence does not fit the model",
+                Err(reason) => reason,
+            };
+            // It would be refused at every start.
+            let _ = fs::remove_file(&file.path);
+            self.warn_about(&file.path, "was deleted", reason);
         }
     }
 
@@ -99,7 +106,7 @@ impl PromptCache {
             let of = (sequence.tokens.clone(), sequence.adapter);
             if let Err(error) = self.write(&path, sequence) {
                 // Another file would fail for the same reason.
-                self.warn_about(&path, &error.to_string());
+                self.warn_about(&path, "cannot be written", &error.to_string());
                 break;
             }
             saved.push((path, of));
@@ -168,7 +175,7 @@ impl PromptCache {
             hasher.update(&id.to_le_bytes());
         }
         let tokens = hasher.finalize().to_string();
-        format!("{}{}.{EXTENSION}", self.prefix(), &tokens[..LETTERS])
+        format!("{}{}{EXTENSION}", self.prefix(), &tokens[..LETTERS])
     }
 
     /// The engine's files, the least recently used one first.
@@ -185,24 +192,32 @@ impl PromptCache {
         let files = entries.filter_map(|entry| {
             let entry = entry.ok()?;
             let metadata = entry.metadata().ok().filter(Metadata::is_file)?;
-            let path = entry.path();
-            let is_cache = path.extension().is_some_and(|end| end == EXTENSION);
+            let name = entry.file_name().into_string().ok();
             Some(CacheFile {
-                name: entry.file_name().into_string().ok().filter(|_| is_cache)?,
+                path: entry.path(),
+                name: name.filter(|name| is_cache(name))?,
                 bytes: metadata.len(),
                 used: metadata.modified().ok()?,
-                path,
             })
         });
         files.collect()
     }
 
-    fn warn_about(&self, path: &Path, reason: &str) {
+    fn warn_about(&self, path: &Path, event: &str, reason: &str) {
         (self.warn)(format!(
-            "the prompt cache {} is ignored: {reason}",
+            "the prompt cache {} {event}: {reason}",
             path.display()
         ));
     }
+}
+
+/// Returns true for the name of a file of a prompt cache.
+fn is_cache(name: &str) -> bool {
+    let hashes = name.strip_suffix(EXTENSION);
+    let hashes: Vec<&str> = hashes.unwrap_or_default().split('-').collect();
+    let is_hash =
+        |text: &&str| text.len() == LETTERS && text.bytes().all(|c| c.is_ascii_hexdigit());
+    hashes.len() == 3 && hashes.iter().all(is_hash)
 }
 
 /// The first letters of a hash.
