@@ -168,6 +168,7 @@ def reasoning(browser, address):
         expect(block.locator(".text")).to_be_visible()
         expect(block.locator(".text")).to_have_text(THOUGHT)
         assert "think" not in answer.inner_text(), answer.inner_text()
+        expect(page.locator("#announce")).to_contain_text(f"{FOUND}. 53 tokens")
         browser.look(page, "reasoning")
         block.locator("summary").click()
         passed("reasoning is in a block that can be opened, apart from the answer")
@@ -231,6 +232,7 @@ def calling(browser, address):
         arguments = call.locator("pre").inner_text()
         assert json.loads(arguments) == {"city": CITY} and "\n" in arguments, arguments
         assert "tool_call" not in page.locator(".assistant").inner_text()
+        expect(page.locator("#announce")).to_contain_text("Call of get_weather. ")
         result = page.get_by_label("Result of get_weather")
         result.fill(RESULT)
         browser.look(page, "call")

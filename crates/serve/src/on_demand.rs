@@ -30,6 +30,9 @@ impl<E> Reload<E> {
     }
 }
 
+/// Saves the state of an engine.
+type Save<E> = Box<dyn FnMut(&E) + Send>;
+
 /// An engine, or its limits and totals while it is not loaded.
 pub struct OnDemand<E> {
     engine: Option<E>,
@@ -39,14 +42,14 @@ pub struct OnDemand<E> {
     sizes: ModelSizes,
     /// The totals of the engines before this one.
     before: Counts,
-    /// Saves a loaded engine's state before the program ends.
-    save: Option<Box<dyn FnMut(&E) + Send>>,
+    /// Called for a loaded engine before the program ends.
+    save: Option<Save<E>>,
 }
 
 impl<E: WorkerEngine> OnDemand<E> {
     /// Saves the state of the engine by `save` before the program ends, if it is loaded then.
     pub(crate) fn saved_by(mut self, save: Option<impl FnMut(&E) + Send + 'static>) -> Self {
-        self.save = save.map(|save| Box::new(save) as Box<dyn FnMut(&E) + Send>);
+        self.save = save.map(|save| Box::new(save) as Save<E>);
         self
     }
 

@@ -29,6 +29,11 @@ export function calls(tokens) {
   return made;
 }
 
+/** The answer of `tokens` for screen readers: its text and its calls, without reasoning and markers. */
+export function spoken(tokens) {
+  return [message(tokens).content, ...calls(tokens).map(({ name }) => `Call of ${name}`)].filter((text) => text !== "").join(". ");
+}
+
 /** Arguments with line breaks, if they are complete. */
 export function pretty(text) {
   try {

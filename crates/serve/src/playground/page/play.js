@@ -7,6 +7,7 @@ import * as choices from "./choices.js";
 import { Labels } from "./labels.js";
 import { recall, remember } from "./memory.js";
 import { fill, names } from "./models.js";
+import { spoken } from "./parts.js";
 import { Ranking } from "./ranking.js";
 import { models } from "./server.js";
 import { begin, restore } from "./settings.js";
@@ -43,7 +44,7 @@ function announce(text) {
 function changed(what, answer) {
   report(what === "failed" ? answer.message : "");
   by("legend").hidden = !answer?.tokens.length;
-  if (what === "ended") announce(`${answer.content}. ${statusLine(answer.current, page.model)}`);
+  if (what === "ended") announce(`${spoken(answer.tokens)}. ${statusLine(answer.current, page.model)}`);
   if (what === "begun") announce("");
   // A run that is being trained may have progressed.
   if (what === "ended") look(false);
