@@ -8,7 +8,6 @@ use emberlm_checkpoint::{Model, ModelKind};
 use emberlm_kernels::Backend;
 use emberlm_serve::{LoadPlan, PromptCache};
 
-use super::groups::base_path;
 use super::log::Log;
 use super::models::ModelSpec;
 use crate::error::CliError;
@@ -40,11 +39,9 @@ pub fn of<B: Backend>(
         return Ok(None);
     };
     fs::create_dir_all(&folder.path).map_err(CliError::io("create", &folder.path))?;
-    let engine = format!(
-        "{} {}",
-        spec.options.name,
-        base_path(plan.model()).display()
-    );
+    // Not the path of its checkpoint, which changes with the run.
+    let path = fs::canonicalize(&spec.path).unwrap_or_else(|_| spec.path.clone());
+    let engine = format!("{} {}", spec.options.name, path.display());
     let hashes = models.iter().map(|model| model.weights_hash());
     let hashes: Vec<String> = hashes.collect::<Result<_, _>>()?;
     let config = plan.engine();
