@@ -171,3 +171,80 @@ pub(super) fn decode(version: &str, content: &[u8]) -> Result<CachedSequence, &'
         cache,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sequence() -> CachedSequence {
+        let floats = TensorData::new(vec![0.5_f32, -1.0, f32::NAN, 3.0], [1, 1, 2, 2]);
+        let bytes = TensorData::new(vec![1_u8, 2, 3, 4], [1, 1, 2, 2]);
+        CachedSequence {
+            tokens: vec![7, 300_000],
+            adapter: Some(1),
+            chunked: 0,
+            cache: SavedCache {
+                tokens: 2,
+                tensors: vec![floats, bytes],
+            },
+        }
+    }
+
+    /// A file with this header and four bytes of tensors, and a valid hash.
+    fn with_header(header: &str) -> Vec<u8> {
+        let mut content = MAGIC.to_vec();
+        content.extend((header.len() as u32).to_le_bytes());
+        content.extend(header.as_bytes());
+        content.extend([0; 4]);
+        let hash = blake3::hash(&content);
+        content.extend(hash.as_bytes());
+        content
+    }
+
+    #[test]
+    fn a_file_has_the_same_sequence() {
+        let content = encode("v", sequence()).unwrap();
+        let found = decode("v", &content).unwrap();
+        let expected = sequence();
+        assert_eq!(found.tokens, expected.tokens);
+        assert_eq!((found.adapter, found.chunked), (Some(1), 0));
+        for (found, expected) in found.cache.tensors.iter().zip(&expected.cache.tensors) {
+            assert_eq!(found.as_bytes(), expected.as_bytes());
+            assert_eq!(
+                (&found.shape, found.dtype),
+                (&expected.shape, expected.dtype)
+            );
+        }
+        assert_eq!(
+            header(&content[..], 1 << 20).unwrap().tokens,
+            expected.tokens
+        );
+        assert!(header(&content[..], 40).is_none());
+        assert!(decode("w", &content).is_err());
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let content = encode("v", sequence()).unwrap();
+        for length in 0..content.len() {
+            assert!(decode("v", &content[..length]).is_err(), "{length} bytes");
+        }
+        let tensors = |shape: &str| {
+            let tensor = format!("{{\"kind\":\"u8\",\"shape\":{shape}}}");
+            format!(
+                "{{\"version\":\"v\",\"tokens\":[],\"adapter\":null,\"chunked\":0,\"tensors\":[{tensor},{tensor}]}}"
+            )
+        };
+        assert!(decode("v", &with_header(&tensors("[1,1,1,2]"))).is_ok());
+        for header in [
+            tensors("[1,1,1,3]"),
+            tensors("[4294967296,4294967296,4294967296,1]"),
+            tensors("[1,1,1,18446744073709551615]"),
+            tensors("[1,1,2]"),
+            "{}".to_owned(),
+            "[".repeat(1000),
+        ] {
+            assert!(decode("v", &with_header(&header)).is_err(), "{header}");
+        }
+    }
+}
