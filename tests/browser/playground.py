@@ -3,6 +3,8 @@
 import contextlib
 import shutil
 
+from kinds import every_kind
+from models import all_kinds
 from playwright.sync_api import expect
 from support import Browser, arguments, folder, passed, served, trained
 from writing import PROMPT, asking, early, ended, keyboard, refused, sampled, set_to, stopping, text, writing, written
@@ -144,6 +146,7 @@ def main():
             models(browser, address, [model.name, other.name])
         lost(browser, wanted.binary, model, at)
         locked(browser, wanted.binary, model, at)
+        every_kind(browser, wanted.binary, all_kinds(wanted.binary, at), at)
     print("all passed")
 
 

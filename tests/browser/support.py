@@ -49,15 +49,15 @@ def run(binary, *words, at):
     return done.stdout
 
 
-def trained(binary, at, name, steps, seed):
-    """A tiny run over bytes, which know every character that a chat template may have."""
-    if not (at / "bytes").exists():
+def trained(binary, at, name, steps, seed, data="bytes"):
+    """A tiny run over bytes, which know every character that a chat template may have. By default it learns a tale."""
+    if data == "bytes" and not (at / "bytes").exists():
         (at / "tale.txt").write_text(TALE * 400)
         run(binary, "prepare", "--out", "bytes", "--tokenizer", "byte", "tale.txt", at=at)
     sizes = ["model.vocab_size=0", "model.n_layers=2", "model.d_model=32", "model.heads=2", "model.kv_heads=1",
              "model.feed_forward.width=64", "model.seq_len=512", "train.schedule.learning_rate=0.01",
              "train.schedule.warmup_steps=5", "train.log_interval=2", "train.evaluation.tokens=512"]
-    run(binary, "train", "--preset", "pocket-tales", "--data", "bytes", "--out", name, "--steps", steps, "--seed", seed,
+    run(binary, "train", "--preset", "pocket-tales", "--data", data, "--out", name, "--steps", steps, "--seed", seed,
         "--eval-interval", max(steps // 4, 1), *[word for size in sizes for word in ("--set", size)], at=at)
     return at / name
 

@@ -41,8 +41,12 @@
 //! one by one, as many per step as [`EngineConfig::prefill_tokens`] allows, but at least one. A slot's cache holds the
 //! target only, so the capacity limits source and target separately. No prefix is reused, and texts are not embedded.
 //!
+//! **Restarts.** [`Engine::cached_sequences`] returns the cached sequences as data, and [`Engine::restore_sequence`] puts one into
+//! the cache of another engine with the same model and configuration. Requests reuse it bit for bit.
+//!
 //! Map: `model` has the model, `config` the configuration, `request` the input, `event` the output. `slot` has the caches and finds
-//! prefixes in them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens, `speculation` drafts them, and `prompt_scores` computes the
+//! prefixes in them, `saved` saves and restores them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens,
+//! `speculation` drafts them, and `prompt_scores` computes the
 //! log-probabilities of prompts.
 
 mod admission;
@@ -52,6 +56,7 @@ mod model;
 mod passes;
 mod prompt_scores;
 mod request;
+mod saved;
 mod slot;
 mod speculation;
 
@@ -66,6 +71,7 @@ pub use config::{Drafting, EngineConfig};
 pub use event::{Counts, Ended, Event, EventKind};
 pub use model::{EngineModel, ModelSizes};
 pub use request::{EmbeddingRequest, Overflow, Request, RequestId};
+pub use saved::CachedSequence;
 
 use crate::error::{GenerateError, SettingError};
 use crate::logits::floats;

@@ -75,8 +75,8 @@ pub use chooser::{Chooser, ChooserConfig, Chosen};
 pub use constraint::{Constraint, Vocabulary};
 pub use embedding::embed;
 pub use engine::{
-    Counts, Drafting, EmbeddingRequest, Ended, Engine, EngineConfig, EngineModel, Event, EventKind,
-    ModelSizes, Overflow, Request, RequestId,
+    CachedSequence, Counts, Drafting, EmbeddingRequest, Ended, Engine, EngineConfig, EngineModel,
+    Event, EventKind, ModelSizes, Overflow, Request, RequestId,
 };
 pub use error::{GenerateError, LogitsError, SettingError};
 pub use generation_fields::ignored_fields;

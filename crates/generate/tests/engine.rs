@@ -12,6 +12,7 @@ mod prompt_logprobs;
 mod refused;
 mod replaced;
 mod reuse;
+mod saved;
 mod slots;
 mod windowed;
 

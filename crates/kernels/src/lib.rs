@@ -119,7 +119,7 @@ pub use mpi_communicator::SharedCommunicator;
 pub use norm::Normalization;
 pub use packed::{PackedError, PackedFormat};
 #[cfg(feature = "burn")]
-pub use packed_tokens::PackedTokens;
+pub use packed_tokens::{PackedTokens, has_rows};
 #[cfg(feature = "burn")]
 pub use packed_weight::PackedWeight;
 pub use precision::Precision;

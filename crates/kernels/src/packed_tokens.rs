@@ -3,7 +3,7 @@
 use burn::tensor::backend::Backend;
 #[cfg(feature = "flex")]
 use burn::tensor::ops::IntTensor;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use crate::PackedFormat;
 
@@ -102,6 +102,31 @@ impl<B: Backend> PackedTokens<B> {
         Self::new(values, format, head_dim)
     }
 
+    /// The vectors as they are stored.
+    pub fn into_data(self) -> TensorData {
+        match self.values {
+            TokenValues::Bytes(bytes) => bytes.into_data(),
+            TokenValues::Floats(floats) => floats.into_data(),
+        }
+    }
+
+    /// Vectors of the same format, batch, heads and dimension from the data of [`PackedTokens::into_data`]. `None` if it is that
+    /// of others.
+    pub fn like(&self, data: TensorData) -> Option<Self> {
+        let values = match &self.values {
+            TokenValues::Bytes(bytes) => {
+                let is_like = has_rows(&data, DType::U8, bytes.dims());
+                let options = (&bytes.device(), DType::U8);
+                TokenValues::Bytes(is_like.then(|| Tensor::from_data(data, options))?)
+            }
+            TokenValues::Floats(floats) => {
+                let is_like = has_rows(&data, floats.dtype(), floats.dims());
+                TokenValues::Floats(is_like.then(|| Tensor::from_data(data, &floats.device()))?)
+            }
+        };
+        Some(Self::new(values, self.format, self.head_dim))
+    }
+
     /// The bytes as the backend's primitive, if it keeps them.
     #[cfg(feature = "flex")]
     pub(crate) fn into_bytes(self) -> Option<IntTensor<B>> {
@@ -121,5 +146,17 @@ impl<B: Backend> PackedTokens<B> {
             TokenValues::Floats(floats) => TokenValues::Floats(of_floats(floats)),
         };
         Self::new(values, self.format, self.head_dim)
+    }
+}
+
+/// Returns true if `data` has elements of `dtype` for tokens `[batch, kv_heads, _, width]` of a cache `[batch, kv_heads, tokens,
+/// width]`: at most `tokens`.
+pub fn has_rows(data: &TensorData, dtype: DType, dims: [usize; 4]) -> bool {
+    let [batch, heads, tokens, width] = dims;
+    match *data.shape.as_slice() {
+        [b, h, count, w] => {
+            data.dtype == dtype && [b, h, w] == [batch, heads, width] && count <= tokens
+        }
+        _ => false,
     }
 }

@@ -65,7 +65,7 @@ pub use error::{
     WeightsError,
 };
 pub use families::Family;
-pub use nn::kv_cache::{CacheFormat, KvCache};
+pub use nn::kv_cache::{CacheFormat, KvCache, SavedCache};
 pub use nn::linear::{InputRecorder, Linear, LinearWeight};
 pub use nn::low_rank::{Adapter, LowRank, LowRankConfig};
 pub use nn::packed_rows::PackedRows;

@@ -63,6 +63,7 @@
 //! | [`api`] | the HTTP API: OpenAI-compatible endpoints, and the page's requests |
 //! | [`model`], [`worker`] | a served model, and the thread that runs its engine |
 //! | [`worker_engine`] | the interface of the engines |
+//! | [`prompt_cache`] | saves an engine's cached sequences, and restores them at the next start |
 //! | [`residency`], `on_demand` | which models are in memory; an engine that is loaded when it is needed |
 //! | `embedding_engine` | embeds and classifies the texts of concurrent requests with an encoder |
 //! | [`mod@load`] | loads a model directory for serving |
@@ -95,6 +96,7 @@ mod metrics;
 pub mod model;
 mod on_demand;
 mod playground;
+pub mod prompt_cache;
 mod reasoning;
 pub mod reference;
 pub mod request_log;
@@ -113,6 +115,7 @@ pub use limits::Limits;
 pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, Weights, load};
 pub use model::{Card, Classifier, EncoderFormat, ServedKind, ServedModel};
 pub use on_demand::{OnDemand, Reload};
+pub use prompt_cache::PromptCache;
 pub use request_log::{RequestLog, RequestRecord};
 pub use residency::{Place, Residency};
 pub use server::{Server, ServerError};

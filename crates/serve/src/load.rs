@@ -19,6 +19,7 @@ use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
 use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
 use crate::on_demand::{OnDemand, Reload};
+use crate::prompt_cache::PromptCache;
 use crate::worker::{Replacer, Worker};
 pub use encoder::EncoderPlan;
 
@@ -225,7 +226,7 @@ impl<'a> LoadPlan<'a> {
             worker,
             replacer,
             cache_bytes,
-        } = self.start(weights, reload)?;
+        } = self.start(weights, reload, None)?;
         Ok(Loaded {
             served: self.serve(worker, sandbox)?,
             replacer,
@@ -234,7 +235,7 @@ impl<'a> LoadPlan<'a> {
     }
 
     /// Starts the engine on its own thread. With `reload`, the model is unloaded when another one needs its memory, and
-    /// loaded again for its next request.
+    /// loaded again for its next request. Sequences are restored from `prompt_cache`, and saved there by [`Worker::close`].
     ///
     /// # Errors
     /// The backend does not support the format of the caches, the engine does not support the number of slots, or
@@ -243,15 +244,20 @@ impl<'a> LoadPlan<'a> {
         &self,
         weights: impl Into<Weights<B>>,
         reload: Option<Reload<Weights<B>>>,
+        prompt_cache: Option<PromptCache>,
     ) -> Result<Started<B>, LoadError> {
         let (config, cache) = (self.engine(), self.options.cache);
-        let engine = engine_of(weights.into(), config, cache)?;
+        let mut engine = engine_of(weights.into(), config, cache)?;
+        if let Some(cache) = &prompt_cache {
+            cache.restore(&mut engine);
+        }
         let cache_bytes = engine.cache_bytes();
         let limit = engine.config().slots.saturating_add(self.options.queue);
         let again = move |weights: Weights<B>| {
             engine_of(weights, config, cache).map_err(|error| error.to_string())
         };
-        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));
+        let save = prompt_cache.map(|cache| move |engine: &Engine<B>| cache.save(engine));
+        let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again))).saved_by(save);
         let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
         Ok(Started {
             worker,

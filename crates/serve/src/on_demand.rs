@@ -30,6 +30,9 @@ impl<E> Reload<E> {
     }
 }
 
+/// Saves the state of an engine.
+type Save<E> = Box<dyn FnMut(&E) + Send>;
+
 /// An engine, or its limits and totals while it is not loaded.
 pub struct OnDemand<E> {
     engine: Option<E>,
@@ -39,9 +42,17 @@ pub struct OnDemand<E> {
     sizes: ModelSizes,
     /// The totals of the engines before this one.
     before: Counts,
+    /// Called for a loaded engine before the program ends.
+    save: Option<Save<E>>,
 }
 
 impl<E: WorkerEngine> OnDemand<E> {
+    /// Saves the state of the engine by `save` before the program ends, if it is loaded then.
+    pub(crate) fn saved_by(mut self, save: Option<impl FnMut(&E) + Send + 'static>) -> Self {
+        self.save = save.map(|save| Box::new(save) as Save<E>);
+        self
+    }
+
     /// A loaded engine, which is unloaded and loaded again if there is a `reload`.
     pub(crate) fn new(engine: E, reload: Option<Reload<E>>) -> Self {
         Self {
@@ -50,6 +61,7 @@ impl<E: WorkerEngine> OnDemand<E> {
             engine: Some(engine),
             reload,
             before: Counts::default(),
+            save: None,
         }
     }
 
@@ -141,6 +153,12 @@ impl<E: WorkerEngine> WorkerEngine for OnDemand<E> {
     fn on_wake(&mut self, wake: Box<dyn Fn() + Send>) {
         if let Some(reload) = &self.reload {
             reload.place.on_wake(wake);
+        }
+    }
+
+    fn close(&mut self) {
+        if let (Some(engine), Some(save)) = (&self.engine, &mut self.save) {
+            save(engine);
         }
     }
 

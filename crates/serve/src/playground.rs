@@ -24,7 +24,7 @@ macro_rules! script {
 }
 
 /// The page's files: path, content type and content. Charts and base styles are shared with the watch page.
-const FILES: [(&str, &str, &str); 19] = [
+const FILES: [(&str, &str, &str); 27] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -40,13 +40,21 @@ const FILES: [(&str, &str, &str); 19] = [
     script!("card.js"),
     script!("chat.js"),
     script!("choices.js"),
+    script!("elements.js"),
     script!("key.js"),
+    script!("labels.js"),
     script!("memory.js"),
+    script!("models.js"),
+    script!("parts.js"),
     script!("play.js"),
+    script!("ranking.js"),
     script!("server.js"),
     script!("settings.js"),
+    script!("similarity.js"),
     script!("spelling.js"),
+    script!("texts.js"),
     script!("tokens.js"),
+    script!("tools.js"),
     script!("write.js"),
 ];
 

@@ -8,6 +8,7 @@
 //! slots and are left out of passes until half of the events are taken. The thread never waits for a client, no event
 //! is lost, and the memory of a stalled client is bounded.
 
+mod close;
 mod ticket;
 
 pub use ticket::Ticket;
@@ -69,7 +70,7 @@ pub struct Worker {
     shared: Arc<Mutex<Shared>>,
     limits: EngineLimits,
     /// The adapter of the requests that this handle submits.
-    adapter: Option<usize>,
+    pub(crate) adapter: Option<usize>,
 }
 
 /// The state that the thread last reported.
@@ -102,6 +103,7 @@ enum Command {
     Replace,
     /// Another model may need the memory.
     Rest,
+    Close(oneshot::Sender<()>),
 }
 
 impl Worker {
@@ -356,6 +358,7 @@ impl<E: WorkerEngine> Thread<E> {
         match command {
             Command::Submit { .. } if self.engine.must_rest() => self.deferred.push(command),
             Command::Rest => {}
+            Command::Close(closed) => self.close(closed),
             Command::Submit {
                 ticket,
                 work,

@@ -94,6 +94,9 @@ pub trait WorkerEngine: Send + 'static {
 
     /// Called while nothing runs and nothing waits.
     fn rest(&mut self) {}
+
+    /// Called before the program ends.
+    fn close(&mut self) {}
 }
 
 /// A request that an engine does not take.

@@ -9,6 +9,7 @@ mod messages;
 mod mistral;
 mod named_templates;
 mod ollama;
+mod play;
 mod prompt_logprobs;
 mod reasoning;
 mod responses;

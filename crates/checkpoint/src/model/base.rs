@@ -27,6 +27,23 @@ impl AdapterDescription {
     }
 }
 
+impl Model {
+    /// The hash of the weights, including those of an adapter and of its base model. Reads all of them.
+    ///
+    /// # Errors
+    /// Its files cannot be read.
+    pub fn weights_hash(&self) -> Result<String, CheckpointError> {
+        let mut hashes = weights_hash(self.path())?;
+        if let Some(adapter) = &self.adapter {
+            hashes += &weights_hash(&adapter.path())?;
+        }
+        if let Some(adapter) = self.adapter() {
+            hashes += &adapter.base.blake3;
+        }
+        Ok(blake3::hash(hashes.as_bytes()).to_string())
+    }
+}
+
 impl BaseModel {
     /// Identifies a model.
     ///

@@ -10,6 +10,7 @@ mod load;
 mod log;
 mod memory;
 mod models;
+mod prompt_cache;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use emberlm_kernels::memory::{return_freed, return_freed_soon};
 use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::api::{self, Service};
-use emberlm_serve::{Hosts, Limits, Server};
+use emberlm_serve::{Hosts, Limits, Server, Worker};
 use emberlm_system::read::read_argument;
 use tokio::sync::oneshot;
 
@@ -160,6 +161,18 @@ pub struct ServeArgs {
     /// loss in quality)
     #[arg(long, value_name = "TYPE", value_parser = values::cache_parser(), default_value = CacheFormat::F32.name(), help_heading = "Models")]
     pub cache: CacheFormat,
+    /// A directory that the prompt caches are saved in when the server stops, and restored from at its next start
+    #[arg(long, value_name = "DIR", help_heading = "Capacity")]
+    pub cache_dir: Option<PathBuf>,
+    /// Maximum size of the files in --cache-dir; those that were used least recently are deleted first
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "4GiB",
+        requires = "cache_dir",
+        help_heading = "Capacity"
+    )]
+    pub cache_size: ByteSize,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub memory: MemoryArg,
@@ -227,6 +240,8 @@ impl Job for Serve {
         if let Some(log) = &log {
             server = server.with_log(Arc::clone(log));
         }
+        let handles = models.iter().map(|model| model.worker.clone());
+        let handles: Vec<Worker> = handles.filter(|_| args.cache_dir.is_some()).collect();
         let service = Service {
             models,
             log,
@@ -244,6 +259,7 @@ impl Job for Serve {
         print(&format!("http://{}\n", server.address()))?;
         console::note("press Ctrl-C to stop the server");
         let ended = server.run(api::router(service), hosts, stop, drain);
+        handles.iter().for_each(Worker::close);
         log_thread.finish();
         ended.map_err(|error| CliError::new(error.to_string()))
     }

@@ -89,6 +89,8 @@ mod serve_fields;
 mod serve_hosts;
 mod serve_log;
 mod serve_models;
+#[cfg(unix)]
+mod serve_prompt_cache;
 mod serve_refusals;
 mod serve_responses;
 mod serve_tools;

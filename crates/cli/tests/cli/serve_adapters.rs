@@ -198,6 +198,9 @@ fn an_adapter_with_a_module_of_its_base_is_served_beside_the_others() {
         ids
     });
     assert_ne!(answers[0], answers[2], "the module has no effect");
+    let shown = server.json("/api/models")["models"].take();
+    let bases = [0, 1, 2].map(|at: usize| shown[at]["adapter_of"].clone());
+    assert_eq!(bases, [Value::Null, json!("base"), Value::Null]);
     let engines = metric(&server, "emberlm_free_slots");
     let engines: Vec<&str> = engines.iter().map(|(model, _)| &**model).collect();
     assert_eq!(engines, ["base", "whole"]);

@@ -182,7 +182,10 @@ fn encoders_are_listed_and_generate_nothing() {
     let named = |at: usize| models["data"][at]["id"].clone();
     assert_eq!((named(0), named(1)), (json!("run"), json!("small")));
     assert_eq!(models["data"][0]["max_model_len"], 32);
-    assert_eq!(server.json("/api/models")["models"], json!([]));
+    let shown = server.json("/api/models")["models"].take();
+    assert_eq!(shown[0]["kind"], "encoder");
+    assert_eq!(shown[0]["aliases"], json!(["small"]));
+    assert_eq!(shown[0]["labels"], json!(["LABEL_0", "LABEL_1", "LABEL_2"]));
     server.check_answers("http_encoders");
 }
 
@@ -280,6 +283,19 @@ fn models_of_all_kinds_are_served_together() {
         assert_eq!(server.post("/v1/completions", &body).status, 200, "{model}");
     }
     let shown = server.json("/api/models")["models"].take();
-    assert_eq!(shown.as_array().unwrap().len(), 1);
-    assert_eq!(shown[0]["id"], "run");
+    let shown = shown.as_array().unwrap().iter();
+    let kinds: Vec<_> = shown.map(|model| (&model["id"], &model["kind"])).collect();
+    let expected = [
+        json!("run"),
+        "decoder".into(),
+        "embed".into(),
+        "encoder".into(),
+        "t5".into(),
+        "encoder_decoder".into(),
+    ];
+    let expected: Vec<_> = expected
+        .chunks(2)
+        .map(|pair| (&pair[0], &pair[1]))
+        .collect();
+    assert_eq!(kinds, expected);
 }

@@ -4,6 +4,7 @@
 mod format;
 mod layer;
 mod retention;
+mod saved;
 mod tokens;
 
 use burn::tensor::backend::Backend as BurnBackend;
@@ -14,6 +15,7 @@ pub use format::CacheFormat;
 pub use layer::LayerCache;
 pub use retention::ROLLBACK_TOKENS;
 pub(crate) use retention::held_tokens;
+pub use saved::SavedCache;
 pub(crate) use tokens::cached_attention;
 
 /// Cache of all blocks for one batch of sequences of equal length.

@@ -2,6 +2,7 @@
 
 use rand::RngExt;
 use rand::distr::Alphanumeric;
+use serde::Serialize;
 
 use super::answers::AnswerEvent;
 use super::delivery::name;
@@ -21,7 +22,8 @@ pub(crate) struct AnswerForm {
 }
 
 /// A part of an answer, which continues the one before if both are of the same kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum AnswerPart {
     Reasoning(String),
     Text(String),
@@ -57,12 +59,20 @@ impl AnswerParts {
 
     /// Processes the next event. Parts are not empty.
     pub fn push(&mut self, event: &AnswerEvent) -> Vec<AnswerPart> {
-        let is_end = event.finish.is_some();
+        self.parse(&event.text, event.finish.is_some())
+    }
+
+    /// Processes the next text of an answer that has not ended.
+    pub fn push_text(&mut self, text: &str) -> Vec<AnswerPart> {
+        self.parse(text, false)
+    }
+
+    fn parse(&mut self, text: &str, is_end: bool) -> Vec<AnswerPart> {
         let mut parts = Vec::new();
         match &mut self.reasoning {
-            None => self.text(&event.text, &mut parts),
+            None => self.text(text, &mut parts),
             Some(parser) => {
-                let mut deltas = parser.push(&event.text);
+                let mut deltas = parser.push(text);
                 if is_end {
                     deltas.extend(parser.finish());
                 }

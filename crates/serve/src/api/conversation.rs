@@ -35,7 +35,7 @@ use messages::DeprecatedCalls;
 pub(crate) use messages::{Message, ToolKind};
 pub(crate) use request::ConversationRequest;
 use support::{Messages, for_template};
-pub(crate) use template::TemplateOptions;
+pub(crate) use template::{ReasoningControls, TemplateOptions};
 pub(crate) use tools::{
     CallChoice, Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction,
 };

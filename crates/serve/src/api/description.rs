@@ -138,7 +138,7 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
             "security": [],
             "responses": { "200": answer("The description", json!({ "type": "object" })) },
         } },
-        "/api/models": { "get": types.operation("Describe the models that the playground can use",
+        "/api/models": { "get": types.operation("Describe the models for the playground",
             answer("The models", json!({ "type": "object",
                 "properties": { "models": { "type": "array", "items": { "type": "object" } } }, "required": ["models"] }))) },
         "/api/play": { "post": types.with_body("Stream a text for the playground, token by token with alternatives", play,

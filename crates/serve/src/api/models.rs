@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::App;
+use super::conversation::ReasoningControls;
 use super::error::ApiError;
-use crate::model::{Card, ServedModel, Task};
+use crate::model::{Card, ServedKind, ServedModel};
 
 /// A model.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -73,7 +74,14 @@ pub(crate) async fn one(
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PageModel {
     id: String,
+    aliases: Vec<String>,
+    /// The name of the model that it is an adapter of.
+    adapter_of: Option<String>,
+    #[serde(flatten)]
+    kind: PageKind,
     chat: bool,
+    /// The controls of its reasoning in chats.
+    reasoning: ReasoningControls,
     context: usize,
     vocab_size: usize,
     layers: usize,
@@ -85,31 +93,69 @@ pub(crate) struct PageModel {
     card: Card,
 }
 
+/// The kind of a model.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum PageKind {
+    Decoder,
+    EncoderDecoder,
+    Encoder {
+        /// The labels of its classifier; none if it has none.
+        labels: Vec<String>,
+    },
+}
+
+impl PageModel {
+    /// Describes a model that is one of `models`.
+    fn new(model: &ServedModel, models: &[Arc<ServedModel>]) -> Self {
+        let worker = &model.worker;
+        let sizes = worker.sizes();
+        let is_base = |other: &&Arc<ServedModel>| {
+            other.worker.adapter.is_none() && other.worker.shares_engine(worker)
+        };
+        let base = models.iter().find(is_base);
+        let base = base.filter(|_| worker.adapter.is_some());
+        let source = model
+            .chat
+            .as_ref()
+            .map(|chat| chat.encoder.template().source());
+        Self {
+            id: model.name.clone(),
+            aliases: model.aliases.clone(),
+            adapter_of: base.map(|base| base.name.clone()),
+            kind: match &model.kind {
+                ServedKind::Decoder { .. } => PageKind::Decoder,
+                ServedKind::EncoderDecoder(_) => PageKind::EncoderDecoder,
+                ServedKind::Encoder(encoder) => PageKind::Encoder {
+                    labels: (encoder.classifier.iter())
+                        .flat_map(|classifier| classifier.labels.clone())
+                        .collect(),
+                },
+            },
+            chat: model.chat.is_some(),
+            reasoning: source.map_or_else(Default::default, ReasoningControls::of_template),
+            context: worker.limits().context,
+            vocab_size: sizes.vocab_size,
+            layers: sizes.n_layers,
+            d_model: sizes.d_model,
+            heads: sizes.heads,
+            sampling: model.sampling,
+            card: (model.card)(),
+        }
+    }
+}
+
 /// The descriptions of the models for the page.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PageModels {
     models: Vec<PageModel>,
 }
 
-/// Describes the models for the page: those that continue texts.
+/// Describes all models for the page.
 pub(crate) async fn for_page(State(app): State<App>) -> Result<Json<PageModels>, ApiError> {
-    let mut models = app.models().to_vec();
-    models.retain(|model| model.kind.supports(Task::Continuation));
+    let models = app.models().to_vec();
     let describe_all = move || {
-        let describe = |model: &Arc<ServedModel>| {
-            let sizes = model.worker.sizes();
-            PageModel {
-                id: model.name.clone(),
-                chat: model.chat.is_some(),
-                context: model.worker.limits().context,
-                vocab_size: sizes.vocab_size,
-                layers: sizes.n_layers,
-                d_model: sizes.d_model,
-                heads: sizes.heads,
-                sampling: model.sampling,
-                card: (model.card)(),
-            }
-        };
+        let describe = |model: &Arc<ServedModel>| PageModel::new(model, &models);
         models.iter().map(describe).collect()
     };
     // Runs off the async threads, because a card reads a run's events from disk.

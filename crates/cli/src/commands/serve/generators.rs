@@ -13,7 +13,7 @@ use super::card::CardSource;
 use super::load::{aliases, chats, reload};
 use super::log::Log;
 use super::models::ModelSpec;
-use super::{follow, groups};
+use super::{follow, groups, prompt_cache};
 use crate::console;
 use crate::error::{CliError, warn};
 use crate::model;
@@ -96,7 +96,9 @@ pub fn load<B: Backend>(
         .map(|member| &*member.spec.options.name)
         .collect();
     let reload = reload(place, &names.join(", "), log, again);
-    let started = first.plan.start(weights, reload);
+    let cache = prompt_cache::of::<B>(first.spec, &first.plan, &models, formats, device, log);
+    let cache = cache.map_err(|error| first.about(error))?;
+    let started = first.plan.start(weights, reload, cache);
     let Started {
         worker,
         replacer,

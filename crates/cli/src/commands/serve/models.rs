@@ -10,6 +10,7 @@ use emberlm_serve::{Drafting, SamplingDefaults, ServeOptions};
 
 use super::ServeArgs;
 use super::file::{self, Entry};
+use super::prompt_cache::CacheFolder;
 use crate::error::CliError;
 use crate::hub;
 use crate::run_folders;
@@ -27,6 +28,8 @@ pub struct ModelSpec {
     /// The model that drafts tokens.
     pub draft: Option<PathBuf>,
     pub options: ServeOptions,
+    /// The folder that its prompt cache is saved in.
+    pub prompt_cache: Option<CacheFolder>,
 }
 
 /// Collects the models of `--follow`, MODEL and `--config`, in this order, with their names, aliases and
@@ -185,6 +188,10 @@ fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
                 tokens => Drafting::WhileFaster(tokens),
             },
         },
+        prompt_cache: args.cache_dir.as_ref().map(|path| CacheFolder {
+            path: path.clone(),
+            bytes: args.cache_size.as_u64(),
+        }),
     }
 }
 

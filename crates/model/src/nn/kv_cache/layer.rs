@@ -12,13 +12,13 @@ use crate::nn::attention::{AttentionConfig, Mechanism};
 /// The keys and values of one block, or linear attention's sums.
 #[derive(Clone, Debug)]
 pub struct LayerCache<B: BurnBackend> {
-    held: LayerState<B>,
-    len: usize,
+    pub(super) held: LayerState<B>,
+    pub(super) len: usize,
 }
 
 /// Cached state of an attention mechanism.
 #[derive(Clone, Debug)]
-enum LayerState<B: BurnBackend> {
+pub(super) enum LayerState<B: BurnBackend> {
     KeysAndValues(KeysAndValues<B>),
     /// Linear attention's sums; `None` before the first token.
     Sums(Option<LinearAttentionState<B>>),
@@ -26,16 +26,16 @@ enum LayerState<B: BurnBackend> {
 
 /// The keys and values of all tokens that have not been dropped.
 #[derive(Clone, Debug)]
-struct KeysAndValues<B: BurnBackend> {
+pub(super) struct KeysAndValues<B: BurnBackend> {
     /// `[batch, kv_heads, rows, head_dim]`, like `values`. Writes take the tensor out of the option, because Burn
     /// updates a tensor in place only if it has a single owner.
-    keys: Option<CachedTokens<B>>,
-    values: Option<CachedTokens<B>>,
+    pub(super) keys: Option<CachedTokens<B>>,
+    pub(super) values: Option<CachedTokens<B>>,
     format: CacheFormat,
     retention: Retention,
     /// Number of tokens after [`Retention::head`] that are no longer held. Row `i` at or after the head is token `i +
     /// dropped`.
-    dropped: usize,
+    pub(super) dropped: usize,
 }
 
 impl<B: Backend> LayerCache<B> {

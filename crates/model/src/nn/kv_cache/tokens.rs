@@ -1,8 +1,8 @@
 //! The keys or the values of a cache, in its format.
 
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Device, Int, Tensor};
-use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, PackedTokens, ops};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, PackedTokens, has_rows, ops};
 
 use super::CacheFormat;
 
@@ -60,6 +60,24 @@ impl<B: Backend> CachedTokens<B> {
         match self {
             Self::Floats(floats) => Self::Floats(floats.narrow(2, start, count)),
             Self::Packed(packed) => Self::Packed(packed.narrow(start, count)),
+        }
+    }
+
+    /// The data of the tokens, as they are stored.
+    pub fn into_data(self) -> TensorData {
+        match self {
+            Self::Floats(floats) => floats.into_data(),
+            Self::Packed(packed) => packed.into_data(),
+        }
+    }
+
+    /// Tokens of the same format, batch and heads from the data of [`CachedTokens::into_data`]. `None` if it is that of others,
+    /// or of more tokens.
+    pub fn like(&self, data: TensorData) -> Option<Self> {
+        match self {
+            Self::Floats(floats) => has_rows(&data, floats.dtype(), floats.dims())
+                .then(|| Self::Floats(Tensor::from_data(data, &floats.device()))),
+            Self::Packed(packed) => packed.like(data).map(Self::Packed),
         }
     }
 

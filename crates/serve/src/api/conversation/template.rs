@@ -2,7 +2,7 @@
 
 use emberlm_tokenizer::chat::PromptEnd;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::api::body::FieldGroup;
@@ -18,6 +18,25 @@ const SWITCHES: [&str; 2] = [ENABLE_THINKING, "thinking"];
 const EFFORT: &str = "reasoning_effort";
 /// The effort that means no reasoning.
 const NO_EFFORT: &str = "none";
+
+/// The variables of reasoning that a template reads.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct ReasoningControls {
+    /// True if reasoning can be switched off.
+    switch: bool,
+    /// True if it has an amount.
+    effort: bool,
+}
+
+impl ReasoningControls {
+    /// The controls of the template with this source.
+    pub fn of_template(source: &str) -> Self {
+        Self {
+            switch: SWITCHES.iter().any(|switch| reads(source, switch)),
+            effort: reads(source, EFFORT),
+        }
+    }
+}
 
 /// Options of the chat template.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -98,13 +117,12 @@ impl TemplateOptions {
             let variable = variables.entry(ENABLE_THINKING);
             variable.or_insert_with(|| enabled.into());
         }
-        let reads = |name: &str| words(source).any(|word| word == name);
-        if let Some(effort) = self.effort.take().filter(|_| reads(EFFORT)) {
+        if let Some(effort) = self.effort.take().filter(|_| reads(source, EFFORT)) {
             let variable = variables.entry(EFFORT);
             variable.or_insert_with(|| effort.into());
         }
         if let Some(reasons) = self.reasons {
-            for switch in SWITCHES.into_iter().filter(|switch| reads(switch)) {
+            for switch in SWITCHES.into_iter().filter(|switch| reads(source, switch)) {
                 let variable = variables.entry(switch);
                 variable.or_insert_with(|| reasons.into());
             }
@@ -113,7 +131,8 @@ impl TemplateOptions {
     }
 }
 
-/// The names in a template's source, and other words.
-fn words(source: &str) -> impl Iterator<Item = &str> {
-    source.split(|c: char| !c.is_alphanumeric() && c != '_')
+/// Returns true if the template with this source has a variable `name`, or such a word.
+fn reads(source: &str, name: &str) -> bool {
+    let mut words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.any(|word| word == name)
 }

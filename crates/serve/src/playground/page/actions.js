@@ -15,6 +15,7 @@ export class Actions {
       return button;
     };
     this.more = this.button("Continue", () => answer().more());
+    this.further = more.map(([name, act]) => this.button(name, act));
     this.again = this.button("Regenerate", () => answer().again());
     this.before = step("‹", "the try before", -1);
     this.after = step("›", "the next try", 1);
@@ -23,8 +24,13 @@ export class Actions {
     this.tries.className = "tries";
     this.tries.append(this.before, this.which, this.after);
     this.status = Object.assign(document.createElement("p"), { className: "status" });
-    place.append(this.more, this.again, this.tries, ...more.map(([name, act]) => this.button(name, act)), this.status);
+    place.append(this.more, this.again, this.tries, ...this.further, this.status);
     this.draw(null);
+  }
+
+  /** Shows the button that continues an answer, and the `others`, if the model can continue one. */
+  allows(continues, others = []) {
+    [this.more, ...others].forEach((button) => { button.hidden = !continues; });
   }
 
   /** A disabled button stays focusable for keyboard users, but does nothing. */
@@ -58,7 +64,8 @@ export function statusLine(made, model) {
   const parts = [counted(made.tokens.length, "token")];
   if (made.fresh > 1 && made.seconds > 0) parts.push(`${+(made.fresh / made.seconds).toPrecision(3)} tokens/s`);
   if (made.finish) parts.push(ENDS[made.finish] ?? made.finish);
-  if (made.asked !== undefined && model?.context) {
+  // The context of an encoder–decoder holds the target only.
+  if (made.asked !== undefined && model?.context && model.kind === "decoder") {
     parts.push(`${grouped(made.asked + made.fresh)} of ${grouped(model.context)} in context`);
   }
   if (made.finish) parts.push(`seed ${made.seed}`);

@@ -2,7 +2,6 @@
 
 import { played } from "./server.js";
 import { sampler } from "./settings.js";
-import { TokenText } from "./tokens.js";
 
 // The number of attempts to keep.
 const MAX_ATTEMPTS = 50;
@@ -19,9 +18,9 @@ function held(tokens) {
 }
 
 export class Answer {
-  /** `changed(what)` is called on events: "begun", "token", "ended", "failed" or "turned". */
-  constructor(element, changed) {
-    this.text = new TokenText(element, (at, choice) => this.pick(at, choice));
+  /** `view` makes what shows the tokens. `changed(what)` is called on events: "begun", "token", "ended", "failed" or "turned". */
+  constructor(view, changed) {
+    this.text = view((at, choice) => this.pick(at, choice));
     this.changed = changed;
     this.tries = [];
     this.at = -1;
@@ -31,7 +30,9 @@ export class Answer {
 
   get current() { return this.tries[this.at] ?? null; }
 
-  get content() { return (this.current?.tokens ?? []).map((token) => token.text).join(""); }
+  get tokens() { return this.current?.tokens ?? []; }
+
+  get content() { return this.tokens.map((token) => token.text).join(""); }
 
   /** Generates another answer to a request, after the tokens in `kept`. */
   write(request, kept = [], fresh = false) {
@@ -112,15 +113,25 @@ export class Answer {
 
   take(made, event) {
     if (event.error) throw new Error(event.error.message);
-    if (event.begin) made.asked = event.begin.prompt_tokens;
+    if (event.begin) this.begin(made, event.begin);
     if (event.token) {
       made.tokens.push(event.token);
       made.fresh += 1;
       made.seconds = (performance.now() - made.since) / 1000;
-      this.text.append(event.token);
+      this.text.append(event.token, made.tokens.length - 1);
       this.changed("token");
     }
-    if (event.rest) this.text.complete(made.tokens, event.rest.text);
+    if (event.rest) this.text.complete(made.tokens, event.rest);
     if (event.end) Object.assign(made, { finish: event.end.finish, seconds: event.end.seconds });
+  }
+
+  /** Shows the tokens that are continued by their parts, which follow from all tokens before them. */
+  begin(made, { prompt_tokens: asked, parts }) {
+    made.asked = asked;
+    if (!parts?.length) return;
+    made.tokens.forEach((token, at) => { token.parts = parts[at]; });
+    const focused = document.activeElement;
+    this.text.show(made.tokens);
+    if (!focused.isConnected) this.text.focus(made.tokens.length - 1);
   }
 }

@@ -25,7 +25,7 @@ export function open(span, token, take) {
   token.top.forEach((choice, at) => list.append(row(choice, at, choice.id === token.id)));
   box.replaceChildren(title, list);
   if (!take && token.top.length) {
-    box.append(Object.assign(document.createElement("p"), { className: "hint", textContent: "Only the last answer can be changed." }));
+    box.append(Object.assign(document.createElement("p"), { className: "hint", textContent: "This token cannot be replaced." }));
   }
   box.hidden = false;
   put();

@@ -1,40 +1,74 @@
-// The page: the model, the mode (write or chat), and messages shared by both modes.
+// The page: the model, the mode (such as chat), and messages shared by all modes.
 
 import { statusLine } from "./actions.js";
 import * as card from "./card.js";
 import { Chat } from "./chat.js";
 import * as choices from "./choices.js";
+import { Labels } from "./labels.js";
 import { recall, remember } from "./memory.js";
+import { fill, names } from "./models.js";
+import { spoken } from "./parts.js";
+import { Ranking } from "./ranking.js";
 import { models } from "./server.js";
 import { begin, restore } from "./settings.js";
+import { Similarity } from "./similarity.js";
 import { Write } from "./write.js";
 
 const by = (id) => document.getElementById(id);
-const page = { model: null, ready: null, changed };
+const page = { model: null, name: null, ready: null, changed, report, announce };
 let known = [];
-const modes = { write: new Write(page), chat: new Chat(page) };
+const modes = {
+  write: new Write(page), chat: new Chat(page), similarity: new Similarity(page), labels: new Labels(page), ranking: new Ranking(page),
+};
 let mode = "write";
 
-/** Handles events of both modes. Screen readers announce an answer once, when it is complete. */
+/** The modes of a model. */
+function modesOf({ kind, chat, labels }) {
+  if (kind !== "encoder") return chat ? ["write", "chat"] : ["write"];
+  // A classifier with one label compares a query with documents.
+  const scores = { 0: [], 1: ["ranking"] }[labels.length] ?? ["labels"];
+  return [...scores, "similarity"];
+}
+
+/** Shows an error; none if it is empty. */
+function report(message) {
+  if (by("alert").textContent !== message) by("alert").textContent = message;
+}
+
+/** Announces a text to screen readers. */
+function announce(text) {
+  by("announce").textContent = text;
+}
+
+/** Handles events of answers. Screen readers announce an answer once, when it is complete. */
 function changed(what, answer) {
-  const failed = what === "failed" ? answer.message : "";
-  if (by("alert").textContent !== failed) by("alert").textContent = failed;
-  by("legend").hidden = !answer?.current?.tokens.length;
-  if (what === "ended") by("announce").textContent = `${answer.content}. ${statusLine(answer.current, page.model)}`;
-  if (what === "begun") by("announce").textContent = "";
+  report(what === "failed" ? answer.message : "");
+  by("legend").hidden = !answer?.tokens.length;
+  if (what === "ended") announce(`${spoken(answer.tokens)}. ${statusLine(answer.current, page.model)}`);
+  if (what === "begun") announce("");
   // A run that is being trained may have progressed.
   if (what === "ended") look(false);
 }
 
-function choose(id) {
-  page.model = known.find((model) => model.id === id) ?? known[0];
-  by("model").value = page.model.id;
-  remember("localStorage", "model", page.model.id);
-  by("state").textContent = known.length > 1 ? "" : page.model.id;
+function choose(name) {
+  const found = known.find((model) => names(model).includes(name));
+  page.model = found ?? known[0];
+  page.name = found ? name : page.model.id;
+  by("model").value = page.name;
+  remember("localStorage", "model", page.name);
+  by("state").textContent = by("model-choice").hidden ? page.name : "";
   card.draw(page.model);
-  begin(page.model.sampling);
-  by("modes").hidden = !page.model.chat;
-  turn(page.model.chat ? mode : "write");
+  const generates = page.model.kind !== "encoder";
+  by("settings-box").hidden = !generates;
+  if (generates) begin(page.model.sampling);
+  by("picks").hidden = page.model.kind !== "decoder";
+  const able = modesOf(page.model);
+  for (const each of Object.keys(modes)) {
+    by(`${each}-tab`).hidden = !able.includes(each);
+    if (able.includes(each)) modes[each].choose(page.model);
+  }
+  by("modes").hidden = able.length < 2;
+  turn(able.includes(mode) ? mode : able[0]);
 }
 
 /** Fetches the list of models. */
@@ -47,18 +81,14 @@ async function look(first) {
     by("alert").textContent = error.message;
     return;
   }
-  const names = known.map((model) => model.id);
-  if (names.join("\n") !== [...by("model").options].map((option) => option.value).join("\n")) {
-    by("model").replaceChildren(...names.map((name) => new Option(name, name)));
-  }
-  by("model-choice").hidden = known.length < 2;
-  if (known.length === 0) by("alert").textContent = "The server has no decoder, and this page needs one.";
-  else if (first) choose(recall("localStorage", "model"));
-  else card.draw((page.model = known.find((model) => model.id === page.model.id) ?? page.model));
+  fill(by("model"), known);
+  by("model-choice").hidden = known.flatMap(names).length < 2;
+  if (first) choose(recall("localStorage", "model"));
+  else if (page.model) card.draw((page.model = known.find((model) => model.id === page.model.id) ?? page.model));
 }
 
 function turn(to) {
-  if (to !== mode) modes[mode].answer?.stop();
+  if (to !== mode) stop();
   mode = to;
   for (const name of Object.keys(modes)) {
     const tab = by(`${name}-tab`);
@@ -70,7 +100,12 @@ function turn(to) {
     }
   }
   choices.close();
-  by("legend").hidden = !modes[mode].answer?.current?.tokens.length;
+  by("legend").hidden = !modes[mode].answer?.tokens.length;
+}
+
+/** Stops the answer of the current mode. */
+function stop() {
+  (modes[mode].answer ?? modes[mode]).stop?.();
 }
 
 by("model").addEventListener("change", () => choose(by("model").value));
@@ -80,14 +115,16 @@ by("modes").addEventListener("click", (event) => {
 });
 by("modes").addEventListener("keydown", (event) => {
   if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
-  turn(mode === "write" ? "chat" : "write");
+  const able = modesOf(page.model);
+  const step = event.key === "ArrowLeft" ? -1 : 1;
+  turn(able[(able.indexOf(mode) + step + able.length) % able.length]);
   by(`${mode}-tab`).focus();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
   if (choices.close()) return;
   by("alert").textContent = "";
-  modes[mode].answer?.stop();
+  stop();
 });
 by("alert").addEventListener("click", () => { by("alert").textContent = ""; });
 document.addEventListener("pointerdown", (event) => {

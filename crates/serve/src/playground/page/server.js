@@ -30,11 +30,18 @@ export async function models() {
   return (await (await ask("api/models")).json()).models;
 }
 
+const post = (path, request, signal) => ask(path, {
+  method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request), signal,
+});
+
+/** The answer to a request. */
+export async function posted(path, request, signal) {
+  return (await post(path, request, signal)).json();
+}
+
 /** Yields the events of an answer as they arrive. Closing the generator cancels the answer. */
 export async function* played(request, signal) {
-  const answer = await ask("api/play", {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request), signal,
-  });
+  const answer = await post("api/play", request, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

@@ -1,5 +1,6 @@
 // The sampling settings: form fields, names in the API, and storage in the browser.
 
+import { make } from "./elements.js";
 import { recall, remember } from "./memory.js";
 import { SETTINGS } from "./sampling.js";
 
@@ -10,12 +11,6 @@ const FIELDS = [
 ];
 
 const form = document.getElementById("settings");
-
-function make(tag, properties, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-}
 
 /** A number field with a slider; each updates the other. */
 function row(field) {

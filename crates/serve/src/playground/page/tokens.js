@@ -6,64 +6,72 @@ import { percent, spelt } from "./spelling.js";
 const REST = 120;
 
 export class TokenText {
-  /** `pick(at, choice)` replaces a token; null if tokens cannot be replaced any more. */
-  constructor(element, pick) {
+  /** `pick(at, choice)` replaces a token of the answer; null if tokens cannot be replaced any more. */
+  constructor(element, pick, label = "the model's text, token by token") {
     this.element = element;
     this.pick = pick;
-    this.tokens = [];
+    // The tokens with their places in the answer, which may have other parts.
+    this.entries = [];
     this.resting = null;
     element.setAttribute("role", "group");
-    element.setAttribute("aria-label", "the model's text, token by token");
+    element.setAttribute("aria-label", label);
     this.listen();
   }
 
+  get length() { return this.entries.length; }
+
+  get isEmpty() { return this.entries.length === 0; }
+
   show(tokens) {
     if (this.element.querySelector(".open")) choices.close();
-    this.tokens = [];
+    this.entries = [];
     this.element.replaceChildren();
-    tokens.forEach((token) => this.append(token));
+    tokens.forEach((token, at) => this.append(token, at));
   }
 
   /** Appends text to the last token that was held back as the possible beginning of a stop string. */
-  complete(tokens, text) {
+  complete(tokens, { text }) {
     const last = tokens.at(-1);
     if (!last) return;
     last.text += text;
-    this.write(this.element.lastElementChild, last);
+    this.write(this.element.lastElementChild, last, last.text);
   }
 
-  append(token) {
+  /** Appends the token at the place `at` of the answer, or the `text` of it that belongs here. */
+  append(token, at, text = token.text) {
     const span = document.createElement("span");
     span.className = "token";
-    span.tabIndex = this.tokens.length === 0 ? 0 : -1;
-    span.dataset.at = this.tokens.length;
+    span.tabIndex = this.isEmpty ? 0 : -1;
+    span.dataset.at = this.length;
     span.setAttribute("role", "button");
     span.style.setProperty("--share", Math.exp(token.logprob));
-    this.write(span, token);
-    this.tokens.push(token);
+    this.write(span, token, text);
+    this.entries.push({ token, at });
     this.element.append(span);
   }
 
-  write(span, token) {
+  write(span, token, text) {
     // Make line breaks and incomplete characters visible, so they can be selected.
-    span.classList.toggle("break", /^[\r\n]+$/.test(token.text));
-    span.textContent = token.text;
-    span.setAttribute("aria-label", `${spelt(token.text)}, ${percent(token.logprob)}`);
+    span.classList.toggle("break", /^[\r\n]+$/.test(text));
+    span.textContent = text;
+    span.setAttribute("aria-label", `${spelt(text)}, ${percent(token.logprob)}`);
   }
 
-  /** Focuses a token without opening its alternatives. */
+  /** Focuses the answer's token `at` without opening its alternatives. Returns false if it is not here. */
   focus(at) {
-    choices.quietly(() => this.go(at));
+    const place = this.entries.findIndex((entry) => entry.at === at);
+    if (place >= 0) choices.quietly(() => this.go(place));
+    return place >= 0;
   }
 
-  go(at) {
-    const span = this.element.children[Math.min(Math.max(at, 0), this.tokens.length - 1)];
+  go(place) {
+    const span = this.element.children[Math.min(Math.max(place, 0), this.length - 1)];
     span?.focus();
   }
 
   open(span) {
-    const at = Number(span.dataset.at);
-    choices.open(span, this.tokens[at], this.pick && ((choice) => this.pick(at, choice)));
+    const { token, at } = this.entries[Number(span.dataset.at)];
+    choices.open(span, token, this.pick && ((choice) => this.pick(at, choice)));
   }
 
   listen() {
@@ -95,7 +103,7 @@ export class TokenText {
   key(event, span) {
     if (!span || event.ctrlKey || event.metaKey || event.altKey) return;
     const at = Number(span.dataset.at);
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: this.tokens.length - 1 }[event.key];
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: this.length - 1 }[event.key];
     const digit = choices.digit(event);
     if (to !== undefined) {
       this.go(to);
