@@ -6,6 +6,7 @@
 //! | [`EncoderPlan`] | the same for encoders |
 //! | [`ServedModel`], [`Worker`] | a served model, and the thread of its engine |
 //! | [`api::Service`], [`api::router`] | serves models over HTTP |
+//! | [`ServedModels`], [`Admin`], [`ModelEntry`] | changes the models while the server runs |
 //! | [`Limits`] | the limits of a request |
 //! | [`RequestLog`], [`RequestRecord`] | logs requests |
 //! | [`Server`], [`Hosts`] | listens on an address and checks the `Host` of requests |
@@ -18,7 +19,7 @@
 //! use emberlm_checkpoint::{Description, Model, write_untrained};
 //! use emberlm_model::{TransformerConfig, families};
 //! use emberlm_serve::api::{self, Service};
-//! use emberlm_serve::{Hosts, Limits, ServeOptions, Server, load};
+//! use emberlm_serve::{Hosts, Limits, ServedModels, ServeOptions, Server, load};
 //! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,7 +40,8 @@
 //! let decoder = model.decoder::<Flex>(&device)?;
 //! let options = ServeOptions { name: "tiny".to_owned(), ..ServeOptions::default() };
 //! let loaded = load(&model, decoder, &options, None)?;
-//! let service = Service { models: vec![loaded.served], limits: Limits::default(), key: None, log: None };
+//! let models = ServedModels::new(vec![loaded.served]).into();
+//! let service = Service { models, limits: Limits::default(), key: None, admin: None, log: None };
 //! let router = api::router(service);
 //! let server = Server::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)?;
 //! let hosts = Hosts::new(server.address().ip(), &[]);
@@ -61,6 +63,7 @@
 //! | `jobs` | the blocking work of requests, on few threads |
 //! | `held_body` | a response body that keeps a value alive until it is sent |
 //! | [`api`] | the HTTP API: OpenAI-compatible endpoints, and the page's requests |
+//! | `served_models`, `model_entry`, `admin` | the models, which change while the server runs |
 //! | [`model`], [`worker`] | a served model, and the thread that runs its engine |
 //! | [`worker_engine`] | the interface of the engines |
 //! | [`residency`], `on_demand` | which models are in memory; an engine that is loaded when it is needed |
@@ -79,6 +82,7 @@
 //! | [`tail`] | reads lines appended to a file |
 //! | `machine` | CPU and memory usage of this machine |
 
+mod admin;
 pub mod api;
 mod asset;
 mod connection;
@@ -93,12 +97,14 @@ mod machine;
 mod memory;
 mod metrics;
 pub mod model;
+mod model_entry;
 mod on_demand;
 mod playground;
 mod reasoning;
 pub mod reference;
 pub mod request_log;
 pub mod residency;
+mod served_models;
 mod server;
 pub mod tail;
 mod tools;
@@ -106,15 +112,18 @@ pub mod watch;
 pub mod worker;
 pub mod worker_engine;
 
+pub use admin::{Admin, LoadRequest, RefusedLoad};
 pub use embedding_engine::{EmbeddingConfig, EmbeddingEngine};
 pub use emberlm_generate::SamplingDefaults;
 pub use hosts::Hosts;
 pub use limits::Limits;
 pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, load};
-pub use model::{Card, Classifier, EncoderFormat, ServedKind, ServedModel};
+pub use model::{Card, Classifier, EncoderFormat, ModelSource, ServedKind, ServedModel};
+pub use model_entry::ModelEntry;
 pub use on_demand::{OnDemand, Reload};
 pub use request_log::{RequestLog, RequestRecord};
 pub use residency::{Place, Residency};
+pub use served_models::ServedModels;
 pub use server::{Server, ServerError};
-pub use worker::{Replacer, Worker};
-pub use worker_engine::{SubmitError, WorkerEngine};
+pub use worker::{Replacer, Worker, WorkerWatch};
+pub use worker_engine::{Replacement, SubmitError, WorkerEngine};

@@ -15,7 +15,7 @@ use emberlm_model::{CacheFormat, CacheFormatError, ModelKind, Transformer, count
 use emberlm_tokenizer::chat::ChatEncoder;
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
-use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
+use crate::model::{Card, ChatFormat, ModelSource, ServedKind, ServedModel, Tables};
 use crate::on_demand::{OnDemand, Reload};
 use crate::worker::{Replacer, Worker};
 pub use encoder::EncoderPlan;
@@ -26,7 +26,7 @@ const CACHE_BYTES: usize = 1 << 30;
 const MAX_SLOTS: usize = 64;
 
 /// Options for serving a model.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServeOptions {
     /// The name that clients use.
     pub name: String,
@@ -258,6 +258,7 @@ impl<'a> LoadPlan<'a> {
             tokenizer,
             worker,
             tables: Tables::new(sandbox),
+            source: ModelSource::of(model),
         })
     }
 }
@@ -278,6 +279,18 @@ pub fn load<B: Backend>(
     sandbox: Option<GrammarSandbox>,
 ) -> Result<Loaded<B>, LoadError> {
     LoadPlan::new(model, options.clone())?.load(decoder, sandbox, None)
+}
+
+impl ModelSource {
+    /// The paths of a model, without its memory.
+    fn of(model: &Model) -> Self {
+        Self {
+            path: model.path().to_owned(),
+            base: model.adapter().map(|adapter| adapter.base.path.clone()),
+            follows: false,
+            memory: None,
+        }
+    }
 }
 
 impl Card {

@@ -1,5 +1,7 @@
 //! The memory of the served models.
 
+use std::sync::Arc;
+
 use bytesize::ByteSize;
 use emberlm_checkpoint::{Embedder, ModelKind};
 use emberlm_kernels::Backend;
@@ -45,7 +47,8 @@ pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Work<'a
     works.collect()
 }
 
-/// The places of the engines in `memory` bytes; `None` for runs that are followed, which stay loaded.
+/// The memory of `memory` bytes that models share which are not followed, and their places in it; `None` for runs that are
+/// followed, which stay loaded.
 ///
 /// # Errors
 /// A model does not fit into the available memory, or the followed runs do not.
@@ -54,7 +57,7 @@ pub fn places(
     works: &[Work<'_>],
     memory: ByteSize,
     guard: MemoryGuard,
-) -> Result<Vec<Option<Place>>, CliError> {
+) -> Result<(Arc<Residency>, Vec<Option<Place>>), CliError> {
     let planned = || planned.iter().map(|(spec, _)| *spec).zip(works);
     let followed = planned().filter(|(spec, _)| spec.follows);
     let followed: Vec<Work<'_>> = followed.map(|(_, work)| *work).collect();
@@ -62,12 +65,17 @@ pub fn places(
         let together: Vec<Work<'_>> = followed.iter().copied().chain([*work]).collect();
         check(&together, guard)?;
     }
-    let bytes = |works: &[Work<'_>]| guard.inference("serving", works).on_device();
-    let residency = Residency::new(memory.as_u64().saturating_sub(bytes(&followed)));
+    let residency = Residency::new(memory.as_u64().saturating_sub(bytes(&followed, guard)));
     let place = |(spec, work): (&ModelSpec, &Work<'_>)| {
-        (!spec.follows).then(|| residency.add(bytes(std::slice::from_ref(work))))
+        (!spec.follows).then(|| residency.add(bytes(&[*work], guard)))
     };
-    Ok(planned().map(place).collect())
+    let places = planned().map(place).collect();
+    Ok((residency, places))
+}
+
+/// The predicted memory of engines, without that of the program.
+pub fn bytes(works: &[Work<'_>], guard: MemoryGuard) -> u64 {
+    guard.inference("serving", works).on_device()
 }
 
 /// Checks that the weights, KV caches and forward passes of the models fit into memory together.
