@@ -14,7 +14,7 @@ const TRAIN: &str = "train --from base --data talks --learning-rate 3e-2 --rende
     --set train.micro_batch=2 --set train.accumulation=1 --steps 20";
 
 /// A base model and adapters of it: the run `lora`, the run `dora`, and `peft` in PEFT's format.
-fn with_adapters() -> Sandbox {
+pub fn with_adapters() -> Sandbox {
     let sandbox = with_base();
     let all = "--set train.adapter.targets=[\"all-linear\"]";
     for (name, options) in [
@@ -54,7 +54,7 @@ fn request(model: &str, prompt: &str) -> Value {
         "logprobs": 0, "logit_bias": serde_json::Map::from_iter(bias) })
 }
 
-fn answer(server: &Server, model: &str, prompt: &str) -> Value {
+pub fn answer(server: &Server, model: &str, prompt: &str) -> Value {
     let answer = server.post("/v1/completions", &request(model, prompt));
     assert_eq!(answer.status, 200, "{model}: {}", answer.body);
     answer.json()

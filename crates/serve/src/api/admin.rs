@@ -1,6 +1,7 @@
 //! `/admin/models`: loads and removes models for an administrator, who has a key of `--admin-key-file`. Also the requests by which
 //! vLLM's clients load and remove adapters.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, LazyLock};
@@ -169,7 +170,7 @@ async fn load(app: &App, entry: ModelEntry) -> Result<AdminModel, ApiError> {
     Ok(AdminModel::new(&model, &app.models()))
 }
 
-/// Checks the lengths that the description limits.
+/// Checks the lengths and numbers that the description limits.
 fn check(entry: &ModelEntry) -> Result<(), ApiError> {
     let names = entry
         .name
@@ -184,6 +185,21 @@ fn check(entry: &ModelEntry) -> Result<(), ApiError> {
     if let Some((field, _, most)) = lengths.find(|(_, length, most)| length > most) {
         let rule = format!("must have at most {most} bytes");
         return Err(ApiError::field(field, rule));
+    }
+    let numbers = [
+        ("context", entry.context.map(NonZero::get)),
+        ("slots", entry.slots.map(NonZero::get)),
+        ("max_queue", entry.max_queue),
+    ];
+    let is_large = |number: usize| u32::try_from(number).is_err();
+    if let Some((field, _)) = numbers
+        .iter()
+        .find(|(_, number)| number.is_some_and(is_large))
+    {
+        return Err(ApiError::field(
+            *field,
+            format!("must be at most {}", u32::MAX),
+        ));
     }
     match entry.aliases.len() > MOST_ALIASES {
         true => Err(ApiError::field(
