@@ -3,7 +3,7 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, LazyLock};
 
 use axum::Json;
@@ -162,10 +162,14 @@ async fn load(app: &App, entry: ModelEntry) -> Result<AdminModel, ApiError> {
     let access = app.0.admin.as_ref().ok_or_else(ApiError::no_admin)?;
     let (answer, answered) = oneshot::channel();
     let sent = access.loads.try_send(LoadRequest { entry, answer });
-    sent.map_err(|_| ApiError::busy("too many models wait to be loaded; try again later"))?;
-    let name = answered
-        .await
-        .map_err(|_| ApiError::internal("the server no longer loads models"))??;
+    let ended = || ApiError::internal("the server no longer loads models");
+    sent.map_err(|error| match error {
+        TrySendError::Full(_) => {
+            ApiError::busy("too many models wait to be loaded; try again later")
+        }
+        TrySendError::Disconnected(_) => ended(),
+    })?;
+    let name = answered.await.map_err(|_| ended())??;
     let model = app.model(&name)?;
     Ok(AdminModel::new(&model, &app.models()))
 }

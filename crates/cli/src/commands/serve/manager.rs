@@ -17,7 +17,7 @@ use super::follow;
 use super::groups;
 use super::log::Log;
 use super::models::{self, ModelSpec};
-use super::roots::Roots;
+use super::roots::{Roots, is_same};
 use crate::error::CliError;
 use crate::opened_model::OpenedModel;
 use crate::run_folders;
@@ -131,17 +131,17 @@ impl<B: Backend> Manager<B> {
         let spec = models::added(entry, &self.args).map_err(invalid)?;
         let name = spec.options.name.clone();
         check_name(&spec, &self.served.models(), |_| false)?;
-        let (roots, specs) = (&self.roots, &self.specs);
+        let (roots, specs, running) = (&self.roots, &self.specs, self.served.models());
         let models = load(&mut self.fleet, &[spec], &self.served, |model| {
-            let model = model.model();
-            match model.has_adapter() {
-                // An adapter records the path of its base model.
-                true => {
-                    let base = roots.admit(&groups::base_path(model), specs);
-                    let refused = |error: RefusedLoad| CliError::new(error.to_string());
-                    base.map(drop).map_err(|error| refused(error).into())
-                }
-                false => Ok(()),
+            let base = groups::base_path(model.model());
+            let is_base = |running: &Arc<ServedModel>| is_same(&running.source.path, &base);
+            if !model.model().has_adapter() || running.iter().any(is_base) {
+                return Ok(());
+            }
+            // An adapter records the path of its base model.
+            match roots.admit(&base, specs) {
+                Ok(_) => Ok(()),
+                Err(refused) => Err(CliError::new(refused.to_string()).into()),
             }
         });
         let models = models.map_err(|failure| match failure {
@@ -175,6 +175,7 @@ impl<B: Backend> Manager<B> {
             .map(|spec| spec.options.name.clone())
             .filter(|name| find(&wanted, name).is_none())
             .collect();
+        check_ready(&changed)?;
         // Everything new is checked before anything changes.
         Fleet::<B>::check_models(&changed, &running)?;
         let mut to_load = Vec::new();
@@ -271,16 +272,23 @@ fn load<B: Backend>(
     served: &ServedModels,
     check: impl Fn(&OpenedModel) -> Result<(), Failure>,
 ) -> Result<Vec<ServedModel>, Failure> {
-    // Waiting for a checkpoint would delay all changes.
-    let unready = |spec: &&ModelSpec| spec.follows && follow::has_no_checkpoint(&spec.path);
-    if let Some(spec) = specs.iter().find(unready) {
-        let message = format!("{} has no checkpoint yet", spec.path.display());
-        return Err(CliError::new(message).within(&spec.options.name).into());
-    }
+    check_ready(specs)?;
     return_freed();
     let loaded = fleet.load(specs, &served.models(), check);
     return_freed_soon();
     loaded
+}
+
+/// Checks that the runs to follow have checkpoints. Waiting for one would delay all changes.
+fn check_ready(specs: &[ModelSpec]) -> Result<(), CliError> {
+    let is_unready = |spec: &&ModelSpec| spec.follows && follow::has_no_checkpoint(&spec.path);
+    match specs.iter().find(is_unready) {
+        Some(spec) => {
+            let message = format!("{} has no checkpoint yet", spec.path.display());
+            Err(CliError::new(message).within(&spec.options.name))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks that no served model has a name or alias of a model, except for those that it `replaces`.

@@ -67,10 +67,9 @@ impl Roots {
         };
         let name =
             hub::name(path).map_err(|error| RefusedLoad::Path(error.message().to_owned()))?;
-        let is_named = |spec: &&ModelSpec| spec.written == path;
         if let Some(name) = name {
             let is_allowed = self.hub.iter().any(|root| admits_name(root, &name));
-            return match is_allowed || named.iter().any(|spec| is_named(&spec)) {
+            return match is_allowed || named.iter().any(|spec| spec.written == path) {
                 true => Ok(path.to_owned()),
                 false => Err(RefusedLoad::Path(format!(
                     "{} is not allowed: start the server with --model-root hf:{}, or another root with this name",
@@ -81,13 +80,17 @@ impl Roots {
         }
         let canonical = fs::canonicalize(path).map_err(|_| refused())?;
         let is_below = self.folders.iter().any(|root| canonical.starts_with(root));
-        let is_same =
-            |spec: &ModelSpec| fs::canonicalize(&spec.path).is_ok_and(|of| of == canonical);
-        match is_below || named.iter().any(is_same) {
+        let is_named = |spec: &ModelSpec| is_same(&spec.path, &canonical);
+        match is_below || named.iter().any(is_named) {
             true => Ok(canonical),
             false => Err(refused()),
         }
     }
+}
+
+/// Returns true if `path` leads to the canonical path `canonical`.
+pub fn is_same(path: &Path, canonical: &Path) -> bool {
+    fs::canonicalize(path).is_ok_and(|path| path == canonical)
 }
 
 /// Returns true if a root of the Hub admits a name.
