@@ -56,7 +56,7 @@ pub struct ModelEntry {
     pub deterministic: Option<bool>,
     /// The values of sampling settings that a request leaves out.
     #[serde(default)]
-    #[schemars(schema_with = "sampling_schema")]
+    #[schemars(schema_with = "sampling_schema", extend("default" = {}))]
     pub sampling: SamplingDefaults,
 }
 

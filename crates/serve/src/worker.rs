@@ -53,9 +53,13 @@ pub struct Worker {
     limits: EngineLimits,
     /// The adapter of the requests that this handle submits.
     adapter: Option<usize>,
-    /// Shared by the copies of this handle; the inner one also by their requests.
-    users: Arc<Arc<()>>,
+    /// Shared by the copies of this handle.
+    users: Arc<Users>,
 }
+
+/// The requests of a handle have copies of it.
+#[derive(Debug, Default)]
+struct Users(Arc<()>);
 
 /// The state that the thread last reported.
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +226,7 @@ impl Worker {
             backlog: Arc::clone(&backlog),
             commands: Arc::clone(&self.commands),
             _place: place,
-            _user: Arc::clone(&*self.users),
+            _user: Arc::clone(&self.users.0),
         };
         let command = Command::Submit {
             ticket: number,
@@ -251,7 +255,7 @@ impl Worker {
 
     /// Number of requests of this handle and its copies that run or wait.
     pub fn requests(&self) -> usize {
-        Arc::strong_count(&*self.users) - 1
+        Arc::strong_count(&self.users.0) - 1
     }
 
     /// Returns true if the model's weights are in memory.

@@ -18,7 +18,7 @@ impl Worker {
     pub fn watch(&self) -> WorkerWatch {
         WorkerWatch {
             commands: Arc::downgrade(&self.commands),
-            users: Arc::downgrade(&*self.users),
+            users: Arc::downgrade(&self.users.0),
             thread: Arc::downgrade(&self.shared),
         }
     }
