@@ -60,7 +60,7 @@ pub fn answer(server: &Server, model: &str, prompt: &str) -> Value {
     answer.json()
 }
 
-fn generated(sandbox: &Sandbox, model: &str, prompt: &str) -> Value {
+pub fn generated(sandbox: &Sandbox, model: &str, prompt: &str) -> Value {
     let bias = ENDS.map(|id| format!("--logit-bias {id}=-100")).join(" ");
     let options = "--max-new-tokens 24 --temperature 0 --json";
     let line = format!("generate {model} --prompt {prompt} {options} {bias}");

@@ -110,12 +110,12 @@ fn a_server_may_start_without_models() {
     assert_eq!(ids(&answer.json()["choices"][0]), expected);
 }
 
-/// The threads of engines of a server, and those that they share.
+/// The number of a server's threads with this name.
 #[cfg(target_os = "linux")]
-fn engines(server: &Server) -> usize {
+fn threads(server: &Server, name: &str) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.trim() == "engine").count()
+    names.filter(|found| found.trim() == name).count()
 }
 
 #[cfg(target_os = "linux")]
@@ -135,7 +135,8 @@ fn a_stream_of_a_removed_model_finishes_and_then_its_memory_is_freed() {
     // Another model of the same name does not wait for it.
     load(&server, json!({ "path": "run", "slots": 2 })).expect(200);
     server.post("/v1/completions", &greedy(&[1], 2)).expect(200);
-    let both = engines(&server);
+    // Those of the engines, and those that they share.
+    let both = threads(&server, "engine");
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let events = Answer::new(&text).events();
@@ -143,7 +144,9 @@ fn a_stream_of_a_removed_model_finishes_and_then_its_memory_is_freed() {
     body["stream"] = false.into();
     let whole = server.post("/v1/completions", &body).expect(200).json();
     assert_eq!(made.collect::<Vec<_>>(), ids(&whole["choices"][0]));
-    wait_until("the end of the engine", || engines(&server) < both);
+    wait_until("the end of the engine", || {
+        threads(&server, "engine") < both
+    });
 }
 
 #[test]
@@ -324,6 +327,52 @@ fn models_are_loaded_from_below_a_root_only() {
     let entry = json!({ "path": "models/inside", "name": "x", "context": 65 });
     load(&server, entry).expect(400);
     assert_eq!(names(&server), ["inside", "run"]);
+}
+
+#[test]
+fn files_and_models_of_every_kind_are_loaded() {
+    let sandbox = with_model(64, &[1]);
+    sandbox.ok("export run --format gguf --type f32 --out m.gguf");
+    let encoder = super::encoder::model();
+    let encoder = encoder.path().to_str().unwrap();
+    let server = serve(&sandbox, &format!("run {OPTIONS} --model-root {encoder}"));
+    load(&server, json!({ "path": "m.gguf" })).expect(200);
+    let answer = server.post("/v1/completions", &of("m", greedy(&[1, 2], 5)));
+    let expected = generated(&sandbox, &[1, 2], 5);
+    assert_eq!(ids(&answer.json()["choices"][0]), expected);
+    load(&server, json!({ "path": encoder, "name": "e" })).expect(200);
+    let body = json!({ "model": "e", "input": "w1 w2" });
+    let embedded = || server.post("/v1/embeddings", &body).expect(200).json();
+    let vector = embedded()["data"].clone();
+    remove(&server, "e").expect(200);
+    load(&server, json!({ "path": encoder, "name": "e" })).expect(200);
+    assert_eq!(embedded()["data"], vector);
+    let refused = load(&server, json!({ "path": "data", "name": "x" }));
+    assert_eq!(refused.status, 400, "{}", refused.body);
+}
+
+#[test]
+fn runs_are_followed_until_they_are_removed() {
+    let (sandbox, next) = (with_model(64, &[1]), with_model(64, &[2]));
+    sandbox.write("run/config.toml", "");
+    sandbox.write("empty/config.toml", "");
+    let server = serve(&sandbox, OPTIONS);
+    let refused = load(&server, json!({ "path": "empty", "follow": true })).expect(400);
+    let reason = "empty has no checkpoint yet";
+    assert!(refused.body.contains(reason), "{}", refused.body);
+    load(&server, json!({ "path": "run", "follow": true })).expect(200);
+    let answered = || {
+        let answer = server.post("/v1/completions", &greedy(&[1, 2], 20));
+        ids(&answer.expect(200).json()["choices"][0])
+    };
+    assert_eq!(answered(), generated(&sandbox, &[1, 2], 20));
+    let checkpoint = "run/checkpoints/step-00000002";
+    fs::rename(next.path(checkpoint), sandbox.path(checkpoint)).unwrap();
+    let after = generated(&sandbox, &[1, 2], 20);
+    wait_until("the next checkpoint", || answered() == after);
+    remove(&server, "run").expect(200);
+    #[cfg(target_os = "linux")]
+    wait_until("the end of the thread", || threads(&server, "follow") == 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fs::File;
 use serde_json::{Value, json};
 
 use super::serve::{generated, greedy, ids, with_model};
+use super::serve_adapters::{answer, generated as adapted, with_adapters};
 use super::support::server::Server;
 use super::support::wait_until;
 
@@ -82,6 +83,35 @@ fn changed_models_are_loaded_and_removed() {
     assert_eq!(ids(&answer["choices"][0]), expected[..3]);
     assert_eq!(loads(), before, "{}", log());
     assert!(log().contains("b: removed"), "{}", log());
+}
+
+#[test]
+fn a_base_model_and_its_adapters_are_added_together() {
+    let sandbox = with_adapters();
+    let table = |name: &str| format!("[[model]]\npath = \"{name}\"\n");
+    let dora = table("dora");
+    sandbox.write("serve.toml", &dora);
+    let server = sandbox.serve("serve --config serve.toml");
+    let all = format!("{dora}{}{}", table("base"), table("lora"));
+    sandbox.write("serve.toml", &all);
+    wait_until("all models", || names(&server) == ["dora", "base", "lora"]);
+    let text = || server.get("/metrics").body;
+    let engine = |name: &str| format!("emberlm_free_slots{{model=\"{name}\"}}");
+    // A single adapter has its own engine.
+    assert!(text().contains(&engine("dora")) && text().contains(&engine("base")));
+    assert!(!text().contains(&engine("lora")), "{}", text());
+    let found = answer(&server, "lora", "Hello")["choices"][0]["token_ids"].clone();
+    assert_eq!(found, adapted(&sandbox, "base --adapter lora", "Hello"));
+    sandbox.write("serve.toml", format!("{dora}{}", table("lora")));
+    wait_until("no base", || names(&server) == ["dora", "lora"]);
+    let again = answer(&server, "lora", "Hello")["choices"][0]["token_ids"].clone();
+    assert_eq!(again, found);
+    // A new name of an adapter keeps its engine.
+    let named = format!("{dora}{}aliases = [\"l\"]\n", table("lora"));
+    sandbox.write("serve.toml", named);
+    wait_until("an alias", || names(&server) == ["dora", "lora", "l"]);
+    let again = answer(&server, "l", "Hello")["choices"][0]["token_ids"].clone();
+    assert_eq!(again, found);
 }
 
 #[test]

@@ -47,9 +47,9 @@ pub(crate) struct AdminModel {
     name: String,
     aliases: Vec<String>,
     /// The path of its files.
-    path: PathBuf,
+    path: String,
     /// For an adapter, the path of its base model.
-    adapter_of: Option<PathBuf>,
+    adapter_of: Option<String>,
     /// True if the newest checkpoint of a run is served.
     follow: bool,
     /// The name of the first model whose slots it shares. Null if it has its own.
@@ -230,12 +230,13 @@ impl AdminModel {
             .iter()
             .find(|other| other.worker.shares_engine(&model.worker));
         let shared = first.filter(|first| first.name != model.name);
+        let shown = |path: &PathBuf| path.display().to_string();
         let limits = model.worker.limits();
         Self {
             name: model.name.clone(),
             aliases: model.aliases.clone(),
-            path: model.source.path.clone(),
-            adapter_of: model.source.base.clone(),
+            path: shown(&model.source.path),
+            adapter_of: model.source.base.as_ref().map(shown),
             follow: model.source.follows,
             shares_slots_of: shared.map(|first| first.name.clone()),
             loaded: model.worker.is_loaded(),
