@@ -331,13 +331,13 @@ fn models_are_loaded_from_below_a_root_only() {
 
 #[test]
 fn files_and_models_of_every_kind_are_loaded() {
-    let sandbox = with_model(64, &[1]);
+    let sandbox = super::gguf::sandbox();
     sandbox.ok("export run --format gguf --type f32 --out m.gguf");
     let encoder = super::encoder::model();
     let encoder = encoder.path().to_str().unwrap();
     let server = serve(&sandbox, &format!("run {OPTIONS} --model-root {encoder}"));
     load(&server, json!({ "path": "m.gguf" })).expect(200);
-    let answer = server.post("/v1/completions", &of("m", greedy(&[1, 2], 5)));
+    let answer = server.post("/v1/completions", &of("m.gguf", greedy(&[1, 2], 5)));
     let expected = generated(&sandbox, &[1, 2], 5);
     assert_eq!(ids(&answer.json()["choices"][0]), expected);
     load(&server, json!({ "path": encoder, "name": "e" })).expect(200);
