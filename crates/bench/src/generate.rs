@@ -9,7 +9,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use clap::Args;
 use emberlm_generate::{
-    Engine, EngineConfig, EventKind, GenerateError, GenerateOptions, Generator, Request,
+    Drafting, Engine, EngineConfig, EventKind, GenerateError, GenerateOptions, Generator, Request,
     SamplerConfig,
 };
 use emberlm_kernels::{Backend, Precision, TrainingBackend};
@@ -259,6 +259,7 @@ impl Bench {
             capacity,
             prefill_tokens: sequences.saturating_mul(self.prompt).max(1),
             deterministic: false,
+            drafting: Drafting::Never,
         };
         let mut engine = Engine::new(Arc::clone(decoder), config)?;
         for sequence in 0..sequences {

@@ -34,6 +34,7 @@ mod built_in_tales;
 mod cache_arg;
 mod commands;
 mod console;
+mod draft_model;
 mod ending;
 mod error;
 mod examples;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use bytesize::ByteSize;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emberlm_data::{ExportFormat, Format, OnError, Packing, SplitRule};
+use emberlm_generate::EngineConfig;
 use emberlm_generate::ranges::LOGIT_BIAS;
 use emberlm_kernels::Precision;
 use emberlm_model::gguf::FileType;
@@ -185,6 +186,13 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(count) => Ok(count),
         Err(_) => Err("must be a whole number, 1 or more".to_owned()),
     }
+}
+
+/// Parses a number of draft tokens per pass.
+pub fn draft_tokens(text: &str) -> Result<usize, String> {
+    let most = EngineConfig::MOST_DRAFT_TOKENS;
+    let tokens = count(text).ok().filter(|&tokens| tokens <= most);
+    tokens.ok_or_else(|| format!("must be a whole number, 0 to {most}"))
 }
 
 /// Parses a finite number above 0.

@@ -139,6 +139,11 @@ impl Chooser {
         made.ok_or(LogitsError::Empty)
     }
 
+    /// A copy of the sampler with its current random state.
+    pub(crate) fn sampler(&self) -> Sampler {
+        self.sampler.clone()
+    }
+
     /// A uniform random number in `[0, 1)`.
     pub(crate) fn uniform(&mut self) -> f64 {
         self.sampler.uniform()

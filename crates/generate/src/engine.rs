@@ -25,6 +25,9 @@
 //! **Pauses.** A request whose events are not consumed can be paused ([`Engine::pause`]): its samples keep their slots
 //! but skip passes. Their tokens do not change.
 //!
+//! **Drafts.** With [`EngineConfig::drafting`], a pass also verifies tokens that are expected to follow: repetitions of a sequence's
+//! earlier text, or tokens of a smaller model ([`Engine::with_draft_model`]). They change no token of an answer.
+//!
 //! **Embeddings.** Texts to embed ([`Engine::submit_embedding`]) are read in chunks like prompts, and their final
 //! hidden states are summed. They use at most half of the slots, and at most a quarter of each step's tokens while
 //! prompts are unread.
@@ -39,7 +42,7 @@
 //! target only, so the capacity limits source and target separately. No prefix is reused, and texts are not embedded.
 //!
 //! Map: `model` has the model, `config` the configuration, `request` the input, `event` the output. `slot` has the caches and finds
-//! prefixes in them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens, and `prompt_scores` computes the
+//! prefixes in them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens, `speculation` drafts them, and `prompt_scores` computes the
 //! log-probabilities of prompts.
 
 mod admission;
@@ -50,14 +53,16 @@ mod passes;
 mod prompt_scores;
 mod request;
 mod slot;
+mod speculation;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use emberlm_kernels::Backend;
 use emberlm_model::Transformer;
 
-pub use config::EngineConfig;
+pub use config::{Drafting, EngineConfig};
 pub use event::{Counts, Ended, Event, EventKind};
 pub use model::{EngineModel, ModelSizes};
 pub use request::{EmbeddingRequest, Overflow, Request, RequestId};
@@ -67,6 +72,7 @@ use crate::logits::floats;
 use passes::choices;
 use request::{Waiting, WaitingEmbedding};
 use slot::{Slot, State};
+use speculation::{DraftModel, PassTimes};
 
 /// Runs requests. The owner calls [`Engine::step`] until [`Engine::is_idle`].
 ///
@@ -101,6 +107,9 @@ pub struct Engine<B: Backend> {
     model: EngineModel<B>,
     /// The model that replaces the current one when nothing runs.
     next_model: Option<EngineModel<B>>,
+    draft_model: Option<DraftModel<B>>,
+    /// Durations of passes over the last tokens of sequences and their drafts.
+    pass_times: PassTimes,
     config: EngineConfig,
     slots: Vec<Slot<B>>,
     waiting: VecDeque<Waiting>,
@@ -129,6 +138,8 @@ impl<B: Backend> Engine<B> {
         let mut engine = Self {
             model,
             next_model: None,
+            draft_model: None,
+            pass_times: PassTimes::default(),
             config,
             slots: Vec::new(),
             waiting: VecDeque::new(),
@@ -140,6 +151,19 @@ impl<B: Backend> Engine<B> {
         };
         engine.allocate();
         Ok(engine)
+    }
+
+    /// Adds a smaller model with the same vocabulary, which drafts tokens ([`EngineConfig::drafting`]). Allocates its caches, one per
+    /// slot. The engine must be idle; its caches are cleared.
+    ///
+    /// # Errors
+    /// Those of [`EngineConfig::check_draft`].
+    pub fn with_draft_model(mut self, draft: Arc<Transformer<B>>) -> Result<Self, SettingError> {
+        self.config
+            .check_draft(self.model.config(), draft.config())?;
+        self.draft_model = Some(DraftModel::new(draft));
+        self.allocate();
+        Ok(self)
     }
 
     /// The configuration.
@@ -188,10 +212,12 @@ impl<B: Backend> Engine<B> {
     pub fn step(&mut self, on: &mut impl FnMut(Event)) -> bool {
         self.admit(on);
         self.encode_sources();
-        let takes = self.takes();
+        let mut takes = self.takes();
         if takes.iter().all(|&taken| taken == 0) {
             return false;
         }
+        let is_measured = self.speculate(&mut takes);
+        let started = Instant::now();
         let passes = match self.config.deterministic {
             false => vec![self.pass(&takes)],
             true => (0..takes.len())
@@ -203,6 +229,10 @@ impl<B: Backend> Engine<B> {
                 })
                 .collect(),
         };
+        if is_measured {
+            self.pass_times
+                .record(takes.iter().sum(), started.elapsed());
+        }
         self.finish_embeddings(on);
         let logits: Vec<_> = passes
             .iter()
@@ -217,16 +247,13 @@ impl<B: Backend> Engine<B> {
                 let (own, after) = rest.split_at(rest.len().min(asked.rows * width));
                 rest = after;
                 let is_scored = self.score_prompt(*asked, own, on);
-                if is_scored
-                    && asked.is_read
-                    && let Some(last) = own.rchunks_exact(width).next()
-                {
-                    self.ready(asked.slot, last, &mut ready);
+                if is_scored && asked.is_read {
+                    self.ready(asked.slot, own, width, &mut ready);
                 }
             }
         }
-        for (slot, sequence, choice) in choices(ready) {
-            self.go_on(slot, sequence, choice, on);
+        for chosen in choices(ready) {
+            self.go_on(chosen, on);
         }
         true
     }
@@ -284,6 +311,10 @@ impl<B: Backend> Engine<B> {
             return Err(SettingError::new("model", "a decoder", rule));
         }
         self.config.check(&next)?;
+        if let Some(draft) = &self.draft_model {
+            self.config
+                .check_draft(next.config(), draft.model().config())?;
+        }
         self.next_model = Some(next);
         if self.is_idle() {
             self.install(&mut |_| {});
@@ -323,12 +354,14 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// The bytes of all slots' caches.
+    /// The bytes of all slots' caches, with those of a draft model.
     pub fn cache_bytes(&self) -> usize {
-        self.slots
-            .iter()
-            .map(|slot| slot.sequence.cache.bytes())
-            .sum()
+        let drafts = self.slots.iter().filter_map(|slot| slot.draft.as_ref());
+        let sequences = self.slots.iter().map(|slot| &slot.sequence);
+        let caches = sequences
+            .chain(drafts)
+            .map(|sequence| sequence.cache.bytes());
+        caches.sum()
     }
 
     fn runs_nothing(&self) -> bool {
@@ -336,7 +369,12 @@ impl<B: Backend> Engine<B> {
     }
 
     fn allocate(&mut self) {
-        let slot = |_| Slot::new(self.model.cache(self.config.capacity));
+        let capacity = self.config.capacity;
+        let draft = |model: &DraftModel<B>| model.cache(capacity);
+        let slot = |_| {
+            let drafts = self.draft_model.as_ref().map(draft);
+            Slot::new(self.model.cache(capacity), drafts)
+        };
         self.slots = (0..self.config.slots).map(slot).collect();
     }
 

@@ -40,10 +40,11 @@ use emberlm_model::{RequestedOutput, Transformer};
 
 use crate::check::check_stop_tokens;
 use crate::chooser::{Chooser, ChooserConfig, Chosen};
-use crate::error::GenerateError;
+use crate::error::{GenerateError, SettingError};
 use crate::logits::floats;
 use crate::sequence::Sequence;
 pub use draft::DraftAcceptance;
+pub(crate) use draft::check_draft;
 use draft::{Draft, decide};
 
 /// Options of a generation.
@@ -222,7 +223,11 @@ impl<'a, B: Backend> Generator<'a, B> {
         prompt: &[u32],
         options: &GenerateOptions,
     ) -> Result<Self, GenerateError> {
-        Draft::<B>::check(model.config(), draft.config(), ahead)?;
+        if !(1..=Self::MOST_AHEAD).contains(&ahead) {
+            let rule = format!("must be between 1 and {}", Self::MOST_AHEAD);
+            return Err(SettingError::new("draft_tokens", ahead, rule).into());
+        }
+        check_draft(model.config(), draft.config())?;
         let generator = Self::new(model, prompt, options)?;
         Ok(Self {
             draft: Some(Draft::new(draft, ahead, prompt, options)?),

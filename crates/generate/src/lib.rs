@@ -75,7 +75,7 @@ pub use chooser::{Chooser, ChooserConfig, Chosen};
 pub use constraint::{Constraint, Vocabulary};
 pub use embedding::embed;
 pub use engine::{
-    Counts, EmbeddingRequest, Ended, Engine, EngineConfig, EngineModel, Event, EventKind,
+    Counts, Drafting, EmbeddingRequest, Ended, Engine, EngineConfig, EngineModel, Event, EventKind,
     ModelSizes, Overflow, Request, RequestId,
 };
 pub use error::{GenerateError, LogitsError, SettingError};

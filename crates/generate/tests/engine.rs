@@ -3,6 +3,7 @@
 
 mod adapters;
 mod deterministic;
+mod drafts;
 mod embedded;
 mod encoder_decoder;
 mod mixes;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::{
-    Chosen, Ended, Engine, EngineConfig, Event, EventKind, Finish, GenerateError, GenerateOptions,
-    Generation, Request, RequestId, SamplerConfig, generate,
+    Chosen, Drafting, Ended, Engine, EngineConfig, Event, EventKind, Finish, GenerateError,
+    GenerateOptions, Generation, Request, RequestId, SamplerConfig, generate,
 };
 use emberlm_model::config::{AttentionKind, Init, ModelConfig, Window};
 use emberlm_model::{CacheFormat, Transformer, TransformerConfig, WeightFormat, families};
@@ -93,11 +94,22 @@ pub fn decoder(name: &str, seed: u64) -> Arc<Transformer<Flex>> {
 }
 
 pub fn engine(name: &str, slots: usize, prefill_tokens: usize) -> Engine<Flex> {
+    drafting_engine(name, slots, prefill_tokens, Drafting::Never)
+}
+
+/// An engine whose sequences have drafts.
+pub fn drafting_engine(
+    name: &str,
+    slots: usize,
+    prefill_tokens: usize,
+    drafting: Drafting,
+) -> Engine<Flex> {
     let config = EngineConfig {
         slots,
         capacity: SEQ_LEN,
         prefill_tokens,
         deterministic: false,
+        drafting,
     };
     Engine::new(decoder(name, 9), config).unwrap()
 }

@@ -114,10 +114,10 @@ pub mod worker_engine;
 
 pub use admin::{Admin, LoadRequest, RefusedLoad};
 pub use embedding_engine::{EmbeddingConfig, EmbeddingEngine};
-pub use emberlm_generate::SamplingDefaults;
+pub use emberlm_generate::{Drafting, SamplingDefaults};
 pub use hosts::Hosts;
 pub use limits::Limits;
-pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, load};
+pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, Weights, load};
 pub use model::{Card, Classifier, EncoderFormat, ModelSource, ServedKind, ServedModel};
 pub use model_entry::ModelEntry;
 pub use on_demand::{OnDemand, Reload};

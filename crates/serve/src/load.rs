@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use emberlm_checkpoint::{Model, ModelError};
-use emberlm_generate::{Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError};
+use emberlm_generate::{
+    Drafting, Engine, EngineConfig, GrammarSandbox, SamplingDefaults, SettingError,
+};
 use emberlm_kernels::Backend;
 use emberlm_model::{CacheFormat, CacheFormatError, ModelKind, Transformer, count};
 use emberlm_tokenizer::chat::ChatEncoder;
@@ -48,6 +50,24 @@ pub struct ServeOptions {
     /// True to run separate forward passes per answer, which makes answers independent of concurrent
     /// requests.
     pub deterministic: bool,
+    /// The use of draft tokens.
+    pub drafting: Drafting,
+}
+
+/// The weights of an engine's models.
+#[derive(Debug)]
+pub struct Weights<B: Backend> {
+    /// The model.
+    pub model: Transformer<B>,
+    /// A smaller model that drafts tokens.
+    pub draft: Option<Transformer<B>>,
+}
+
+impl<B: Backend> From<Transformer<B>> for Weights<B> {
+    /// A model without a draft model.
+    fn from(model: Transformer<B>) -> Self {
+        Self { model, draft: None }
+    }
 }
 
 /// A model with a running engine.
@@ -95,6 +115,8 @@ pub struct LoadPlan<'a> {
     tokenizer: Tokenizer,
     chat: Option<ChatFormat>,
     tool_chat: Option<ChatFormat>,
+    /// The draft model.
+    draft: Option<Model>,
     /// The context in tokens.
     context: usize,
     /// The warnings of [`Model::sampling_defaults`].
@@ -127,8 +149,32 @@ impl<'a> LoadPlan<'a> {
             tokenizer,
             chat,
             tool_chat,
+            draft: None,
             ignored,
         })
+    }
+
+    /// Adds a smaller model that drafts tokens.
+    ///
+    /// # Errors
+    /// It cannot draft tokens for the model: [`EngineConfig::check_draft`].
+    pub fn with_draft(self, draft: Model) -> Result<Self, LoadError> {
+        self.engine()
+            .check_draft(self.model.config(), draft.config())?;
+        Ok(Self {
+            draft: Some(draft),
+            ..self
+        })
+    }
+
+    /// The model that drafts tokens.
+    pub fn draft(&self) -> Option<&Model> {
+        self.draft.as_ref()
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
     }
 
     /// The model to serve.
@@ -159,6 +205,7 @@ impl<'a> LoadPlan<'a> {
             slots: self.options.slots.unwrap_or_else(|| fitting_slots(one)),
             capacity: self.context,
             deterministic: self.options.deterministic,
+            drafting: self.options.drafting,
             ..EngineConfig::for_model(config)
         }
     }
@@ -170,15 +217,15 @@ impl<'a> LoadPlan<'a> {
     /// Those of [`LoadPlan::start`].
     pub fn load<B: Backend>(
         self,
-        decoder: Transformer<B>,
+        weights: impl Into<Weights<B>>,
         sandbox: Option<GrammarSandbox>,
-        reload: Option<Reload<Transformer<B>>>,
+        reload: Option<Reload<Weights<B>>>,
     ) -> Result<Loaded<B>, LoadError> {
         let Started {
             worker,
             replacer,
             cache_bytes,
-        } = self.start(decoder, reload)?;
+        } = self.start(weights, reload)?;
         Ok(Loaded {
             served: self.serve(worker, sandbox)?,
             replacer,
@@ -194,18 +241,15 @@ impl<'a> LoadPlan<'a> {
     /// the operating system cannot start a thread.
     pub fn start<B: Backend>(
         &self,
-        decoder: Transformer<B>,
-        reload: Option<Reload<Transformer<B>>>,
+        weights: impl Into<Weights<B>>,
+        reload: Option<Reload<Weights<B>>>,
     ) -> Result<Started<B>, LoadError> {
         let (config, cache) = (self.engine(), self.options.cache);
-        let decoder = decoder.with_cache_format(cache)?;
-        let engine = Engine::new(Arc::new(decoder), config)?;
+        let engine = engine_of(weights.into(), config, cache)?;
         let cache_bytes = engine.cache_bytes();
         let limit = engine.config().slots.saturating_add(self.options.queue);
-        let again = move |decoder: Transformer<B>| {
-            let decoder = decoder.with_cache_format(cache);
-            let decoder = decoder.map_err(|error| error.to_string())?;
-            Engine::new(Arc::new(decoder), config).map_err(|error| error.to_string())
+        let again = move |weights: Weights<B>| {
+            engine_of(weights, config, cache).map_err(|error| error.to_string())
         };
         let engine = OnDemand::new(engine, reload.map(|reload| reload.map(again)));
         let (worker, replacer) = Worker::start(engine, limit).map_err(LoadError::Thread)?;
@@ -233,6 +277,7 @@ impl<'a> LoadPlan<'a> {
             tokenizer,
             chat,
             tool_chat,
+            draft: _,
             context: _,
             ignored: _,
         } = self;
@@ -261,6 +306,20 @@ impl<'a> LoadPlan<'a> {
             source: ModelSource::of(model),
         })
     }
+}
+
+/// The engine of a model whose caches have a format.
+fn engine_of<B: Backend>(
+    weights: Weights<B>,
+    config: EngineConfig,
+    cache: CacheFormat,
+) -> Result<Engine<B>, LoadError> {
+    let model = weights.model.with_cache_format(cache)?;
+    let engine = Engine::new(Arc::new(model), config)?;
+    Ok(match weights.draft {
+        Some(draft) => engine.with_draft_model(Arc::new(draft.with_cache_format(cache)?))?,
+        None => engine,
+    })
 }
 
 /// The number of slots whose caches of `bytes` each fit the memory for caches.

@@ -96,6 +96,16 @@ const REUSED_TOKENS: MetricInfo = MetricInfo::new(
 );
 const PASSES: MetricInfo =
     MetricInfo::new(MetricType::Counter, "passes", "Passes over the weights");
+const DRAFTED_TOKENS: MetricInfo = MetricInfo::new(
+    MetricType::Counter,
+    "drafted_tokens",
+    "Draft tokens verified",
+);
+const ACCEPTED_TOKENS: MetricInfo = MetricInfo::new(
+    MetricType::Counter,
+    "accepted_draft_tokens",
+    "Draft tokens accepted",
+);
 const QUEUE: MetricInfo = MetricInfo::new(
     MetricType::Histogram,
     "queue_seconds",
@@ -118,7 +128,7 @@ const REQUEST: MetricInfo = MetricInfo::new(
 );
 
 /// All metrics of a server.
-pub const ALL: [MetricInfo; 13] = [
+pub const ALL: [MetricInfo; 15] = [
     REQUESTS,
     RUNNING,
     PAUSED,
@@ -128,6 +138,8 @@ pub const ALL: [MetricInfo; 13] = [
     GENERATED_TOKENS,
     REUSED_TOKENS,
     PASSES,
+    DRAFTED_TOKENS,
+    ACCEPTED_TOKENS,
     QUEUE,
     FIRST_TOKEN,
     TOKEN,
@@ -309,11 +321,13 @@ impl Collector for Engines {
                 gauge.encode(family.encode_family(labels)?)?;
             }
         }
-        let counters: [CountMetric<u64>; 4] = [
+        let counters: [CountMetric<u64>; 6] = [
             (PROMPT_TOKENS, |c| c.prefilled_tokens),
             (GENERATED_TOKENS, |c| c.made_tokens),
             (REUSED_TOKENS, |c| c.reused_tokens),
             (PASSES, |c| c.passes),
+            (DRAFTED_TOKENS, |c| c.drafted_tokens),
+            (ACCEPTED_TOKENS, |c| c.accepted_tokens),
         ];
         for (metric, value) in counters {
             let MetricInfo {

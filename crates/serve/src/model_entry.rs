@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use emberlm_generate::{SETTINGS, SamplingDefaults};
+use emberlm_generate::{EngineConfig, SETTINGS, SamplingDefaults};
 use emberlm_kernels::Precision;
 use emberlm_model::{CacheFormat, WeightFormat};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -54,6 +54,13 @@ pub struct ModelEntry {
     pub chat_template: Option<String>,
     /// True to compute each answer in separate passes.
     pub deterministic: Option<bool>,
+    /// A smaller model that drafts tokens, as a path like that of the model.
+    #[schemars(length(max = MOST_PATH))]
+    pub draft: Option<PathBuf>,
+    /// Draft tokens per pass.
+    #[serde(default, deserialize_with = "draft_tokens")]
+    #[schemars(range(max = EngineConfig::MOST_DRAFT_TOKENS))]
+    pub draft_tokens: Option<usize>,
     /// The values of sampling settings that a request leaves out.
     #[serde(default)]
     #[schemars(schema_with = "sampling_schema", extend("default" = {}))]
@@ -77,6 +84,17 @@ fn precision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Precis
 
 fn cache<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CacheFormat>, D::Error> {
     named(deserializer, CacheFormat::ALL, CacheFormat::name)
+}
+
+fn draft_tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let tokens = usize::deserialize(deserializer)?;
+    let most = EngineConfig::MOST_DRAFT_TOKENS;
+    match tokens > most {
+        true => Err(de::Error::custom(format!(
+            "must be at most {most} (got {tokens})"
+        ))),
+        false => Ok(Some(tokens)),
+    }
 }
 
 /// Reads the name of one of `all`.

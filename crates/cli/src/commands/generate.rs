@@ -12,8 +12,6 @@ mod writer;
 
 pub use args::GenerateArgs;
 
-use std::path::Path;
-
 use burn::tensor::Device;
 use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_generate::{Generator, PROMPT_CHUNK, beam_search};
@@ -23,6 +21,7 @@ use emberlm_trainer::fit::InferenceWork;
 
 use crate::backend::{Job, Placement};
 use crate::console;
+use crate::draft_model;
 use crate::error::CliError;
 use crate::memory_guard::Work;
 use crate::model::{self, needed};
@@ -53,7 +52,7 @@ pub fn run(args: GenerateArgs) -> Result<(), CliError> {
     };
     let method = Method::new(&args, defaults)?;
     let draft = args.draft.as_deref();
-    let draft = draft.map(|path| draft_model(path, &args, tokenizer));
+    let draft = draft.map(|path| draft_model::open(path, &args.model, tokenizer));
     let draft = draft.transpose()?;
     check_memory(
         &args,
@@ -103,24 +102,6 @@ fn check_memory(
     };
     let guard = args.memory.guard(backend);
     guard.check_inference(doing, &works, &[])
-}
-
-/// Opens the draft model, which must have the same tokenizer.
-fn draft_model(
-    path: &Path,
-    args: &GenerateArgs,
-    tokenizer: Option<&Tokenizer>,
-) -> Result<Model, CliError> {
-    let draft = model::open(path)?.of_kind(ModelKind::Decoder)?;
-    let other = draft.tokenizer()?;
-    match (tokenizer, other) {
-        (Some(tokenizer), Some(other)) if !tokenizer.agrees_with(&other) => {
-            let (path, model) = (path.display(), args.model.display());
-            let message = format!("{path} has a different vocabulary than {model}");
-            Err(CliError::new(message).hint("a draft model must have the model's tokenizer"))
-        }
-        _ => Ok(draft),
-    }
 }
 
 /// The tokens to continue: the given ids, the encoded text, or the start of a document.

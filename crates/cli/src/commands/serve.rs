@@ -144,6 +144,13 @@ pub struct ServeArgs {
     /// Compute each answer in separate passes, so that its tokens do not depend on concurrent requests; slower under load
     #[arg(long, help_heading = "Capacity")]
     pub deterministic: bool,
+    /// A smaller model with the same tokens, which drafts the answers of all models: the same text in fewer passes
+    #[arg(long, value_name = "MODEL", help_heading = "Models")]
+    pub draft: Option<PathBuf>,
+    /// Maximum number of draft tokens per answer and pass; they repeat earlier text unless there is --draft, and only where
+    /// that is measured to be faster; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = values::draft_tokens, help_heading = "Capacity")]
+    pub draft_tokens: usize,
     /// Seconds from a request's head to the end of its answer, then it gets 504; also the time for running requests after a
     /// stop signal
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = values::at_least_one, help_heading = "Time limits")]

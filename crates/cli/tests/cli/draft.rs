@@ -6,7 +6,7 @@ use super::support::Sandbox;
 use super::support::model::{tiny, write_run};
 
 /// A run `run`, and a smaller one `small` with one block and different weights.
-fn with_two_models() -> Sandbox {
+pub fn with_two_models() -> Sandbox {
     let sandbox = Sandbox::with_char_model();
     let spec = sandbox.spec("data");
     let mut small = tiny(spec.vocab_size);

@@ -84,6 +84,7 @@ mod serve_adapters;
 mod serve_admin;
 mod serve_attacks;
 mod serve_config;
+mod serve_drafts;
 mod serve_encoder_decoders;
 mod serve_encoders;
 mod serve_fields;

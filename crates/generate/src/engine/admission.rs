@@ -9,6 +9,7 @@ use super::Engine;
 use super::event::{Ended, Event, EventKind};
 use super::request::{RequestId, Sample, Waiting};
 use super::slot::{Embedding, RunningSample, Slot, State, oldest_free, take};
+use super::speculation::Acceptance;
 use crate::generator::Finish;
 
 impl<B: Backend> Engine<B> {
@@ -217,6 +218,7 @@ impl<B: Backend> Engine<B> {
             slides: 0,
             paused: waiting.paused,
             prompt_logprobs: waiting.prompt_logprobs,
+            acceptance: Acceptance::default(),
         }));
         if !waiting.samples.is_empty() {
             waiting.begun = true;

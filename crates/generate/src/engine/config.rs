@@ -2,9 +2,11 @@
 
 use emberlm_kernels::{Backend, reference};
 use emberlm_model::TransformerConfig;
+use emberlm_model::kv_cache::ROLLBACK_TOKENS;
 
 use super::EngineModel;
 use crate::error::SettingError;
+use crate::generator::check_draft;
 
 /// The configuration of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,31 +24,88 @@ pub struct EngineConfig {
     /// whole chunks of
     /// `prefill_tokens` of a cached prefix are reused.
     pub deterministic: bool,
+    /// The use of draft tokens.
+    pub drafting: Drafting,
+}
+
+/// The use of draft tokens. There are none with [`EngineConfig::deterministic`], with linear attention, whose cache cannot be truncated,
+/// and in an encoder–decoder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drafting {
+    /// No draft tokens.
+    #[default]
+    Never,
+    /// At most this number of draft tokens per sequence and pass: as many as raise the expected throughput, by the measured
+    /// durations of passes and the accepted tokens of each sequence.
+    WhileFaster(usize),
+    /// This number of draft tokens per sequence and pass, wherever there are any.
+    Always(usize),
+}
+
+impl Drafting {
+    /// Maximum number of draft tokens per sequence and pass.
+    pub fn tokens(self) -> usize {
+        match self {
+            Self::Never => 0,
+            Self::WhileFaster(tokens) | Self::Always(tokens) => tokens,
+        }
+    }
 }
 
 impl EngineConfig {
     /// Maximum number of slots.
     pub const MOST_SLOTS: usize = 4096;
 
-    /// Eight slots with the model's full context, of a T5 512 tokens, and 256 prompt tokens per step.
+    /// Maximum number of draft tokens per sequence and pass.
+    pub const MOST_DRAFT_TOKENS: usize = ROLLBACK_TOKENS;
+
+    /// Eight slots with the model's full context, of a T5 512 tokens, 256 prompt tokens per step, and no drafts.
     pub fn for_model(config: &TransformerConfig) -> Self {
         Self {
             slots: 8,
             capacity: config.seq_len(),
             prefill_tokens: 256,
             deterministic: false,
+            drafting: Drafting::Never,
         }
     }
 
     /// Maximum number of rows of logits of prompts in a pass: those that take as much memory as a block of logits in training.
-    /// They exist only for requests with [`super::Request::prompt_logprobs`].
+    /// They exist only for requests with [`super::Request::prompt_logprobs`]. Also the maximum number of draft tokens in a pass.
     pub fn prompt_logit_rows(&self, vocab_size: usize) -> usize {
         let rows = reference::rows_per_block(vocab_size, reference::BLOCK_BYTES);
         rows.min(self.prefill_tokens)
     }
 
+    /// Checks that a model of the configuration `draft` can draft tokens for a `model` in an engine.
+    ///
+    /// # Errors
+    /// The models have different vocabularies, one of them is not a decoder or has linear attention, or the draft model's context is
+    /// shorter than the engine's.
+    pub fn check_draft(
+        &self,
+        model: &TransformerConfig,
+        draft: &TransformerConfig,
+    ) -> Result<(), SettingError> {
+        check_draft(model, draft)?;
+        let (longest, wanted) = (draft.longest(), self.capacity);
+        match longest.filter(|&longest| longest < wanted) {
+            Some(context) => {
+                let rule = format!("the draft's context must be at least the engine's {wanted}");
+                Err(SettingError::new("seq_len", context, rule))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Checks the configuration for a model.
     pub(super) fn check<B: Backend>(&self, model: &EngineModel<B>) -> Result<(), SettingError> {
+        let most = Self::MOST_DRAFT_TOKENS;
+        let tokens = self.drafting.tokens();
+        if tokens > most {
+            let rule = format!("must be at most {most}");
+            return Err(SettingError::new("draft_tokens", tokens, rule));
+        }
         let within = |field, value: usize, most: usize, whose: &str| {
             if (1..=most).contains(&value) {
                 return Ok(());

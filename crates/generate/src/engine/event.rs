@@ -73,6 +73,10 @@ pub struct Counts {
     pub decoded_tokens: u64,
     /// Passes over the weights.
     pub passes: u64,
+    /// Draft tokens that were verified, in total.
+    pub drafted_tokens: u64,
+    /// Draft tokens among them that were accepted.
+    pub accepted_tokens: u64,
 }
 
 impl Counts {
@@ -85,6 +89,8 @@ impl Counts {
             made_tokens: self.made_tokens + earlier.made_tokens,
             decoded_tokens: self.decoded_tokens + earlier.decoded_tokens,
             passes: self.passes + earlier.passes,
+            drafted_tokens: self.drafted_tokens + earlier.drafted_tokens,
+            accepted_tokens: self.accepted_tokens + earlier.accepted_tokens,
             ..self
         }
     }

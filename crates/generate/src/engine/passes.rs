@@ -17,10 +17,25 @@ use crate::error::LogitsError;
 use crate::generator::Finish;
 use crate::logits::floats;
 
-/// A sequence in its slot, and the logits after its last token.
-pub(super) type Ready<'a> = (usize, Box<RunningSample>, &'a [f32]);
+/// A sequence in its slot, and the logits after its last token and after each token of its draft.
+pub(super) struct Ready<'a> {
+    slot: usize,
+    sequence: Box<RunningSample>,
+    /// `[rows, vocab_size]`.
+    logits: &'a [f32],
+    vocab_size: usize,
+    draft: Vec<u32>,
+}
+
+/// The next tokens of a sequence in its slot: one, and one for each accepted token of its draft.
+pub(super) struct Choices {
+    slot: usize,
+    sequence: Box<RunningSample>,
+    tokens: Vec<Choice>,
+}
+
 /// The chosen token; `None` if the constraint is met, or no token may follow.
-pub(super) type Choice = Option<Result<Chosen, LogitsError>>;
+type Choice = Option<Result<Chosen, LogitsError>>;
 
 /// The logits of one sequence in a pass.
 #[derive(Clone, Copy, Debug)]
@@ -34,18 +49,50 @@ pub(super) struct LogitRows {
 /// Minimum number of logits for which several threads are faster than one.
 pub(super) const SHARED: usize = 1 << 15;
 
-/// Chooses each sequence's next token. Reading a whole vocabulary takes a noticeable part of a pass, so large ones use
+/// Chooses each sequence's next tokens. Reading a whole vocabulary takes a noticeable part of a pass, so large ones use
 /// all threads.
-pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<(usize, Box<RunningSample>, Choice)> {
-    let choose = |(slot, mut sequence, logits): Ready<'_>| {
-        let chooser = &mut sequence.sample.chooser;
-        let choice = (sequence.left > 0 && !chooser.is_complete()).then(|| chooser.choose(logits));
-        (slot, sequence, choice)
-    };
-    let logits: usize = ready.iter().map(|(_, _, logits)| logits.len()).sum();
+pub(super) fn choices(ready: Vec<Ready<'_>>) -> Vec<Choices> {
+    let logits: usize = ready.iter().map(|ready| ready.logits.len()).sum();
     match ready.len() > 1 && logits >= SHARED {
-        true => ready.into_par_iter().map(choose).collect(),
-        false => ready.into_iter().map(choose).collect(),
+        true => ready.into_par_iter().map(Ready::choose).collect(),
+        false => ready.into_iter().map(Ready::choose).collect(),
+    }
+}
+
+impl Ready<'_> {
+    /// Chooses a token for each row while it is that of the draft.
+    fn choose(self) -> Choices {
+        let Self {
+            slot,
+            mut sequence,
+            logits,
+            vocab_size,
+            draft,
+        } = self;
+        let mut tokens = Vec::with_capacity(draft.len() + 1);
+        for (place, logits) in logits.chunks_exact(vocab_size).enumerate() {
+            let chooser = &mut sequence.sample.chooser;
+            if sequence.left == 0 || chooser.is_complete() {
+                tokens.push(None);
+                break;
+            }
+            let chosen = chooser.choose(logits);
+            let id = chosen.as_ref().ok().map(|chosen| chosen.id);
+            let is_complete = chooser.is_complete();
+            tokens.push(Some(chosen));
+            if is_complete || !id.is_some_and(|id| sequence.follows_draft(id, draft.get(place))) {
+                break;
+            }
+        }
+        if !draft.is_empty() {
+            let accepted = tokens.len().saturating_sub(1);
+            sequence.acceptance.record(draft.len(), accepted);
+        }
+        Choices {
+            slot,
+            sequence,
+            tokens,
+        }
     }
 }
 
@@ -165,7 +212,7 @@ impl<B: Backend> Engine<B> {
             let is_read = slot.sequence.unread() == taken;
             let output = match (&slot.state, is_read) {
                 (State::Embedding(_), _) => RequestedOutput::HiddenSum,
-                _ if slot.scores_prompt() => RequestedOutput::All,
+                _ if slot.scores_prompt() || !slot.unverified.is_empty() => RequestedOutput::All,
                 (_, true) => RequestedOutput::Last,
                 (_, false) => RequestedOutput::None,
             };
@@ -230,15 +277,32 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Adds the sequences that continue from the logits after a slot's last token: its own sample, and the samples that
+    /// Adds the sequences that continue from the logits after a slot's tokens, `[rows, vocab_size]`: its own sample, and the samples that
     /// waited for the prompt.
-    pub(super) fn ready<'a>(&mut self, slot: usize, logits: &'a [f32], to: &mut Vec<Ready<'a>>) {
+    pub(super) fn ready<'a>(
+        &mut self,
+        slot: usize,
+        logits: &'a [f32],
+        vocab_size: usize,
+        to: &mut Vec<Ready<'a>>,
+    ) {
         let state = mem::replace(&mut self.slots[slot].state, State::Reserved);
         let State::Running(mut sequence) = state else {
             self.slots[slot].state = state;
             return;
         };
         sequence.prompt_logprobs = None;
+        let draft = self.slots[slot].take_draft();
+        // Of a prompt, only the last row is followed by a token.
+        let followed = (draft.len() + 1) * vocab_size;
+        let logits = &logits[logits.len().saturating_sub(followed)..];
+        let ready = |slot, sequence, draft| Ready {
+            slot,
+            sequence,
+            logits,
+            vocab_size,
+            draft,
+        };
         let at = to.len();
         for (other, sample) in mem::take(&mut sequence.siblings) {
             if let Ok([read, kept]) = self.slots.get_disjoint_mut([slot, other]) {
@@ -246,19 +310,18 @@ impl<B: Backend> Engine<B> {
                 kept.adapter = read.adapter;
                 kept.chunked = read.chunked;
             }
-            to.push((other, Box::new(sequence.sibling(sample)), logits));
+            to.push(ready(other, Box::new(sequence.sibling(sample)), Vec::new()));
         }
-        to.insert(at, (slot, sequence, logits));
+        to.insert(at, ready(slot, sequence, draft));
     }
 
-    /// Continues a sequence with its next token. It keeps its slot unless it ends.
-    pub(super) fn go_on(
-        &mut self,
-        slot: usize,
-        mut sequence: Box<RunningSample>,
-        choice: Choice,
-        on: &mut impl FnMut(Event),
-    ) {
+    /// Continues a sequence with its next tokens. It keeps its slot unless it ends.
+    pub(super) fn go_on(&mut self, choices: Choices, on: &mut impl FnMut(Event)) {
+        let Choices {
+            slot,
+            mut sequence,
+            tokens,
+        } = choices;
         let (request, sample) = (sequence.request, sequence.sample.number);
         let mut tell = |kind| {
             on(Event {
@@ -268,39 +331,50 @@ impl<B: Backend> Engine<B> {
             });
         };
         let mut stop_token = None;
-        let finish = match choice {
-            None if sequence.left == 0 => Finish::Length,
-            None => Finish::Complete,
-            Some(choice) => match choice {
-                Ok(chosen) if sequence.stop_tokens.contains(&chosen.id) => {
+        let last = tokens.len().saturating_sub(1);
+        self.done.accepted_tokens += last as u64;
+        self.done.decoded_tokens += last as u64;
+        let mut finish = None;
+        for (place, choice) in tokens.into_iter().enumerate() {
+            finish = match choice {
+                None if sequence.left == 0 => Some(Finish::Length),
+                None => Some(Finish::Complete),
+                Some(Ok(chosen)) if sequence.stop_tokens.contains(&chosen.id) => {
                     let id = chosen.id;
                     stop_token = Some(chosen);
-                    Finish::Stop(id)
+                    Some(Finish::Stop(id))
                 }
-                Ok(chosen) => {
+                Some(Ok(chosen)) => {
                     let id = chosen.id;
                     self.done.made_tokens += 1;
                     tell(EventKind::Token(chosen));
                     sequence.left -= 1;
                     sequence.reading = false;
-                    match sequence.sample.chooser.is_complete() {
-                        true => Finish::Complete,
+                    // The chooser is past all of these tokens.
+                    match place == last && sequence.sample.chooser.is_complete() {
+                        true => Some(Finish::Complete),
                         false if sequence.left > 0 => {
                             self.slots[slot].sequence.tokens.push(id);
-                            self.slots[slot].state = State::Running(sequence);
-                            return;
+                            None
                         }
-                        false => Finish::Length,
+                        false => Some(Finish::Length),
                     }
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     tell(EventKind::Failed(error.into()));
                     // Other sequences must not continue from the tokens with such logits.
                     self.slots[slot].forget();
                     self.free(slot);
                     return;
                 }
-            },
+            };
+        }
+        let Some(finish) = finish else {
+            // The last token is not read yet.
+            let read = self.slots[slot].sequence.tokens.len().saturating_sub(1);
+            self.slots[slot].drop_rejected(read);
+            self.slots[slot].state = State::Running(sequence);
+            return;
         };
         tell(EventKind::Finished(Ended {
             stop_token,

@@ -9,6 +9,7 @@ use emberlm_model::KvCache;
 use super::RequestId;
 use super::event::Ended;
 use super::request::Sample;
+use super::speculation::Acceptance;
 use crate::generator::Finish;
 use crate::sequence::Sequence;
 
@@ -25,6 +26,10 @@ pub(super) struct Slot<B: Backend> {
     pub chunked: usize,
     /// The source of the sequence, until the encoder has run over it.
     pub unread_source: Option<Arc<[u32]>>,
+    /// The draft model's reading of the sequence.
+    pub draft: Option<Sequence<B>>,
+    /// The draft tokens at the end of the sequence, during a pass.
+    pub unverified: Vec<u32>,
     pub state: State,
 }
 
@@ -71,6 +76,8 @@ pub(super) struct RunningSample {
     pub paused: bool,
     /// The number of alternatives to each token of the prompt, until it is read.
     pub prompt_logprobs: Option<usize>,
+    /// The accepted tokens of its drafts.
+    pub acceptance: Acceptance,
 }
 
 impl RunningSample {
@@ -89,6 +96,7 @@ impl RunningSample {
             slides: self.slides,
             paused: self.paused,
             prompt_logprobs: None,
+            acceptance: self.acceptance,
         }
     }
 
@@ -104,14 +112,16 @@ impl RunningSample {
 }
 
 impl<B: Backend> Slot<B> {
-    /// A free slot with an empty cache.
-    pub fn new(cache: KvCache<B>) -> Self {
+    /// A free slot with an empty cache, and one of a draft model.
+    pub fn new(cache: KvCache<B>, draft: Option<KvCache<B>>) -> Self {
         Self {
             sequence: Sequence::new(cache),
             adapter: None,
             freed: 0,
             chunked: 0,
             unread_source: None,
+            draft: draft.map(Sequence::new),
+            unverified: Vec::new(),
             state: State::Free,
         }
     }
@@ -122,6 +132,7 @@ impl<B: Backend> Slot<B> {
 
     /// Releases the slot. The cache remains for reuse.
     pub fn free(&mut self, now: u64) {
+        self.drop_rejected(self.sequence.tokens.len());
         self.sequence.tokens.truncate(self.sequence.cache.len());
         self.sequence.source = None;
         self.unread_source = None;

@@ -2,9 +2,9 @@
 
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
-use emberlm_model::{RequestedOutput, Transformer, TransformerConfig};
+use emberlm_model::{ModelKind, RequestedOutput, Transformer, TransformerConfig};
 
-use super::{GenerateOptions, ROLLBACK_TOKENS};
+use super::GenerateOptions;
 use crate::chooser::Chooser;
 use crate::distribution::Distribution;
 use crate::error::{GenerateError, LogitsError, SettingError};
@@ -30,6 +30,32 @@ impl DraftAcceptance {
     }
 }
 
+/// Checks that a model of the configuration `draft` can draft tokens for a `target`.
+pub(crate) fn check_draft(
+    target: &TransformerConfig,
+    draft: &TransformerConfig,
+) -> Result<(), SettingError> {
+    let (vocab_size, wanted) = (draft.vocab_size(), target.vocab_size());
+    if vocab_size != wanted {
+        let rule = format!("the draft's must be the model's {wanted}");
+        return Err(SettingError::new("vocab_size", vocab_size, rule));
+    }
+    for (config, whose) in [(target, "the model"), (draft, "the draft")] {
+        let kind = config.kind();
+        if kind != ModelKind::Decoder {
+            let rule = format!("{whose} must be a decoder");
+            return Err(SettingError::new("model", kind.named(), rule));
+        }
+        if matches!(config.attention(), AttentionKind::Linear { .. }) {
+            let rule = format!(
+                "{whose} must support removing tokens from the cache, as softmax attention does"
+            );
+            return Err(SettingError::new("attention", "linear", rule));
+        }
+    }
+    Ok(())
+}
+
 /// A draft token with the distribution that it was sampled from.
 pub(super) type Proposal = (u32, Distribution);
 
@@ -44,32 +70,6 @@ pub(super) struct Draft<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Draft<'a, B> {
-    /// Checks that a model of the configuration `draft` can draft `ahead` tokens for a `target`.
-    pub fn check(
-        target: &TransformerConfig,
-        draft: &TransformerConfig,
-        ahead: usize,
-    ) -> Result<(), SettingError> {
-        if !(1..=ROLLBACK_TOKENS).contains(&ahead) {
-            let rule = format!("must be between 1 and {ROLLBACK_TOKENS}");
-            return Err(SettingError::new("draft_tokens", ahead, rule));
-        }
-        let (vocab_size, wanted) = (draft.vocab_size(), target.vocab_size());
-        if vocab_size != wanted {
-            let rule = format!("the draft's must be the model's {wanted}");
-            return Err(SettingError::new("vocab_size", vocab_size, rule));
-        }
-        for (config, whose) in [(target, "the model"), (draft, "the draft")] {
-            if matches!(config.attention(), AttentionKind::Linear { .. }) {
-                let rule = format!(
-                    "{whose} must support removing tokens from the cache, as softmax attention does"
-                );
-                return Err(SettingError::new("attention", "linear", rule));
-            }
-        }
-        Ok(())
-    }
-
     pub fn new(
         model: &'a Transformer<B>,
         ahead: usize,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use burn::module::Param;
 use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;
-use emberlm_generate::{EmbeddingRequest, Engine, EngineConfig, EventKind, Request, embed};
+use emberlm_generate::{
+    Drafting, EmbeddingRequest, Engine, EngineConfig, EventKind, Request, embed,
+};
 use emberlm_model::config::Experts;
 use emberlm_model::nn::FeedForwardLayer;
 use emberlm_model::{LoraConfig, Transformer, TransformerConfig, WeightFormat};
@@ -123,6 +125,7 @@ fn single(decoder: Arc<Transformer<Flex>>, deterministic: bool) -> Engine<Flex> 
         capacity: CAPACITY,
         prefill_tokens: 16,
         deterministic,
+        drafting: Drafting::Never,
     };
     Engine::new(decoder, config).unwrap()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use burn_flex::Flex;
 use emberlm_generate::{
-    Engine, EngineConfig, EventKind, Finish, GenerateError, GenerateOptions, Generator, Overflow,
-    Request, RequestId, SamplerConfig,
+    Drafting, Engine, EngineConfig, EventKind, Finish, GenerateError, GenerateOptions, Generator,
+    Overflow, Request, RequestId, SamplerConfig,
 };
 use emberlm_model::Transformer;
 use emberlm_model::TransformerConfig;
@@ -35,6 +35,7 @@ fn engine(model: &Arc<Transformer<Flex>>, slots: usize, deterministic: bool) -> 
         capacity: 48,
         prefill_tokens: 16,
         deterministic,
+        drafting: Drafting::Never,
     };
     Engine::new(Arc::clone(model), config).unwrap()
 }

@@ -1,10 +1,13 @@
-//! Random mixes of requests that join, leave and are cancelled, compared with plain generation.
+//! Random mixes of requests that join, leave and are cancelled, with and without drafts, compared with plain generation.
 
-use emberlm_generate::{ChooserConfig, Overflow, Penalties, Request, RequestId, SamplerConfig};
+use burn_flex::Flex;
+use emberlm_generate::{
+    ChooserConfig, Drafting, Engine, Overflow, Penalties, Request, RequestId, SamplerConfig,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::{EventLog, MODELS, SEQ_LEN, VOCAB_SIZE, decoder, drain, engine, plain, step};
+use super::{EventLog, MODELS, SEQ_LEN, VOCAB_SIZE, decoder, drafting_engine, drain, plain, step};
 
 /// A request and its outcome.
 #[derive(Clone, Debug)]
@@ -76,10 +79,41 @@ fn job() -> impl Strategy<Value = Job> {
     })
 }
 
+/// The origin of drafts.
+#[derive(Clone, Copy, Debug)]
+enum Drafts {
+    None,
+    /// The sequence's earlier tokens.
+    Lookup(usize),
+    /// A model with the weights of this seed. Those of the model itself are seed 9.
+    Model(usize, u64),
+}
+
+fn drafts() -> impl Strategy<Value = Drafts> {
+    prop_oneof![
+        2 => Just(Drafts::None),
+        1 => (1..7usize).prop_map(Drafts::Lookup),
+        1 => (1..5usize, 8..10u64).prop_map(|(tokens, seed)| Drafts::Model(tokens, seed)),
+    ]
+}
+
+fn engine(model: &str, slots: usize, prefill_tokens: usize, drafts: Drafts) -> Engine<Flex> {
+    let drafting = match drafts {
+        Drafts::None => Drafting::Never,
+        Drafts::Lookup(tokens) | Drafts::Model(tokens, _) => Drafting::Always(tokens),
+    };
+    let engine = drafting_engine(model, slots, prefill_tokens, drafting);
+    match drafts {
+        Drafts::Model(_, seed) if model != "linear attention" => {
+            engine.with_draft_model(decoder(model, seed)).unwrap()
+        }
+        Drafts::None | Drafts::Lookup(_) | Drafts::Model(..) => engine,
+    }
+}
+
 /// Runs the jobs in one engine and compares each sample with plain generation.
-fn compare(model: &str, slots: usize, prefill_tokens: usize, jobs: &[Job]) {
+fn compare(model: &str, mut engine: Engine<Flex>, jobs: &[Job]) {
     let decoder = decoder(model, 9);
-    let mut engine = engine(model, slots, prefill_tokens);
     let (mut events, mut ids) = (EventLog::default(), vec![None; jobs.len()]);
     // The number of tokens of a sample when it was cancelled.
     let mut cut = Vec::new();
@@ -153,7 +187,7 @@ proptest! {
     // A fixed seed: if two logits differ only by rounding, batched products may choose the other token. This
     // is rare (none in 3,000 mixes of 100,514 tokens), but would make the test flaky.
     #![proptest_config(ProptestConfig {
-        cases: 150,
+        cases: 300,
         rng_seed: RngSeed::Fixed(7),
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -164,8 +198,10 @@ proptest! {
         model in 0..MODELS.len(),
         slots in 1..7usize,
         prefill_tokens in prop_oneof![Just(1usize), 1..2 * SEQ_LEN],
+        drafts in drafts(),
         jobs in prop::collection::vec(job(), 1..10),
     ) {
-        compare(MODELS[model], slots, prefill_tokens, &jobs);
+        let model = MODELS[model];
+        compare(model, engine(model, slots, prefill_tokens, drafts), &jobs);
     }
 }

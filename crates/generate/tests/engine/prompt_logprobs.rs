@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
-use emberlm_generate::{Chosen, Engine, EngineConfig, Finish, LogProbs, Request};
+use emberlm_generate::{Chosen, Drafting, Engine, EngineConfig, Finish, LogProbs, Request};
 use emberlm_model::{Transformer, TransformerConfig};
 
 use super::{EventLog, MODELS, SEQ_LEN, decoder, drain, engine, greedy, plain, raw, run, step};
@@ -160,6 +160,7 @@ fn a_pass_has_a_limited_number_of_logits() {
         capacity: 100,
         prefill_tokens: 256,
         deterministic: false,
+        drafting: Drafting::Never,
     };
     // 64 MiB of f32.
     assert_eq!(config.prompt_logit_rows(1 << 19), 32);
@@ -187,6 +188,7 @@ fn deterministic_log_probabilities_are_bit_identical() {
         capacity: SEQ_LEN,
         prefill_tokens: 5,
         deterministic: true,
+        drafting: Drafting::Never,
     };
     let decoder = decoder("pocket-tales", 9);
     let engine = || Engine::new(Arc::clone(&decoder), config).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use burn_flex::Flex;
-use emberlm_generate::{Engine, EngineConfig, Overflow, Request};
+use emberlm_generate::{Drafting, Engine, EngineConfig, Overflow, Request};
 use emberlm_model::{TransformerConfig, WeightFormat};
 
 use super::{EventLog, SEQ_LEN, VOCAB_SIZE, decoder, drain, engine, greedy, plain, raw, run, step};
@@ -93,10 +93,17 @@ fn engine_settings_are_checked() {
             capacity,
             prefill_tokens,
             deterministic: false,
+            drafting: Drafting::Never,
         };
         let error = Engine::new(Arc::clone(&decoder), config).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
+    let config = EngineConfig {
+        drafting: Drafting::WhileFaster(65),
+        ..EngineConfig::for_model(decoder.config())
+    };
+    let error = Engine::new(decoder, config).unwrap_err();
+    assert_eq!(error.to_string(), "draft_tokens = 65: must be at most 64");
 }
 
 #[test]
@@ -116,6 +123,7 @@ fn non_finite_logits_fail_only_their_own_request() {
         capacity: SEQ_LEN,
         prefill_tokens: 64,
         deterministic: false,
+        drafting: Drafting::Never,
     };
     let mut engine = Engine::new(Arc::clone(&decoder), config).unwrap();
     let good = Request {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn_flex::Flex;
-use emberlm_generate::{Engine, EngineConfig};
+use emberlm_generate::{Drafting, Engine, EngineConfig};
 use emberlm_model::config::{AttentionKind, Window};
 use emberlm_model::{Transformer, TransformerConfig};
 
@@ -28,6 +28,7 @@ fn engine(slots: usize) -> Engine<Flex> {
         capacity: LONG,
         prefill_tokens: 64,
         deterministic: false,
+        drafting: Drafting::Never,
     };
     Engine::new(decoder(), config).unwrap()
 }

@@ -184,8 +184,12 @@ fn check(entry: &ModelEntry) -> Result<(), ApiError> {
     let aliases = aliases.map(|alias| ("aliases", alias.len(), MOST_NAME));
     let template = entry.chat_template.iter();
     let template = template.map(|template| ("chat_template", template.len(), MOST_PATH));
-    let path = ("path", entry.path.as_os_str().len(), MOST_PATH);
-    let mut lengths = names.chain(aliases).chain(template).chain([path]);
+    let draft = entry.draft.iter();
+    let paths = draft
+        .map(|draft| ("draft", draft))
+        .chain([("path", &entry.path)]);
+    let paths = paths.map(|(field, path)| (field, path.as_os_str().len(), MOST_PATH));
+    let mut lengths = names.chain(aliases).chain(template).chain(paths);
     if let Some((field, _, most)) = lengths.find(|(_, length, most)| length > most) {
         let rule = format!("must have at most {most} bytes");
         return Err(ApiError::field(field, rule));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use emberlm_generate::{
-    Engine, EngineConfig, EventKind, GenerateError, GenerateOptions, Generator, Overflow, Request,
-    SamplerConfig,
+    Drafting, Engine, EngineConfig, EventKind, GenerateError, GenerateOptions, Generator, Overflow,
+    Request, SamplerConfig,
 };
 use emberlm_kernels::Backend;
 use emberlm_model::Transformer;
@@ -49,6 +49,7 @@ pub fn time_batch<B: Backend>(
         capacity: len.saturating_add(tokens).min(decoder.config().seq_len()),
         prefill_tokens: prompts.len().saturating_mul(len).max(1),
         deterministic: false,
+        drafting: Drafting::Never,
     };
     let mut engine = Engine::new(Arc::clone(decoder), config)?;
     for prompt in prompts {

@@ -76,6 +76,7 @@ mod tests {
             ("context = 0", "nonzero"),
             ("contxt = 5", "unknown field `contxt`"),
             ("sampling = { temp = 1 }", "unknown field `temp`"),
+            ("draft_tokens = 65", "must be at most 64 (got 65)"),
         ] {
             let message = message(line);
             assert!(message.contains(rule), "{line}: {message}");

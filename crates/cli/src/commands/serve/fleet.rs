@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use burn::tensor::Device;
 use bytesize::ByteSize;
 use emberlm_kernels::Backend;
+use emberlm_model::TransformerConfig;
 use emberlm_serve::{Place, Residency, ServedModel, WorkerWatch};
+use emberlm_trainer::fit::InferenceWork;
 
 use super::bases::Bases;
 use super::generators::{self, LoadedGroup, Member, SharedEngine, named};
@@ -151,7 +153,14 @@ impl<B: Backend> Fleet<B> {
             .collect();
         let works = memory::works::<B>(&planned);
         let is_start = self.residency.is_none();
-        let mut places = self.places(&planned, &works)?.into_iter().zip(&works);
+        let places = self.places(&planned, &works)?;
+        // The plans are moved below.
+        let owned = works.iter().map(|works| {
+            let works = works.iter().map(|&(config, work)| (config.clone(), work));
+            works.collect::<Vec<_>>()
+        });
+        let owned: Vec<Vec<(TransformerConfig, InferenceWork)>> = owned.collect();
+        let mut places = places.into_iter().zip(&owned);
         let mut plans: Vec<Option<Plan<'_>>> = plans.into_iter().map(Some).collect();
         let mut served = Vec::new();
         let several = specs.len() > 1;
@@ -162,17 +171,21 @@ impl<B: Backend> Fleet<B> {
             let loaded = match joined {
                 Some(engine) => self.join(engine, specs, members, running)?,
                 None => {
-                    let (place, work) = places.next().unzip();
+                    let (place, works) = places.next().unzip();
                     let place = place.flatten();
+                    let works = works.into_iter().flatten();
+                    let works: Vec<Work<'_>> =
+                        works.map(|(config, work)| (config, *work)).collect();
                     if let Some(place) = &place {
                         // Waits until other models have made room.
                         place.enter();
-                        let work = work.filter(|_| !is_start);
-                        work.map_or(Ok(()), |work| self.check(&[*work]))?;
+                        if !is_start {
+                            self.check(&works)?;
+                        }
                     }
                     let mut group = self.load_group(specs, key, members, place, several)?;
                     if let Some((_, first)) = group.models.first_mut() {
-                        first.source.memory = work.map(|work| memory::bytes(&[*work], self.guard));
+                        first.source.memory = Some(memory::bytes(&works, self.guard));
                     }
                     self.engines.extend(group.engine);
                     group.models
@@ -214,11 +227,11 @@ impl<B: Backend> Fleet<B> {
     fn places(
         &mut self,
         planned: &[(&ModelSpec, &Plan<'_>)],
-        works: &[Work<'_>],
+        works: &[Vec<Work<'_>>],
     ) -> Result<Vec<Option<Place>>, Failure> {
         let (Some(limit), true) = (self.limit, !planned.is_empty()) else {
             if !works.is_empty() {
-                self.check(works)?;
+                self.check(&works.concat())?;
             }
             return Ok(works.iter().map(|_| None).collect());
         };
@@ -233,7 +246,7 @@ impl<B: Backend> Fleet<B> {
             let error = CliError::new(message).hint("restart the server with it");
             return Err(error.into());
         }
-        let place = |work: &Work<'_>| Some(residency.add(memory::bytes(&[*work], self.guard)));
+        let place = |works: &Vec<Work<'_>>| Some(residency.add(memory::bytes(works, self.guard)));
         Ok(works.iter().map(place).collect())
     }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use bytesize::ByteSize;
-use emberlm_checkpoint::{Model, ModelKind};
+use emberlm_checkpoint::{Model, ModelError, ModelKind};
 use emberlm_generate::Engine;
 use emberlm_kernels::Backend;
 use emberlm_model::{Transformer, count};
 use emberlm_serve::{
-    LoadPlan, OnDemand, Place, Replacement, Replacer, ServedModel, Started, Worker, WorkerWatch,
+    LoadPlan, OnDemand, Place, Replacement, Replacer, ServedModel, Started, Weights, Worker,
+    WorkerWatch,
 };
 use indicatif::HumanCount;
 
@@ -107,19 +108,28 @@ pub fn load<B: Backend>(
     let shared = shared.map(|key| (key, is_joinable.then(|| decoder.clone())));
     let reopen: Vec<_> = models.iter().map(|model| model.reopen()).collect();
     let on = device.clone();
+    let drafts = DraftWeights::of(first, bases);
+    let draft = drafts.as_ref().map(|drafts| drafts.load(device));
+    let weights = Weights {
+        model: decoder,
+        draft: draft.transpose()?,
+    };
     let again = move || {
         let models: Result<Vec<Model>, _> = reopen.iter().map(|reopen| reopen()).collect();
         let models = models?;
         let models: Vec<&Model> = models.iter().collect();
         let load = |base: &Model| model::decoder_in::<B>(base, formats, &on);
-        groups::decoder(&models, load, |_, error| error)
+        Ok(Weights {
+            model: groups::decoder(&models, load, |_, error| error)?,
+            draft: drafts.as_ref().map(|drafts| drafts.load(&on)).transpose()?,
+        })
     };
     let names: Vec<&str> = members
         .iter()
         .map(|member| &*member.spec.options.name)
         .collect();
     let reload = reload(place, &names.join(", "), log, again);
-    let started = first.plan.start(decoder, reload);
+    let started = first.plan.start(weights, reload);
     let Started {
         worker,
         replacer,
@@ -288,6 +298,27 @@ fn serve_all(
         served.push((number, adapter, model));
     }
     Ok(served)
+}
+
+/// The weights of a draft model.
+struct DraftWeights {
+    open: Box<dyn Fn() -> Result<Model, ModelError> + Send>,
+    formats: Formats,
+}
+
+impl DraftWeights {
+    /// The draft model of a served one.
+    fn of<B: Backend>(member: &Member<'_>, bases: &Bases<B>) -> Option<Self> {
+        let draft = member.plan.draft()?;
+        Some(Self {
+            open: Box::new(draft.reopen()),
+            formats: bases.formats(member.spec, draft),
+        })
+    }
+
+    fn load<B: Backend>(&self, device: &Device<B>) -> Result<Transformer<B>, CliError> {
+        model::decoder_in::<B>(&(self.open)()?, self.formats, device)
+    }
 }
 
 /// Serves a model by the thread of its engine, and prints its size and `capacity`.

@@ -25,6 +25,7 @@ pub struct EngineKey {
     base: PathBuf,
     formats: Formats,
     queue: usize,
+    draft: Option<PathBuf>,
     config: EngineConfig,
 }
 
@@ -40,8 +41,9 @@ impl EngineKey {
             weights: requested.or(self.formats.weights),
             ..other.formats
         };
-        let same = (&other.base, other.queue, &other.config);
-        (&self.base, self.queue, &self.config) == same && self.formats == formats
+        let draft_and_config = (&other.draft, &other.config) == (&self.draft, &self.config);
+        let same = (&other.base, other.queue);
+        (&self.base, self.queue) == same && draft_and_config && self.formats == formats
     }
 }
 
@@ -138,6 +140,7 @@ fn key<B: Backend>(spec: &ModelSpec, plan: &LoadPlan<'_>, bases: &Bases<B>) -> E
         base: base_path(model),
         formats: bases.formats(spec, model),
         queue: options.queue,
+        draft: spec.draft.clone(),
         config: plan.engine(),
     }
 }

@@ -13,6 +13,7 @@ use super::models::ModelSpec;
 use super::{follow, groups};
 use crate::cache_arg;
 use crate::console;
+use crate::draft_model;
 use crate::error::CliError;
 use crate::opened_model::OpenedModel;
 use crate::progress;
@@ -74,10 +75,28 @@ pub fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
 /// Checks everything that does not need weights.
 pub fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
     let options = spec.options.clone();
+    if let (Some(draft), OpenedModel::Encoder(_) | OpenedModel::EncoderDecoder(_)) =
+        (&spec.draft, model)
+    {
+        let (shown, kind) = (spec.path.display(), model.model().kind().named());
+        let message = format!(
+            "{shown} is {kind}, and a draft model ({}) is for decoders",
+            draft.display()
+        );
+        return Err(CliError::new(message)
+            .hint("with --config, give each decoder its draft model: draft = \"PATH\""));
+    }
     Ok(match model {
         OpenedModel::Encoder(model) => Plan::Encoder(Box::new(EncoderPlan::new(model, options)?)),
         OpenedModel::Decoder(_) | OpenedModel::EncoderDecoder(_) => {
-            Plan::Generator(Box::new(LoadPlan::new(model.model(), options)?))
+            let plan = LoadPlan::new(model.model(), options)?;
+            Plan::Generator(Box::new(match &spec.draft {
+                Some(path) => {
+                    let draft = draft_model::open(path, &spec.path, Some(plan.tokenizer()))?;
+                    plan.with_draft(draft)?
+                }
+                None => plan,
+            }))
         }
     })
 }

@@ -122,6 +122,9 @@ impl<B: Backend> Manager<B> {
             entry.name = entry.name.or(names.into_iter().next());
             entry.path = path;
         }
+        if let Some(draft) = &mut entry.draft {
+            *draft = self.roots.admit(draft, &self.specs)?;
+        }
         let mut templates = entry.chat_template.iter().map(Path::new);
         // Built-in templates have names.
         if let Some(template) = templates.find(|template| template.exists()) {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytesize::ByteSize;
-use emberlm_checkpoint::{Embedder, ModelKind};
+use emberlm_checkpoint::{Embedder, Model, ModelKind};
 use emberlm_kernels::Backend;
-use emberlm_serve::{Place, Residency};
+use emberlm_serve::{LoadPlan, Place, Residency};
 use emberlm_trainer::fit::InferenceWork;
 
 use super::load::Plan;
@@ -14,35 +14,45 @@ use crate::error::CliError;
 use crate::memory_guard::{MemoryGuard, Work};
 use crate::model;
 
-/// The work of each engine, by the model that stands for those that it runs.
-pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Work<'a>> {
+/// The works of each engine, by the model that stands for those that it runs: that of the model, and of its draft model.
+pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &'a Plan<'a>)]) -> Vec<Vec<Work<'a>>> {
+    let generation = |spec: &ModelSpec, plan: &LoadPlan<'_>, model: &Model| {
+        let engine = plan.engine();
+        InferenceWork::generation(
+            model::inference_weights(model, spec.weights, B::keeps_packed_weights()),
+            engine.slots,
+            engine.capacity,
+            engine.prefill_tokens,
+        )
+        .with_cache(plan.options().cache)
+    };
     let work = |spec: &ModelSpec, plan: &Plan<'_>| match plan {
         Plan::Generator(plan) if plan.model().kind() == ModelKind::EncoderDecoder => {
             let engine = plan.engine();
             InferenceWork::targets(engine.slots, engine.capacity, engine.capacity)
         }
-        Plan::Generator(plan) => {
-            let engine = plan.engine();
-            InferenceWork::generation(
-                model::inference_weights(plan.model(), spec.weights, B::keeps_packed_weights()),
-                engine.slots,
-                engine.capacity,
-                engine.prefill_tokens,
-            )
-            .with_cache(plan.options().cache)
-            .with_more_logits(engine.prompt_logit_rows(plan.model().config().vocab_size()))
-        }
+        Plan::Generator(plan) => generation(spec, plan, plan.model()).with_more_logits(
+            plan.engine()
+                .prompt_logit_rows(plan.model().config().vocab_size()),
+        ),
         Plan::Encoder(plan) => {
             let longest = plan.model().longest_text();
             InferenceWork::encoding(longest, Embedder::<B>::PASS_TOKENS)
         }
     };
     let works = planned.iter().map(|&(spec, plan)| {
-        let config = match plan {
-            Plan::Generator(plan) => plan.model().config(),
-            Plan::Encoder(plan) => plan.model().config(),
+        let (config, draft) = match plan {
+            Plan::Generator(plan) => (
+                plan.model().config(),
+                plan.draft().map(|draft| (plan, draft)),
+            ),
+            Plan::Encoder(plan) => (plan.model().config(), None),
         };
-        (config, work(spec, plan))
+        let draft = draft.map(|(plan, draft)| (draft.config(), generation(spec, plan, draft)));
+        [(config, work(spec, plan))]
+            .into_iter()
+            .chain(draft)
+            .collect()
     });
     works.collect()
 }
@@ -54,20 +64,20 @@ pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Work<'a
 /// A model does not fit into the available memory, or the followed runs do not.
 pub fn places(
     planned: &[(&ModelSpec, &Plan<'_>)],
-    works: &[Work<'_>],
+    works: &[Vec<Work<'_>>],
     memory: ByteSize,
     guard: MemoryGuard,
 ) -> Result<(Arc<Residency>, Vec<Option<Place>>), CliError> {
     let planned = || planned.iter().map(|(spec, _)| *spec).zip(works);
     let followed = planned().filter(|(spec, _)| spec.follows);
-    let followed: Vec<Work<'_>> = followed.map(|(_, work)| *work).collect();
-    for (_, work) in planned().filter(|(spec, _)| !spec.follows) {
-        let together: Vec<Work<'_>> = followed.iter().copied().chain([*work]).collect();
+    let followed: Vec<Work<'_>> = followed.flat_map(|(_, works)| works.clone()).collect();
+    for (_, works) in planned().filter(|(spec, _)| !spec.follows) {
+        let together: Vec<Work<'_>> = followed.iter().chain(works).copied().collect();
         check(&together, guard)?;
     }
     let residency = Residency::new(memory.as_u64().saturating_sub(bytes(&followed, guard)));
-    let place = |(spec, work): (&ModelSpec, &Work<'_>)| {
-        (!spec.follows).then(|| residency.add(bytes(&[*work], guard)))
+    let place = |(spec, works): (&ModelSpec, &Vec<Work<'_>>)| {
+        (!spec.follows).then(|| residency.add(bytes(works, guard)))
     };
     let places = planned().map(place).collect();
     Ok((residency, places))

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use emberlm_kernels::Precision;
 use emberlm_model::WeightFormat;
-use emberlm_serve::{ModelEntry, ServeOptions};
+use emberlm_serve::{Drafting, ModelEntry, ServeOptions};
 
 use super::ServeArgs;
 use super::file;
@@ -26,6 +26,8 @@ pub struct ModelSpec {
     pub weights: Option<WeightFormat>,
     /// The precision of products in floating-point numbers.
     pub precision: Precision,
+    /// The model that drafts tokens.
+    pub draft: Option<PathBuf>,
     pub options: ServeOptions,
 }
 
@@ -47,7 +49,7 @@ pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
         return Err(CliError::usage("there is no model to serve")
             .hint("pass a MODEL, or a [[model]] table in the file of --config"));
     }
-    let written = localize_and_name(&mut entries)?;
+    let written = localize_and_name(&mut entries, args)?;
     for alias in &args.alias {
         add_alias(&mut entries, alias)?;
     }
@@ -64,16 +66,23 @@ pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
 pub fn added(entry: ModelEntry, args: &ServeArgs) -> Result<ModelSpec, CliError> {
     let written = entry.path.clone();
     let mut entries = [entry];
-    localize_and_name(&mut entries)?;
+    localize_and_name(&mut entries, args)?;
     let [entry] = entries;
     Ok(spec(entry, written, args))
 }
 
 /// Replaces names on the Hub by paths and names the models without a name. Returns the paths as they were written.
-fn localize_and_name(entries: &mut [ModelEntry]) -> Result<Vec<PathBuf>, CliError> {
+fn localize_and_name(
+    entries: &mut [ModelEntry],
+    args: &ServeArgs,
+) -> Result<Vec<PathBuf>, CliError> {
     let written = entries.iter().map(|entry| entry.path.clone()).collect();
     for entry in &mut *entries {
         localize(entry)?;
+        entry.draft = entry.draft.take().or_else(|| args.draft.clone());
+        if let Some(draft) = &mut entry.draft {
+            hub::localize(draft)?;
+        }
     }
     name(entries);
     Ok(written)
@@ -174,6 +183,7 @@ fn spec(entry: ModelEntry, written: PathBuf, args: &ServeArgs) -> ModelSpec {
         follows: entry.follow,
         weights: entry.weights.or(args.weights),
         precision: entry.precision.unwrap_or(args.precision),
+        draft: entry.draft,
         options: ServeOptions {
             name: entry.name.unwrap_or_default(),
             aliases: entry.aliases,
@@ -184,6 +194,10 @@ fn spec(entry: ModelEntry, written: PathBuf, args: &ServeArgs) -> ModelSpec {
             chat_template: entry.chat_template.or_else(|| args.chat_template.clone()),
             sampling: entry.sampling,
             deterministic: entry.deterministic.unwrap_or(args.deterministic),
+            drafting: match entry.draft_tokens.unwrap_or(args.draft_tokens) {
+                0 => Drafting::Never,
+                tokens => Drafting::WhileFaster(tokens),
+            },
         },
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use emberlm_generate::{
-    Engine, EngineConfig, Event, EventKind, Finish, GenerateError, Overflow, Request, SamplerConfig,
+    Drafting, Engine, EngineConfig, Event, EventKind, Finish, GenerateError, Overflow, Request,
+    SamplerConfig,
 };
 use emberlm_kernels::Backend;
 use emberlm_model::Transformer;
@@ -68,6 +69,7 @@ pub(super) fn sample<B: Backend>(
         capacity: longest.unwrap_or(0) + settings.max_new_tokens,
         prefill_tokens: PREFILL_TOKENS,
         deterministic: false,
+        drafting: Drafting::Never,
     };
     let mut engine = Engine::new(decoder, config).map_err(GenerateError::from)?;
     let mut ids = Vec::with_capacity(requests.len());

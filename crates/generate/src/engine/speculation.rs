@@ -1,0 +1,190 @@
+//! Speculative decoding: draft tokens, which a pass verifies together with each sequence's last token.
+//!
+//! A pass over the weights takes little longer for a few rows than for one while it is bound by memory. A sequence's draft is
+//! appended to its tokens, the pass returns the logits of each row, and the tokens are chosen row by row, as without a draft: as long as the
+//! chosen token is that of the draft, the next row is valid. All others are removed from the cache again. So drafts change no token
+//! of any request, at any temperature, except for rounding: products of several rows may add their terms in another order.
+//!
+//! Drafts come from the sequence itself (`lookup`: the tokens that followed the last occurrence of its newest tokens), or from a smaller model
+//! (`draft_model`). `pass_times` decides on the number of draft tokens by the measured durations of passes, and by the `acceptance` of
+//! each sequence: no sequence has a draft where the expected throughput is not greater.
+//!
+//! Leviathan, Kalman and Matias 2023, "Fast Inference from Transformers via Speculative Decoding".
+
+mod acceptance;
+mod draft_model;
+mod lookup;
+mod pass_times;
+
+use emberlm_kernels::Backend;
+use emberlm_model::config::AttentionKind;
+
+pub(super) use acceptance::Acceptance;
+pub(super) use draft_model::DraftModel;
+pub(super) use pass_times::PassTimes;
+
+use super::Engine;
+use super::config::Drafting;
+use super::slot::{RunningSample, Slot, State};
+use draft_model::Wanted;
+use lookup::Match;
+use pass_times::Offer;
+
+/// The probability that a token of a draft model is accepted, before the sequence's own are known.
+const DRAFT_MODEL_PRIOR: f64 = 0.7;
+
+/// A sequence that may have a draft.
+struct Candidate {
+    slot: usize,
+    /// The earlier text to continue, without a draft model.
+    found: Option<Match>,
+}
+
+impl<B: Backend> Engine<B> {
+    /// The use of drafts, if each sequence has a cache of its tokens that can be truncated. In a deterministic engine, the shape of a
+    /// sequence's passes must depend neither on other sequences nor on the machine's speed.
+    fn drafting(&self) -> Drafting {
+        let config = self.model.config();
+        let can_truncate = !matches!(config.attention(), AttentionKind::Linear { .. });
+        match self.config.drafting {
+            _ if self.config.deterministic || !can_truncate => Drafting::Never,
+            _ if self.model.decoder().is_none() => Drafting::Never,
+            drafting => drafting,
+        }
+    }
+
+    /// Appends drafts to sequences if that raises the expected throughput, and adds them to `takes`. Returns true if the pass is one of
+    /// the kind whose durations are measured: each of its sequences has one new token, or a draft behind it.
+    pub(super) fn speculate(&mut self, takes: &mut [usize]) -> bool {
+        let drafting = self.drafting();
+        if drafting.tokens() == 0 {
+            return false;
+        }
+        let sequences = takes.iter().filter(|&&taken| taken > 0).count();
+        let decodes = |(slot, &taken): (&Slot<B>, &usize)| match &slot.state {
+            State::Running(sample) => taken == 0 || taken == 1 && !sample.reading,
+            State::Free | State::Reserved | State::Embedding(_) => taken == 0,
+        };
+        if sequences == 0 || !self.slots.iter().zip(&*takes).all(decodes) {
+            return false;
+        }
+        let (candidates, offers) = self.offers(takes, drafting.tokens());
+        let draft_pass = self.draft_model.as_ref().map_or(0.0, DraftModel::seconds);
+        let mut counts: Vec<usize> = match drafting {
+            Drafting::Always(_) => offers.iter().map(|offer| offer.most).collect(),
+            Drafting::Never | Drafting::WhileFaster(_) => {
+                self.pass_times.plan(sequences, &offers, draft_pass)
+            }
+        };
+        // Each row has the logits of a whole vocabulary, as those of a prompt that is scored.
+        let vocab_size = self.model.sizes().vocab_size;
+        let mut rows_left = self.config.prompt_logit_rows(vocab_size);
+        for count in &mut counts {
+            *count = (*count).min(rows_left);
+            rows_left -= *count;
+        }
+        for (slot, draft) in self.drafts(&candidates, &counts) {
+            takes[slot] += draft.len();
+            self.done.drafted_tokens += draft.len() as u64;
+            let slot = &mut self.slots[slot];
+            slot.sequence.tokens.extend_from_slice(&draft);
+            slot.unverified = draft;
+        }
+        for (slot, &taken) in self.slots.iter_mut().zip(&*takes) {
+            if let (State::Running(sample), 1) = (&mut slot.state, taken) {
+                sample.acceptance.rest();
+            }
+        }
+        true
+    }
+
+    /// The sequences that may have drafts, of at most `longest` tokens.
+    fn offers(&self, takes: &[usize], longest: usize) -> (Vec<Candidate>, Vec<Offer>) {
+        let mut candidates = Vec::new();
+        let mut offers = Vec::new();
+        for (at, (slot, &taken)) in self.slots.iter().zip(takes).enumerate() {
+            let State::Running(sample) = &slot.state else {
+                continue;
+            };
+            // The last of the tokens that may follow is chosen after the last row.
+            let most = longest.min(slot.sequence.room());
+            let most = most.min(sample.left.saturating_sub(1));
+            if taken == 0 || most == 0 {
+                continue;
+            }
+            let (found, prior) = match &self.draft_model {
+                Some(_) => (None, DRAFT_MODEL_PRIOR),
+                None => match Match::find(&slot.sequence.tokens) {
+                    // Longer matches are continued more often.
+                    Some(found) => (Some(found), found.len as f64 / (found.len + 2) as f64),
+                    None => continue,
+                },
+            };
+            candidates.push(Candidate { slot: at, found });
+            offers.push(Offer {
+                most,
+                acceptance: sample.acceptance.estimate(prior),
+            });
+        }
+        (candidates, offers)
+    }
+
+    /// Drafts tokens: pairs of slot and draft.
+    fn drafts(&mut self, candidates: &[Candidate], counts: &[usize]) -> Vec<(usize, Vec<u32>)> {
+        let chosen = candidates.iter().zip(counts);
+        let chosen = chosen.filter(|(_, count)| **count > 0);
+        let Some(model) = &mut self.draft_model else {
+            let draft = |(candidate, count): (&Candidate, &usize)| {
+                let tokens = &self.slots[candidate.slot].sequence.tokens;
+                Some((
+                    candidate.slot,
+                    candidate.found?.continuation(tokens, *count),
+                ))
+            };
+            return chosen.filter_map(draft).collect();
+        };
+        let wanted = chosen.map(|(candidate, count)| Wanted {
+            slot: candidate.slot,
+            tokens: *count,
+        });
+        let wanted: Vec<Wanted> = wanted.collect();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        match model.draft(&mut self.slots, &wanted, self.config.prefill_tokens) {
+            Ok(drafts) => {
+                let slots = wanted.iter().map(|wanted| wanted.slot);
+                slots.zip(drafts).collect()
+            }
+            // A draft model that fails drafts nothing. The model itself reports an error if it has one.
+            Err(_) => {
+                self.draft_model = None;
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl<B: Backend> Slot<B> {
+    /// Removes the draft from the tokens, which the pass has read, and returns it.
+    pub(super) fn take_draft(&mut self) -> Vec<u32> {
+        let draft = std::mem::take(&mut self.unverified);
+        let kept = self.sequence.tokens.len().saturating_sub(draft.len());
+        self.sequence.tokens.truncate(kept);
+        draft
+    }
+
+    /// Removes rejected draft tokens from the cache, which then has at most the first `read` tokens of the sequence.
+    pub(super) fn drop_rejected(&mut self, read: usize) {
+        if self.sequence.cache.len() > read {
+            self.sequence.cache.truncate(read);
+        }
+    }
+}
+
+impl RunningSample {
+    /// Returns true if the chosen token is that of the draft, so the logits after it are valid.
+    pub(super) fn follows_draft(&self, id: u32, draft: Option<&u32>) -> bool {
+        draft == Some(&id) && !self.stop_tokens.contains(&id)
+    }
+}
