@@ -307,6 +307,8 @@ fn models_are_loaded_from_below_a_root_only() {
     }
     let entry = json!({ "path": "models/inside", "chat_template": "secret.jinja" });
     assert_eq!(code(&load(&server, entry).expect(403)), "path_not_allowed");
+    let entry = json!({ "path": "models/inside", "draft": "outside" });
+    assert_eq!(code(&load(&server, entry).expect(403)), "path_not_allowed");
     let entry = json!({ "path": "models/inside", "chat_template": "chatml" });
     let added = load(&server, entry).expect(200).json();
     assert_eq!(added["name"], "inside");
