@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use emberlm::Model;
 use emberlm::serve::api::{self, Service};
-use emberlm::serve::{Hosts, Limits, ServeOptions, Server, load};
+use emberlm::serve::{Hosts, Limits, ServeOptions, ServedModels, Server, load};
 use emberlm_examples::Backend;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,9 +32,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::bind(address, 0)?;
     println!("http://{}", server.address());
     let service = Service {
-        models: vec![loaded.served],
+        models: ServedModels::new(vec![loaded.served]).into(),
         limits: Limits::default(),
         key: None,
+        admin: None,
         log: None,
     };
     // Dropping the sender stops the server.

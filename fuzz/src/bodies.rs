@@ -11,7 +11,9 @@ use emberlm_generate::{Engine, EngineConfig};
 use emberlm_model::{ModelConfig, TransformerConfig, WeightFormat, families};
 use emberlm_serve::api::{Service, router};
 use emberlm_serve::model::{ChatFormat, Tables};
-use emberlm_serve::{Card, Limits, SamplingDefaults, ServedKind, ServedModel, Worker};
+use emberlm_serve::{
+    Card, Limits, ModelSource, SamplingDefaults, ServedKind, ServedModel, ServedModels, Worker,
+};
 use emberlm_tokenizer::chat::{ChatEncoder, ChatTemplate};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::Value;
@@ -103,6 +105,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         tokenizer,
         worker,
         tables: Tables::new(None),
+        source: ModelSource::default(),
     };
     let limits = Limits {
         body: 1 << 16,
@@ -111,9 +114,10 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         ..Limits::default()
     };
     let service = Service {
-        models: vec![model],
+        models: ServedModels::new(vec![model]).into(),
         limits,
         key: None,
+        admin: None,
         log: None,
     };
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

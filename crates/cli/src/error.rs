@@ -86,6 +86,13 @@ impl CliError {
         &self.message
     }
 
+    /// The message and the hints, separated by semicolons.
+    pub fn in_one_line(&self) -> String {
+        let hints = self.hints.iter().map(String::as_str);
+        let parts = std::iter::once(self.message.as_str()).chain(hints);
+        parts.collect::<Vec<_>>().join("; ")
+    }
+
     /// Wraps an I/O error with the attempted action and path. For `map_err`.
     pub fn io(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let tried = format!("cannot {action} {}", path.display());

@@ -328,6 +328,22 @@ impl<B: Backend> Engine<B> {
         Ok(())
     }
 
+    /// Replaces the decoder by the same one with other adapters in its bank. Running and waiting requests, and the caches,
+    /// continue with it, so the numbers of their adapters must stay the same.
+    ///
+    /// # Errors
+    /// The decoder has another configuration or cache format, or another decoder waits until nothing runs. The engine does
+    /// not change.
+    pub fn replace_bank(&mut self, decoder: Arc<Transformer<B>>) -> Result<(), SettingError> {
+        let next = EngineModel::from(decoder);
+        if self.next_model.is_some() || !next.has_configuration_of(&self.model) {
+            let rule = "must be the current decoder with other adapters";
+            return Err(SettingError::new("model", "another decoder", rule));
+        }
+        self.model = next;
+        Ok(())
+    }
+
     /// The engine's current work and totals.
     pub fn counts(&self) -> Counts {
         let free_slots = self.slots.iter().filter(|slot| slot.is_free()).count();

@@ -12,6 +12,7 @@
 //! | `/rerank` and its other names | `rerank` |
 //! | `/tokenize`, `/detokenize` | `tokens` |
 //! | `/v1/models`, `/v1/models/{name}`, `/api/models` | `models` |
+//! | `/admin/models`, `/admin/models/{name}`, `/v1/load_lora_adapter`, `/v1/unload_lora_adapter` | `admin`, with a separate key |
 //! | `/api/play` | `play`, for the page in `playground` |
 //! | `/openapi.json` | `description` |
 //! | `/health` and its other names, `/metrics` | this module and `crate::metrics`; `crate::request_log` writes the log |
@@ -22,9 +23,10 @@
 //! scores of texts. `bounds` estimates the memory of requests, `deadline` limits their time, `json` writes responses,
 //! and `error` defines all error responses.
 //!
-//! No field names a file, a program or an address. A client sends only text, numbers, schemas and
-//! expressions, all with limits on their size and cost.
+//! No field of a client names a file, a program or an address. A client sends only text, numbers, schemas and
+//! expressions, all with limits on their size and cost. An administrator names the files of models.
 
+mod admin;
 mod answer_parts;
 mod answer_stream;
 mod answers;
@@ -61,11 +63,12 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use blake3::Hash;
 use serde_json::json;
 
+use crate::admin::Admin;
 use crate::jobs::Jobs;
 use crate::limits::Limits;
 use crate::memory::Memory;
@@ -73,16 +76,19 @@ use crate::metrics::Metrics;
 use crate::model::ServedModel;
 use crate::playground;
 use crate::request_log::{RequestLog, Trace};
+use crate::served_models::ServedModels;
 use error::ApiError;
 
 /// The models to serve and the limits of requests.
 pub struct Service {
-    /// The models; at least one. Names and aliases must be unique.
-    pub models: Vec<ServedModel>,
+    /// The models, which may change while the server runs.
+    pub models: Arc<ServedModels>,
     /// The limits of requests.
     pub limits: Limits,
     /// The API key that clients must send. `None` if no key is required.
     pub key: Option<String>,
+    /// The access of an administrator. `None` rejects all requests under `/admin`.
+    pub admin: Option<Admin>,
     /// Logs every request that passes the server's [`Hosts`](crate::Hosts) check.
     /// [`Server::with_log`](crate::Server::with_log) logs the rejected ones.
     pub log: Option<Arc<RequestLog>>,
@@ -96,10 +102,11 @@ const IN_PASSING: usize = 8 << 10;
 pub(crate) struct App(Arc<Inner>);
 
 struct Inner {
-    models: Vec<Arc<ServedModel>>,
+    models: Arc<ServedModels>,
     limits: Limits,
     /// The hash of the key. Comparing hashes leaks no timing information about the key.
     key: Option<Hash>,
+    admin: Option<admin::Access>,
     metrics: Metrics,
     memory: Memory,
     jobs: Jobs,
@@ -108,20 +115,20 @@ struct Inner {
 
 impl App {
     fn new(service: Service) -> Self {
-        let models: Vec<_> = service.models.into_iter().map(Arc::new).collect();
         Self(Arc::new(Inner {
-            metrics: Metrics::new(&models),
-            models,
+            metrics: Metrics::new(Arc::clone(&service.models)),
+            models: service.models,
             memory: Memory::new(service.limits.request_memory, service.limits.memory),
             limits: service.limits,
             jobs: Jobs::default(),
             log: service.log,
             key: service.key.map(|key| blake3::hash(key.as_bytes())),
+            admin: service.admin.map(admin::Access::from),
         }))
     }
 
-    pub fn models(&self) -> &[Arc<ServedModel>] {
-        &self.0.models
+    pub fn models(&self) -> Arc<[Arc<ServedModel>]> {
+        self.0.models.models()
     }
 
     /// Finds a model by its name or an alias.
@@ -129,12 +136,15 @@ impl App {
     /// # Errors
     /// No model has this name.
     pub fn model(&self, name: &str) -> Result<Arc<ServedModel>, ApiError> {
-        let mut models = self.models().iter();
-        let found = models.find(|model| model.is_called(name)).map(Arc::clone);
-        found.ok_or_else(|| {
-            let known: Vec<&str> = self.models().iter().map(|model| &*model.name).collect();
-            ApiError::unknown_model(name, &known)
-        })
+        let found = self.0.models.find(name);
+        found.ok_or_else(|| self.unknown_model(name))
+    }
+
+    /// The error for a name that no model has.
+    fn unknown_model(&self, name: &str) -> ApiError {
+        let models = self.models();
+        let known: Vec<&str> = models.iter().map(|model| &*model.name).collect();
+        ApiError::unknown_model(name, &known)
     }
 
     pub fn limits(&self) -> &Limits {
@@ -199,6 +209,13 @@ pub fn router(service: Service) -> Router {
         .route("/api/ps", get(ollama::ps))
         .route("/api/pull", post(ollama::pull))
         .route("/api/version", get(ollama::version));
+    let admin = Router::new()
+        .route("/admin/models", get(admin::models).post(admin::add))
+        .route("/admin/models/{name}", delete(admin::remove))
+        .route("/v1/load_lora_adapter", post(admin::load_lora))
+        .route("/v1/unload_lora_adapter", post(admin::unload_lora))
+        .route_layer(middleware::from_fn_with_state(app.clone(), deadline::keep))
+        .route_layer(middleware::from_fn_with_state(app.clone(), require_admin));
     let guarded = |routes: Router<App>| {
         routes
             .route_layer(middleware::from_fn_with_state(app.clone(), deadline::keep))
@@ -208,6 +225,7 @@ pub fn router(service: Service) -> Router {
         .merge(guarded(openai))
         .merge(guarded(anthropic).route_layer(middleware::from_fn(anthropic::in_its_form)))
         .merge(guarded(ollama).route_layer(middleware::from_fn(ollama::in_its_form)))
+        .merge(admin)
         .merge(playground::router())
         .merge(health())
         .route("/openapi.json", get(openapi))
@@ -248,18 +266,30 @@ const ANTHROPIC_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Rejects requests without the key.
 async fn require_key(State(app): State<App>, request: Request, next: Next) -> Response {
     let presented = presented_key(request.headers());
-    let presented = presented.map(|presented| blake3::hash(presented.as_bytes()));
     match app.0.key {
-        Some(key) if presented != Some(key) => ApiError::key().into_response(),
+        Some(key) if presented != Some(key) => ApiError::key("API key").into_response(),
         _ => next.run(request).await,
     }
 }
 
-/// The key of a request.
-fn presented_key(headers: &HeaderMap) -> Option<&str> {
+/// Rejects requests without the administrator's key.
+async fn require_admin(State(app): State<App>, request: Request, next: Next) -> Response {
+    let presented = presented_key(request.headers());
+    match &app.0.admin {
+        None => ApiError::no_admin().into_response(),
+        Some(access) if presented != Some(access.key) => {
+            ApiError::key("administrator's key").into_response()
+        }
+        Some(_) => next.run(request).await,
+    }
+}
+
+/// The hash of a request's key.
+fn presented_key(headers: &HeaderMap) -> Option<Hash> {
     let text = |name| headers.get(name)?.to_str().ok();
     let bearer = text(header::AUTHORIZATION).and_then(bearer);
-    bearer.or_else(|| text(ANTHROPIC_KEY))
+    let key = bearer.or_else(|| text(ANTHROPIC_KEY))?;
+    Some(blake3::hash(key.as_bytes()))
 }
 
 /// The token of an `Authorization` header. The scheme is case-insensitive (RFC 9110, section 11.1).

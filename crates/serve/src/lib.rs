@@ -6,6 +6,7 @@
 //! | [`EncoderPlan`] | the same for encoders |
 //! | [`ServedModel`], [`Worker`] | a served model, and the thread of its engine |
 //! | [`api::Service`], [`api::router`] | serves models over HTTP |
+//! | [`ServedModels`], [`Admin`], [`ModelEntry`] | changes the models while the server runs |
 //! | [`Limits`] | the limits of a request |
 //! | [`RequestLog`], [`RequestRecord`] | logs requests |
 //! | [`Server`], [`Hosts`] | listens on an address and checks the `Host` of requests |
@@ -18,7 +19,7 @@
 //! use emberlm_checkpoint::{Description, Model, write_untrained};
 //! use emberlm_model::{TransformerConfig, families};
 //! use emberlm_serve::api::{self, Service};
-//! use emberlm_serve::{Hosts, Limits, ServeOptions, Server, load};
+//! use emberlm_serve::{Hosts, Limits, ServedModels, ServeOptions, Server, load};
 //! use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,7 +40,8 @@
 //! let decoder = model.decoder::<Flex>(&device)?;
 //! let options = ServeOptions { name: "tiny".to_owned(), ..ServeOptions::default() };
 //! let loaded = load(&model, decoder, &options, None)?;
-//! let service = Service { models: vec![loaded.served], limits: Limits::default(), key: None, log: None };
+//! let models = ServedModels::new(vec![loaded.served]).into();
+//! let service = Service { models, limits: Limits::default(), key: None, admin: None, log: None };
 //! let router = api::router(service);
 //! let server = Server::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)?;
 //! let hosts = Hosts::new(server.address().ip(), &[]);
@@ -61,6 +63,7 @@
 //! | `jobs` | the blocking work of requests, on few threads |
 //! | `held_body` | a response body that keeps a value alive until it is sent |
 //! | [`api`] | the HTTP API: OpenAI-compatible endpoints, and the page's requests |
+//! | `served_models`, `model_entry`, `admin` | the models, which change while the server runs |
 //! | [`model`], [`worker`] | a served model, and the thread that runs its engine |
 //! | [`worker_engine`] | the interface of the engines |
 //! | [`prompt_cache`] | saves an engine's cached sequences, and restores them at the next start |
@@ -80,6 +83,7 @@
 //! | [`tail`] | reads lines appended to a file |
 //! | `machine` | CPU and memory usage of this machine |
 
+mod admin;
 pub mod api;
 mod asset;
 mod connection;
@@ -94,6 +98,7 @@ mod machine;
 mod memory;
 mod metrics;
 pub mod model;
+mod model_entry;
 mod on_demand;
 mod playground;
 pub mod prompt_cache;
@@ -101,6 +106,7 @@ mod reasoning;
 pub mod reference;
 pub mod request_log;
 pub mod residency;
+mod served_models;
 mod server;
 pub mod tail;
 mod tools;
@@ -108,16 +114,19 @@ pub mod watch;
 pub mod worker;
 pub mod worker_engine;
 
+pub use admin::{Admin, LoadRequest, RefusedLoad};
 pub use embedding_engine::{EmbeddingConfig, EmbeddingEngine};
 pub use emberlm_generate::{Drafting, SamplingDefaults};
 pub use hosts::Hosts;
 pub use limits::Limits;
 pub use load::{EncoderPlan, LoadError, LoadPlan, Loaded, ServeOptions, Started, Weights, load};
-pub use model::{Card, Classifier, EncoderFormat, ServedKind, ServedModel};
+pub use model::{Card, Classifier, EncoderFormat, ModelSource, ServedKind, ServedModel};
+pub use model_entry::ModelEntry;
 pub use on_demand::{OnDemand, Reload};
 pub use prompt_cache::PromptCache;
 pub use request_log::{RequestLog, RequestRecord};
 pub use residency::{Place, Residency};
+pub use served_models::ServedModels;
 pub use server::{Server, ServerError};
-pub use worker::{Replacer, Worker};
-pub use worker_engine::{SubmitError, WorkerEngine};
+pub use worker::{Replacer, Worker, WorkerWatch};
+pub use worker_engine::{Replacement, SubmitError, WorkerEngine};

@@ -17,7 +17,7 @@ use emberlm_model::{CacheFormat, CacheFormatError, ModelKind, Transformer, count
 use emberlm_tokenizer::chat::ChatEncoder;
 use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
 
-use crate::model::{Card, ChatFormat, ServedKind, ServedModel, Tables};
+use crate::model::{Card, ChatFormat, ModelSource, ServedKind, ServedModel, Tables};
 use crate::on_demand::{OnDemand, Reload};
 use crate::prompt_cache::PromptCache;
 use crate::worker::{Replacer, Worker};
@@ -29,7 +29,7 @@ const CACHE_BYTES: usize = 1 << 30;
 const MAX_SLOTS: usize = 64;
 
 /// Options for serving a model.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServeOptions {
     /// The name that clients use.
     pub name: String,
@@ -309,6 +309,7 @@ impl<'a> LoadPlan<'a> {
             tokenizer,
             worker,
             tables: Tables::new(sandbox),
+            source: ModelSource::of(model),
         })
     }
 }
@@ -343,6 +344,18 @@ pub fn load<B: Backend>(
     sandbox: Option<GrammarSandbox>,
 ) -> Result<Loaded<B>, LoadError> {
     LoadPlan::new(model, options.clone())?.load(decoder, sandbox, None)
+}
+
+impl ModelSource {
+    /// The paths of a model, without its memory.
+    fn of(model: &Model) -> Self {
+        Self {
+            path: model.path().to_owned(),
+            base: model.adapter().map(|adapter| adapter.base.path.clone()),
+            follows: false,
+            memory: None,
+        }
+    }
 }
 
 impl Card {

@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::model::ServedModel;
+use crate::served_models::ServedModels;
 
 /// The declaration of a metric.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +184,7 @@ pub(crate) struct RequestTimer {
 }
 
 impl Metrics {
-    pub fn new(models: &[Arc<ServedModel>]) -> Self {
+    pub fn new(models: Arc<ServedModels>) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         let requests = Family::default();
         registry.register(REQUESTS.name, REQUESTS.help, requests.clone());
@@ -196,7 +197,7 @@ impl Metrics {
         let first_token = times(FIRST_TOKEN);
         let token = times(TOKEN);
         let request = times(REQUEST);
-        registry.register_collector(Box::new(Engines(engines(models))));
+        registry.register_collector(Box::new(Engines(models)));
         Self {
             registry,
             requests,
@@ -290,20 +291,17 @@ fn engines(models: &[Arc<ServedModel>]) -> Vec<Arc<ServedModel>> {
 }
 
 /// Metrics that are read from the engines at each scrape.
-struct Engines(Vec<Arc<ServedModel>>);
+struct Engines(Arc<ServedModels>);
 
 impl fmt::Debug for Engines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.iter().map(|model| &model.name))
-            .finish()
+        f.debug_struct("Engines").finish_non_exhaustive()
     }
 }
 
 impl Collector for Engines {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let counts: Vec<_> = self
-            .0
+        let counts: Vec<_> = engines(&self.0.models())
             .iter()
             .map(|model| ([("model", model.name.clone())], model.worker.counts()))
             .collect();

@@ -1,5 +1,6 @@
 //! A served model: its engine's thread, its vocabulary and its description.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use emberlm_checkpoint::{ModelKind, unit_vector};
@@ -42,6 +43,21 @@ pub struct ServedModel {
     pub worker: Worker,
     /// Lazily computed tables.
     pub tables: Tables,
+    /// The files that it was loaded from, for an administrator.
+    pub source: ModelSource,
+}
+
+/// The files that a model was loaded from, and its memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelSource {
+    /// The path of the model or adapter.
+    pub path: PathBuf,
+    /// The path of an adapter's base model.
+    pub base: Option<PathBuf>,
+    /// True if the newest checkpoint of a run is served.
+    pub follows: bool,
+    /// The predicted memory in bytes. `None` if it is not predicted, or counted with another model of the same engine.
+    pub memory: Option<u64>,
 }
 
 /// The kind of a served model, which decides its endpoints and how it reads texts.

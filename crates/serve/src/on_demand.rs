@@ -150,6 +150,10 @@ impl<E: WorkerEngine> WorkerEngine for OnDemand<E> {
         }
     }
 
+    fn is_loaded(&self) -> bool {
+        self.engine.is_some()
+    }
+
     fn on_wake(&mut self, wake: Box<dyn Fn() + Send>) {
         if let Some(reload) = &self.reload {
             reload.place.on_wake(wake);

@@ -23,7 +23,7 @@ pub struct ApiDescription {
     /// Schemas of the groups of fields that the bodies of requests consist of, by name: `delivery`, `completions`, `chat`,
     /// `responses`, `template`, `settings`, `embeddings`, `classify`, `rerank`, `tokenize`, `detokenize`, `messages`, `messages sending`,
     /// `ollama`, `ollama chat`, `ollama generate`, `ollama embed`, `ollama embed one`,
-    /// `ollama show`, `ollama pull` and `play`.
+    /// `ollama show`, `ollama pull`, `admin model`, `load lora`, `unload lora` and `play`.
     pub groups: Vec<(&'static str, Value)>,
 }
 
@@ -52,7 +52,7 @@ pub struct UnusedField {
 }
 
 /// The fields that each endpoint does not implement, by the endpoint's path.
-pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 15] {
+pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 17] {
     [
         ("/v1/completions", &fields::COMPLETIONS),
         ("/v1/chat/completions", &fields::CHAT),
@@ -68,6 +68,8 @@ pub fn unused_fields() -> [(&'static str, Vec<UnusedField>); 15] {
         ("/api/embeddings", &fields::OLLAMA_EMBED),
         ("/api/show", &fields::OLLAMA_SHOW),
         ("/api/pull", &fields::OLLAMA_PULL),
+        ("/v1/load_lora_adapter", &fields::LOAD_LORA),
+        ("/v1/unload_lora_adapter", &fields::UNLOAD_LORA),
         ("/tokenize", &fields::TOKENIZE),
     ]
     .map(|(endpoint, table)| (endpoint, table.rows().filter_map(unused).collect()))

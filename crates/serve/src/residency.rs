@@ -39,7 +39,7 @@ struct Resident {
     wake: Option<Wake>,
 }
 
-/// One model's share.
+/// One model's share. Dropping it frees the share.
 pub struct Place {
     residency: Arc<Residency>,
     at: usize,
@@ -159,6 +159,15 @@ impl Place {
     /// Returns true if another model needs the memory.
     pub(crate) fn is_asked(&self) -> bool {
         self.residency.state().models[self.at].asked
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The number of a place that is gone has no other place.
+        let wake = self.residency.state().models[self.at].wake.take();
+        drop(wake);
+        self.leave();
     }
 }
 

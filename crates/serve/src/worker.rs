@@ -9,20 +9,26 @@
 //! is lost, and the memory of a stalled client is bounded.
 
 mod close;
+mod refusal;
+mod replacer;
 mod ticket;
+mod watch;
 
+pub use refusal::Refusal;
+pub use replacer::Replacer;
 pub use ticket::Ticket;
+pub use watch::WorkerWatch;
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use emberlm_generate::{
-    Counts, EmbeddingRequest, Event, EventKind, GenerateError, ModelSizes, Request, RequestId,
+    Counts, EmbeddingRequest, Event, EventKind, ModelSizes, Request, RequestId,
 };
 use emberlm_tokenizer::EncodedSequence;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -31,39 +37,16 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::worker_engine::{EngineLimits, SubmitError, Work, WorkerEngine};
 use ticket::Backlog;
 
-/// A command that a worker rejected.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// The maximum number of requests is running or waiting.
-    #[error("too many concurrent requests (limit {limit})")]
-    Full {
-        /// The limit.
-        limit: usize,
-    },
-    /// The engine rejected the request.
-    #[error(transparent)]
-    Invalid(#[from] GenerateError),
-    /// The model was unloaded and cannot be loaded again.
-    #[error("the model cannot be loaded: {0}")]
-    Load(String),
-    /// Another model needed the memory, and the request's answer was not read meanwhile.
-    #[error("the answer was not read while another model needed the memory")]
-    Unread,
-    /// The thread has ended, because it failed or the program is ending.
-    #[error("the model's thread has ended")]
-    Gone,
-}
-
 /// Maximum number of waiting events per sample before the request is paused.
 pub(crate) const QUEUED: usize = 64;
 
 /// The time that a model keeps its memory, although another one needs it, if no client reads an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A handle of an engine's thread. Cheap to clone. The thread ends with its last handle.
+/// A handle of an engine's thread. Cheap to clone. The thread ends with its last handle and request.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    commands: Sender<Command>,
+    commands: Arc<Sender<Command>>,
     places: Arc<Semaphore>,
     limit: usize,
     tickets: Arc<AtomicU64>,
@@ -71,20 +54,30 @@ pub struct Worker {
     limits: EngineLimits,
     /// The adapter of the requests that this handle submits.
     pub(crate) adapter: Option<usize>,
+    /// Shared by the copies of this handle.
+    users: Arc<Users>,
 }
+
+/// The requests of a handle have copies of it.
+#[derive(Debug, Default)]
+struct Users(Arc<()>);
 
 /// The state that the thread last reported.
 #[derive(Clone, Copy, Debug)]
 struct Shared {
     counts: Counts,
     sizes: ModelSizes,
+    is_loaded: bool,
 }
 
-/// Replaces the model of the thread's engine `E`.
-#[derive(Debug)]
-pub struct Replacer<E: WorkerEngine> {
-    models: Sender<E::Replacement>,
-    commands: Sender<Command>,
+impl Shared {
+    fn of(engine: &impl WorkerEngine) -> Self {
+        Self {
+            counts: engine.counts(),
+            sizes: engine.sizes(),
+            is_loaded: engine.is_loaded(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -115,23 +108,28 @@ impl Worker {
     pub fn start<E: WorkerEngine>(mut engine: E, limit: usize) -> io::Result<(Self, Replacer<E>)> {
         let (commands, taken) = mpsc::channel();
         let (models, next) = mpsc::channel();
-        let waker: Sender<Command> = commands.clone();
+        let commands = Arc::new(commands);
+        let waker: Weak<Sender<Command>> = Arc::downgrade(&commands);
         engine.on_wake(Box::new(move || {
             // A thread that has ended holds no memory.
-            let _ = waker.send(Command::Rest);
+            if let Some(waker) = waker.upgrade() {
+                let _ = waker.send(Command::Rest);
+            }
         }));
-        let shared = Arc::new(Mutex::new(Shared {
-            counts: engine.counts(),
-            sizes: engine.sizes(),
-        }));
+        let shared = Arc::new(Mutex::new(Shared::of(&engine)));
+        let replacer = Replacer {
+            models,
+            commands: Arc::downgrade(&commands),
+        };
         let worker = Self {
-            commands: commands.clone(),
+            commands,
             places: Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))),
             limit,
             tickets: Arc::default(),
             shared: Arc::clone(&shared),
             limits: engine.limits(),
             adapter: None,
+            users: Arc::default(),
         };
         let thread = Thread {
             engine,
@@ -146,14 +144,23 @@ impl Worker {
         thread::Builder::new()
             .name("engine".to_owned())
             .spawn(move || thread.run())?;
-        // The replacer's end does not keep the thread alive.
-        Ok((worker, Replacer { models, commands }))
+        Ok((worker, replacer))
     }
 
     /// A handle of the same thread whose requests select an adapter of the decoder's bank by its number.
     pub fn with_adapter(&self, adapter: usize) -> Self {
         Self {
             adapter: Some(adapter),
+            users: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// A handle of the same thread whose requests select no adapter.
+    pub fn without_adapter(&self) -> Self {
+        Self {
+            adapter: None,
+            users: Arc::default(),
             ..self.clone()
         }
     }
@@ -219,8 +226,9 @@ impl Worker {
             number,
             events,
             backlog: Arc::clone(&backlog),
-            commands: self.commands.clone(),
+            commands: Arc::clone(&self.commands),
             _place: place,
+            _user: Arc::clone(&self.users.0),
         };
         let command = Command::Submit {
             ticket: number,
@@ -247,6 +255,16 @@ impl Worker {
         self.shared().counts
     }
 
+    /// Number of requests of this handle and its copies that run or wait.
+    pub fn requests(&self) -> usize {
+        Arc::strong_count(&self.users.0) - 1
+    }
+
+    /// Returns true if the model's weights are in memory.
+    pub fn is_loaded(&self) -> bool {
+        self.shared().is_loaded
+    }
+
     /// The sizes of the model that runs.
     pub fn sizes(&self) -> ModelSizes {
         self.shared().sizes
@@ -259,24 +277,6 @@ impl Worker {
 
     fn shared(&self) -> Shared {
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl From<SubmitError> for Refusal {
-    fn from(error: SubmitError) -> Self {
-        match error {
-            SubmitError::Invalid(error) => Self::Invalid(error),
-            SubmitError::Load(reason) => Self::Load(reason),
-        }
-    }
-}
-
-impl<E: WorkerEngine> Replacer<E> {
-    /// Replaces the model once all running requests have ended; waiting requests start on the new model. Returns false if
-    /// the thread has ended. A model that does not fit, such as a decoder with a shorter context than the engine's, is
-    /// ignored.
-    pub fn replace(&self, model: E::Replacement) -> bool {
-        self.models.send(model).is_ok() && self.commands.send(Command::Replace).is_ok()
     }
 }
 
@@ -441,9 +441,6 @@ impl<E: WorkerEngine> Thread<E> {
 
     fn publish(&mut self) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        *shared = Shared {
-            counts: self.engine.counts(),
-            sizes: self.engine.sizes(),
-        };
+        *shared = Shared::of(&self.engine);
     }
 }

@@ -82,6 +82,11 @@ pub trait WorkerEngine: Send + 'static {
     /// Replaces the model once nothing runs. A model that does not fit is ignored.
     fn replace(&mut self, model: Self::Replacement);
 
+    /// Returns true if the model's weights are in memory.
+    fn is_loaded(&self) -> bool {
+        true
+    }
+
     /// Receives a function that makes the thread call [`WorkerEngine::rest`] if nothing runs.
     fn on_wake(&mut self, wake: Box<dyn Fn() + Send>) {
         drop(wake);
@@ -110,8 +115,17 @@ pub enum SubmitError {
     Load(String),
 }
 
+/// A decoder that replaces an engine's current one.
+#[derive(Debug)]
+pub enum Replacement<B: Backend> {
+    /// Other weights: [`Engine::replace_decoder`].
+    Decoder(Arc<Transformer<B>>),
+    /// The same weights with other adapters: [`Engine::replace_bank`].
+    Bank(Arc<Transformer<B>>),
+}
+
 impl<B: Backend> WorkerEngine for Engine<B> {
-    type Replacement = Arc<Transformer<B>>;
+    type Replacement = Replacement<B>;
 
     fn limits(&self) -> EngineLimits {
         let config = self.config();
@@ -166,7 +180,10 @@ impl<B: Backend> WorkerEngine for Engine<B> {
     }
 
     fn replace(&mut self, model: Self::Replacement) {
-        // Running sequences continue with the current decoder.
-        let _ = self.replace_decoder(model);
+        // If it does not fit, the engine continues with the current decoder.
+        let _ = match model {
+            Replacement::Decoder(decoder) => self.replace_decoder(decoder),
+            Replacement::Bank(decoder) => self.replace_bank(decoder),
+        };
     }
 }

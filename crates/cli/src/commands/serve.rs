@@ -3,18 +3,21 @@
 mod bases;
 mod card;
 mod file;
+mod fleet;
 mod follow;
 mod generators;
 mod groups;
 mod load;
 mod log;
+mod manager;
 mod memory;
 mod models;
 mod prompt_cache;
+mod roots;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use burn::tensor::Device;
@@ -24,7 +27,7 @@ use emberlm_kernels::memory::{return_freed, return_freed_soon};
 use emberlm_kernels::{Precision, TrainingBackend};
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_serve::api::{self, Service};
-use emberlm_serve::{Hosts, Limits, Server, Worker};
+use emberlm_serve::{Admin, Hosts, Limits, LoadRequest, ServedModels, Server};
 use emberlm_system::read::read_argument;
 use tokio::sync::oneshot;
 
@@ -37,9 +40,14 @@ use crate::examples;
 use crate::memory_guard::{MemoryArg, MemoryGuard};
 use crate::output::print;
 use crate::{signals, values};
+use fleet::Fleet;
 use log::{Log, LogContent, LogFormat};
+use manager::{Manager, WatchedFile};
 use models::ModelSpec;
+use roots::Roots;
 
+/// The models that may wait to be loaded.
+const WAITING_LOADS: usize = 8;
 /// The port of Ollama's server.
 const OLLAMA_PORT: u16 = 11434;
 
@@ -48,7 +56,7 @@ const OLLAMA_PORT: u16 = 11434;
 #[command(after_help = examples::SERVE)]
 pub struct ServeArgs {
     /// Runs, checkpoints or Hugging Face directories; NAME=PATH for a name other than the directory's
-    #[arg(value_name = "[NAME=]MODEL", required_unless_present_any = ["follow", "config"])]
+    #[arg(value_name = "[NAME=]MODEL", required_unless_present_any = ["follow", "config", "admin_key_file"])]
     pub models: Vec<PathBuf>,
     /// A run whose newest checkpoint is served; newer ones replace it as they appear
     #[arg(long, value_name = "[NAME=]RUN", help_heading = "Models")]
@@ -56,7 +64,7 @@ pub struct ServeArgs {
     /// Another name of a model, such as gpt-3.5-turbo; with one model, ALIAS is enough
     #[arg(long, value_name = "ALIAS=NAME", help_heading = "Models")]
     pub alias: Vec<String>,
-    /// A TOML file with a table [[model]] for each model: its path, name, aliases and settings
+    /// A TOML file with a table [[model]] for each model: its path, name, aliases and settings; its changes are applied while the server runs
     #[arg(long, value_name = "FILE", help_heading = "Models")]
     pub config: Option<PathBuf>,
     /// The port to listen on; 0 for any free port
@@ -74,6 +82,17 @@ pub struct ServeArgs {
     /// A file with the API key that clients must send
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub api_key_file: Option<PathBuf>,
+    /// A file with the key of an administrator, who loads and removes models through /admin/models
+    #[arg(long, value_name = "FILE", help_heading = "Administration")]
+    pub admin_key_file: Option<PathBuf>,
+    /// A folder below which an administrator may load models, or names on the Hub: hf:ORG, hf:ORG/NAME or hf:* [default: only models that the server was started with]
+    #[arg(
+        long,
+        value_name = "DIR|HF",
+        requires = "admin_key_file",
+        help_heading = "Administration"
+    )]
+    pub model_root: Vec<PathBuf>,
     /// The chat template: chatml, llama3, or a template's path [default: the model's own]
     #[arg(long, value_name = "NAME|PATH", help_heading = "Models")]
     pub chat_template: Option<String>,
@@ -183,16 +202,23 @@ pub struct ServeArgs {
 
 /// Serves until the program is stopped.
 pub fn run(args: ServeArgs) -> Result<(), CliError> {
+    // Before it is read, so that no change is missed.
+    let file = args.config.as_deref().and_then(WatchedFile::new);
     let specs = models::specs(&args)?;
     let backend = args.backend.choose()?;
-    let key = args.api_key_file.as_deref().map(key).transpose()?;
+    let read_key = |path: &Option<PathBuf>| path.as_deref().map(key).transpose();
+    let (client_key, admin_key) = (
+        read_key(&args.api_key_file)?,
+        read_key(&args.admin_key_file)?,
+    );
+    let roots = Roots::new(&args.model_root)?;
     // Bind before loading the models, so that an occupied port is reported immediately.
     let port = match args.ollama {
         true => OLLAMA_PORT,
         false => args.port,
     };
     let server = Server::bind(args.host, port).map_err(|error| cannot_listen(&error))?;
-    if !args.host.is_loopback() && key.is_none() {
+    if !args.host.is_loopback() && client_key.is_none() {
         warn(
             "anybody who can reach this address may use the models: --api-key-file asks for a key",
         );
@@ -201,8 +227,11 @@ pub fn run(args: ServeArgs) -> Result<(), CliError> {
     let serve = Serve {
         args,
         specs,
+        file,
+        roots,
         server,
-        key,
+        client_key,
+        admin_key,
         guard,
     };
     backend.run(serve)?
@@ -211,8 +240,11 @@ pub fn run(args: ServeArgs) -> Result<(), CliError> {
 struct Serve {
     args: ServeArgs,
     specs: Vec<ModelSpec>,
+    file: Option<WatchedFile>,
+    roots: Roots,
     server: Server,
-    key: Option<String>,
+    client_key: Option<String>,
+    admin_key: Option<String>,
     guard: MemoryGuard,
 }
 
@@ -223,28 +255,32 @@ impl Job for Serve {
         let Self {
             args,
             specs,
+            file,
+            roots,
             server,
-            key,
+            client_key,
+            admin_key,
             guard,
         } = self;
         let (log, log_thread) = Log::start(args.log_format)?;
         return_freed();
-        let models =
-            load::all::<B::InnerBackend>(&specs, args.models_memory, guard, &device, &log)?;
+        let mut fleet =
+            Fleet::<B::InnerBackend>::new(device, args.models_memory, guard, log.clone());
+        let models = fleet.load(&specs, &[], |_| Ok(()));
+        let served = Arc::new(ServedModels::new(models.map_err(CliError::from)?));
         return_freed_soon();
+        let (admin, loads) = admin_key.map(administrator).unzip();
         let hosts = Hosts::new(args.host, &args.allowed.names);
         let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
         let drain = Duration::from_secs(args.timeout as u64);
-        let log = log.requests(args.log, args.verbose).map(Arc::new);
+        let request_log = log.requests(args.log, args.verbose).map(Arc::new);
         let mut server = server.with_write_time(Duration::from_secs(args.write_timeout as u64));
-        if let Some(log) = &log {
+        if let Some(log) = &request_log {
             server = server.with_log(Arc::clone(log));
         }
-        let handles = models.iter().map(|model| model.worker.clone());
-        let handles: Vec<Worker> = handles.filter(|_| args.cache_dir.is_some()).collect();
         let service = Service {
-            models,
-            log,
+            models: Arc::clone(&served),
+            log: request_log,
             limits: Limits {
                 body: bytes(args.max_body),
                 tokens: args.max_tokens,
@@ -253,16 +289,37 @@ impl Job for Serve {
                 memory: bytes(args.max_memory),
                 ..Limits::default()
             },
-            key,
+            key: client_key,
+            admin,
         };
+        Manager {
+            fleet,
+            served: Arc::clone(&served),
+            args,
+            roots,
+            specs,
+            file,
+            log,
+            loads,
+        }
+        .start()?;
         let stop = stopped()?;
         print(&format!("http://{}\n", server.address()))?;
         console::note("press Ctrl-C to stop the server");
         let ended = server.run(api::router(service), hosts, stop, drain);
-        handles.iter().for_each(Worker::close);
+        served
+            .models()
+            .iter()
+            .for_each(|model| model.worker.close());
         log_thread.finish();
         ended.map_err(|error| CliError::new(error.to_string()))
     }
+}
+
+/// The access of an administrator with a key, and the models that it loads.
+fn administrator(key: String) -> (Admin, mpsc::Receiver<LoadRequest>) {
+    let (loads, requested) = mpsc::sync_channel(WAITING_LOADS);
+    (Admin { key, loads }, requested)
 }
 
 /// Returns a channel that receives a message on the first stop signal. The second signal ends the process

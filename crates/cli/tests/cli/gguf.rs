@@ -10,7 +10,7 @@ use super::support::{AssertText, Sandbox};
 const GREEDY: &str = "--prompt abc --temperature 0 --max-new-tokens 9 --json";
 
 /// A run `run` of a GPT-2 with the activation that its files stand for.
-fn sandbox() -> Sandbox {
+pub fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with_text("hello small world\n".repeat(20), "byte");
     let spec = sandbox.spec("data");
     let mut model = ModelConfig {

@@ -67,6 +67,21 @@ fn a_served_model_has_the_name_of_its_repository() {
 }
 
 #[test]
+fn an_administrator_loads_a_model_by_its_name() {
+    let sandbox = sandbox();
+    sandbox.write("key", "sesame");
+    let server = sandbox.serve("serve run --admin-key-file key --model-root hf:org/tiny");
+    let headers = "content-type: application/json\r\nauthorization: Bearer sesame\r\n";
+    let load = |name: &str| {
+        let body = format!("{{\"path\":\"{name}\"}}");
+        server.ask("POST", "/admin/models", headers, &body)
+    };
+    let loaded = load("hf:org/tiny").expect(200).json();
+    assert_eq!(loaded["name"], "tiny");
+    load("hf:org/other").expect(403);
+}
+
+#[test]
 fn models_lists_the_cache_and_the_runs() {
     let sandbox = sandbox();
     let listed: Vec<Value> = offline(&sandbox, "models . --json").json();

@@ -81,7 +81,9 @@ mod sampling_settings;
 mod serve;
 #[cfg(target_os = "linux")]
 mod serve_adapters;
+mod serve_admin;
 mod serve_attacks;
+mod serve_config;
 mod serve_drafts;
 mod serve_encoder_decoders;
 mod serve_encoders;

@@ -14,7 +14,7 @@ const TRAIN: &str = "train --from base --data talks --learning-rate 3e-2 --rende
     --set train.micro_batch=2 --set train.accumulation=1 --steps 20";
 
 /// A base model and adapters of it: the run `lora`, the run `dora`, and `peft` in PEFT's format.
-fn with_adapters() -> Sandbox {
+pub fn with_adapters() -> Sandbox {
     let sandbox = with_base();
     let all = "--set train.adapter.targets=[\"all-linear\"]";
     for (name, options) in [
@@ -54,13 +54,13 @@ fn request(model: &str, prompt: &str) -> Value {
         "logprobs": 0, "logit_bias": serde_json::Map::from_iter(bias) })
 }
 
-fn answer(server: &Server, model: &str, prompt: &str) -> Value {
+pub fn answer(server: &Server, model: &str, prompt: &str) -> Value {
     let answer = server.post("/v1/completions", &request(model, prompt));
     assert_eq!(answer.status, 200, "{model}: {}", answer.body);
     answer.json()
 }
 
-fn generated(sandbox: &Sandbox, model: &str, prompt: &str) -> Value {
+pub fn generated(sandbox: &Sandbox, model: &str, prompt: &str) -> Value {
     let bias = ENDS.map(|id| format!("--logit-bias {id}=-100")).join(" ");
     let options = "--max-new-tokens 24 --temperature 0 --json";
     let line = format!("generate {model} --prompt {prompt} {options} {bias}");

@@ -72,12 +72,21 @@ fn every_route_is_described() {
     }
 }
 
+/// The option by which requests with [`ADMIN`] may load models, from no folder.
+const ADMIN_OPTION: &str = "--admin-key-file key";
+/// The header of an administrator.
+const ADMIN: &str = "authorization: Bearer admin\r\n";
+
+fn post(server: &Server, operation: &Operation, body: &str) -> Answer {
+    server.ask("POST", &operation.path, &format!("{JSON}{ADMIN}"), body)
+}
+
 /// Sends bodies at the same time and checks the answers.
 fn attack(server: &Server, operation: &Operation, field: &Field, bodies: &[String]) {
     thread::scope(|scope| {
         for body in bodies {
             scope.spawn(move || {
-                let answer = server.post_text(&operation.path, body);
+                let answer = post(server, operation, body);
                 // An error does not quote long values of the request.
                 assert!(answer.status == 200 || answer.body.len() < 8 << 10);
                 if let Err(wrong) = operation.check(answer.status, &answer.body) {
@@ -94,9 +103,10 @@ fn attack(server: &Server, operation: &Operation, field: &Field, bodies: &[Strin
 fn memory_is_bounded_whichever_field_is_filled() {
     const LIMIT: u64 = 64 << 20;
     let sandbox = with_model(64, &[1]);
+    sandbox.write("key", "admin");
     let limits = format!("--max-memory {LIMIT} --max-request-memory 32MiB --max-queue 64");
     let server = sandbox.serve_returning_freed(&format!(
-        "serve run --slots 4 --chat-template chatml {limits}"
+        "serve run --slots 4 --chat-template chatml {limits} {ADMIN_OPTION}"
     ));
     let operations = operations_with_fields(&server);
     for path in [
@@ -104,6 +114,7 @@ fn memory_is_bounded_whichever_field_is_filled() {
         "/v1/chat/completions",
         "/v1/responses",
         "/v1/embeddings",
+        "/admin/models",
         "/api/play",
     ] {
         assert!(
@@ -118,7 +129,7 @@ fn memory_is_bounded_whichever_field_is_filled() {
         for field in &operation.fields {
             let name = format!("{} {}", operation.name(), field.pointer);
             let lists = field.filled(Fill::Lists, LARGE);
-            let answer = server.post_text(&operation.path, &lists);
+            let answer = post(&server, operation, &lists);
             assert_eq!(answer.status, 400, "{name}: {}", answer.body);
             // Errors of the other dialects have no code.
             let reason = "the request and its answers may take";
@@ -141,7 +152,10 @@ fn memory_is_bounded_whichever_field_is_filled() {
 #[test]
 fn edges_of_every_field_have_a_described_answer() {
     let sandbox = with_model(64, &[1]);
-    let server = sandbox.serve("serve run --slots 4 --max-queue 64 --chat-template chatml");
+    sandbox.write("key", "admin");
+    let server = sandbox.serve(&format!(
+        "serve run --slots 4 --max-queue 64 --chat-template chatml {ADMIN_OPTION}"
+    ));
     for operation in &operations_with_fields(&server) {
         for field in &operation.fields {
             let bodies = EDGES.map(|(_, value)| field.body(value));

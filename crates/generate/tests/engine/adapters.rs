@@ -147,6 +147,44 @@ fn separate(
 }
 
 #[test]
+fn adapters_come_and_go_while_requests_run() {
+    let (base, adapted) = models(MODELS[0]);
+    let expected = |adapter| {
+        let separate = separate(&base, &adapted, adapter);
+        plain(&separate, &greedy(&PROMPT, 12), 0).tokens
+    };
+    let mut engine = single(Arc::new(base.clone()), false);
+    let mut events = EventLog::default();
+    let submit = |engine: &mut Engine<Flex>, adapter| {
+        let request = with(adapter, greedy(&PROMPT, 12));
+        engine.submit(request)
+    };
+    let on_base = submit(&mut engine, None).unwrap();
+    super::step(&mut engine, &mut events);
+    let mut bank = base.clone();
+    bank.add_to_bank(&adapted[0]).unwrap();
+    engine.replace_bank(Arc::new(bank.clone())).unwrap();
+    let first = submit(&mut engine, Some(0)).unwrap();
+    super::step(&mut engine, &mut events);
+    bank.add_to_bank(&adapted[1]).unwrap();
+    engine.replace_bank(Arc::new(bank.clone())).unwrap();
+    let second = submit(&mut engine, Some(1)).unwrap();
+    drain(&mut engine, &mut events);
+    for (id, adapter) in [(on_base, None), (first, Some(0)), (second, Some(1))] {
+        assert_eq!(events.of(id, 0).tokens, expected(adapter), "{adapter:?}");
+    }
+    bank.clear_in_bank(0);
+    engine.replace_bank(Arc::new(bank)).unwrap();
+    let second = submit(&mut engine, Some(1)).unwrap();
+    drain(&mut engine, &mut events);
+    let recorded = events.of(second, 0);
+    assert_eq!(recorded.tokens, expected(Some(1)));
+    assert_ne!(recorded.ended().reused_prompt, 0, "the caches are kept");
+    let (other, _) = models(MODELS[1]);
+    assert!(engine.replace_bank(Arc::new(other)).is_err());
+}
+
+#[test]
 fn requests_for_different_adapters_share_passes() {
     for name in MODELS {
         let (base, adapted) = models(name);

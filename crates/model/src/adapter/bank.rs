@@ -31,7 +31,17 @@ impl<B: Backend> Transformer<B> {
         Ok(number)
     }
 
-    /// Number of adapters in the bank.
+    /// Frees the memory of an adapter in the bank. The others keep their numbers, and a sequence that selects this one gets
+    /// the model without an adapter.
+    pub fn clear_in_bank(&mut self, number: usize) {
+        for linear in self.linears_mut() {
+            if let Some(adapter) = linear.bank.get_mut(number) {
+                *adapter = None;
+            }
+        }
+    }
+
+    /// Number of adapters in the bank, including those that were cleared.
     pub fn bank_len(&self) -> usize {
         let mut linears = self.linears();
         linears.next().map_or(0, |(_, linear)| linear.bank.len())

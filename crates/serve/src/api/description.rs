@@ -7,6 +7,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use super::admin::{AdminModel, AdminModels, LoadLora, Removed, UnloadLora};
 use super::anthropic::{self, AnthropicError};
 use super::chat::{Chat, ChatCompletion};
 use super::classify::{Classified, Classify};
@@ -24,6 +25,7 @@ use super::responses::{ResponseBody, Responses};
 use super::settings::Settings;
 use super::tokens::{Detokenize, Detokenized, Tokenize, Tokenized};
 use super::{HEALTH, RERANK};
+use crate::model_entry::ModelEntry;
 
 /// The description as JSON. It is generated once, so a repeated request costs only its bytes.
 pub(crate) fn document() -> Bytes {
@@ -65,6 +67,9 @@ impl Description {
             ("ollama embed one", types.of::<ollama::EmbedOne>()),
             ("ollama show", types.of::<ollama::Show>()),
             ("ollama pull", types.of::<ollama::Pull>()),
+            ("admin model", types.of::<ModelEntry>()),
+            ("load lora", types.of::<LoadLora>()),
+            ("unload lora", types.of::<UnloadLora>()),
             ("play", types.of::<Play>()),
         ];
         let document = document_of(&mut types, &groups);
@@ -159,6 +164,21 @@ fn document_of(types: &mut Types, groups: &[(&'static str, Value)]) -> Value {
     for path in RERANK {
         paths[path] = json!({ "post": ranked });
     }
+    let added = body(&["admin model"], &fields::NONE);
+    let load_lora = body(&["load lora"], &fields::LOAD_LORA);
+    let unload_lora = body(&["unload lora"], &fields::UNLOAD_LORA);
+    paths["/admin/models"] = json!({
+        "get": types.get::<AdminModels>("List the models with their paths and memory, for an administrator"),
+        "post": types.post::<AdminModel>("Load a model, for an administrator", added, false),
+    });
+    paths["/admin/models/{name}"] = json!({
+        "delete": types.get::<Removed>("Remove a model, for an administrator; running requests finish"),
+        "parameters": [{ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }],
+    });
+    paths["/v1/load_lora_adapter"] = json!({ "post": types.post::<AdminModel>(
+        "Load an adapter as vLLM does, for an administrator", load_lora, false) });
+    paths["/v1/unload_lora_adapter"] = json!({ "post": types.post::<Removed>(
+        "Remove an adapter as vLLM does, for an administrator", unload_lora, false) });
     types.error = types.named::<AnthropicError>();
     paths["/v1/messages"] = json!({ "post": types.post::<anthropic::Message>(
         "Answer a conversation as Anthropic's Messages API does", messages, true) });

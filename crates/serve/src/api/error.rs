@@ -1,5 +1,7 @@
 //! API errors in OpenAI's format: `{"error": {"message", "type", "param", "code"}}`.
 
+mod kinds;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,11 +10,18 @@ use emberlm_tokenizer::StopStringError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::admin::RefusedLoad;
 use crate::grammars::GrammarError;
 use crate::jobs::JobError;
 use crate::memory::MemoryError;
 use crate::model::{Task, TextTooLong};
 use crate::worker::Refusal;
+use kinds::{
+    BODY_SIZE, BUSY, CONSTRAINT, CONTEXT, INTERNAL, INVALID, KEY, MEDIA_TYPE, METHOD, MODEL,
+    MODEL_EXISTS, MODEL_PATH, NO_ADMIN, NO_MEMORY, PATH, REQUEST_MEMORY, SLOW_BODY, TASK, TIMEOUT,
+};
+pub use kinds::{ERRORS, ErrorKind};
+pub(crate) use kinds::{HOST, ORIGIN};
 
 /// An error response.
 #[derive(Clone, Debug)]
@@ -40,126 +49,6 @@ pub(crate) struct ErrorBody {
 pub(crate) struct ErrorAnswer {
     error: ErrorBody,
 }
-
-/// A kind of error: its status, `type` and `code`, and its cause for the documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorKind {
-    /// The status.
-    pub status: u16,
-    /// The `type`.
-    pub kind: &'static str,
-    /// The `code`, if there is one.
-    pub code: Option<&'static str>,
-    /// The cause.
-    pub cause: &'static str,
-}
-
-impl ErrorKind {
-    const fn new(status: u16, code: &'static str, cause: &'static str) -> Self {
-        Self {
-            code: Some(code),
-            ..Self::without_code(status, "invalid_request_error", cause)
-        }
-    }
-
-    const fn without_code(status: u16, kind: &'static str, cause: &'static str) -> Self {
-        Self {
-            status,
-            kind,
-            code: None,
-            cause,
-        }
-    }
-}
-
-const INVALID: ErrorKind = ErrorKind::without_code(
-    400,
-    "invalid_request_error",
-    "an unsupported field or an invalid value, named by `param`",
-);
-const CONTEXT: ErrorKind = ErrorKind::new(
-    400,
-    "context_length_exceeded",
-    "the prompt and the new tokens exceed the context",
-);
-const REQUEST_MEMORY: ErrorKind = ErrorKind::new(
-    400,
-    "request_too_large",
-    "the request and its answers would exceed `--max-request-memory`",
-);
-const CONSTRAINT: ErrorKind = ErrorKind::new(
-    400,
-    "constraint_not_met",
-    "no token can continue the text within its schema or expression; may also end a stream",
-);
-const TASK: ErrorKind = ErrorKind::new(
-    400,
-    "model_not_supported",
-    "models of this kind do not answer at this path",
-);
-const KEY: ErrorKind = ErrorKind::new(
-    401,
-    "invalid_api_key",
-    "the key of `--api-key-file` is missing or wrong",
-);
-pub(crate) const HOST: ErrorKind = ErrorKind::new(
-    403,
-    "host_not_allowed",
-    "the server does not answer requests for this host",
-);
-pub(crate) const ORIGIN: ErrorKind = ErrorKind::new(
-    403,
-    "origin_not_allowed",
-    "the request is from a page of another origin",
-);
-const MODEL: ErrorKind = ErrorKind::new(404, "model_not_found", "the model does not exist");
-const PATH: ErrorKind = ErrorKind::new(404, "not_found", "the path does not exist");
-const METHOD: ErrorKind = ErrorKind::new(
-    405,
-    "method_not_allowed",
-    "the path does not support the method",
-);
-const SLOW_BODY: ErrorKind = ErrorKind::new(408, "request_timeout", "the body arrived too slowly");
-const BODY_SIZE: ErrorKind = ErrorKind::new(413, "body_too_large", "the body exceeds `--max-body`");
-const MEDIA_TYPE: ErrorKind = ErrorKind::new(
-    415,
-    "unsupported_media_type",
-    "the body is not declared as `application/json`",
-);
-const BUSY: ErrorKind = ErrorKind {
-    kind: "rate_limit_error",
-    ..ErrorKind::new(
-        429,
-        "rate_limit_exceeded",
-        "a queue or the memory of all requests is full; `Retry-After` has the seconds to wait",
-    )
-};
-const INTERNAL: ErrorKind = ErrorKind::without_code(500, "server_error", "an internal error");
-const TIMEOUT: ErrorKind = ErrorKind {
-    kind: "timeout_error",
-    ..ErrorKind::new(504, "timeout", "the request exceeded `--timeout`")
-};
-
-/// All kinds of errors, ordered by status.
-pub const ERRORS: [ErrorKind; 17] = [
-    INVALID,
-    CONTEXT,
-    REQUEST_MEMORY,
-    CONSTRAINT,
-    TASK,
-    KEY,
-    HOST,
-    ORIGIN,
-    MODEL,
-    PATH,
-    METHOD,
-    SLOW_BODY,
-    BODY_SIZE,
-    MEDIA_TYPE,
-    BUSY,
-    INTERNAL,
-    TIMEOUT,
-];
 
 impl ApiError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -215,7 +104,10 @@ impl ApiError {
     pub fn unknown_model(name: &str, known: &[&str]) -> Self {
         let known = known.join(", ");
         let shown: String = name.chars().take(100).collect();
-        let message = format!("the model {shown:?} does not exist; there is: {known}");
+        let message = match known.is_empty() {
+            true => format!("the model {shown:?} does not exist; no model is served now"),
+            false => format!("the model {shown:?} does not exist; there is: {known}"),
+        };
         Self::new(MODEL, message).at("model")
     }
 
@@ -243,10 +135,16 @@ impl ApiError {
         Self::new(METHOD, message)
     }
 
-    pub fn key() -> Self {
+    /// The key is missing or wrong. `name` is its name.
+    pub fn key(name: &str) -> Self {
+        let place = "it goes into the header `Authorization: Bearer KEY`";
+        Self::new(KEY, format!("the {name} is missing or wrong: {place}"))
+    }
+
+    pub fn no_admin() -> Self {
         let message =
-            "the API key is missing or wrong: it goes into the header `Authorization: Bearer KEY`";
-        Self::new(KEY, message)
+            "models are loaded and removed only if the server was started with --admin-key-file";
+        Self::new(NO_ADMIN, message)
     }
 
     pub fn too_large(limit: usize) -> Self {
@@ -280,7 +178,7 @@ impl ApiError {
         Self::new(CONTEXT, message)
     }
 
-    fn busy(message: impl Into<String>) -> Self {
+    pub fn busy(message: impl Into<String>) -> Self {
         Self::new(BUSY, message)
     }
 
@@ -405,6 +303,18 @@ impl From<GenerateError> for ApiError {
             }
             GenerateError::Logits(error) => Self::internal(error.to_string()),
         }
+    }
+}
+
+impl From<RefusedLoad> for ApiError {
+    fn from(refused: RefusedLoad) -> Self {
+        let kind = match &refused {
+            RefusedLoad::Exists(_) => MODEL_EXISTS,
+            RefusedLoad::Path(_) => MODEL_PATH,
+            RefusedLoad::Memory(_) => NO_MEMORY,
+            RefusedLoad::Invalid(_) => INVALID,
+        };
+        Self::new(kind, refused.to_string())
     }
 }
 

@@ -80,6 +80,10 @@ pub(crate) static OLLAMA_EMBED: FieldTable = FieldTable(&[ollama::EMBED]);
 pub(crate) static OLLAMA_SHOW: FieldTable = FieldTable(&[ollama::SHOW]);
 /// The rows of `/api/pull`.
 pub(crate) static OLLAMA_PULL: FieldTable = FieldTable(&[ollama::PULL]);
+/// The rows of `/v1/load_lora_adapter`.
+pub(crate) static LOAD_LORA: FieldTable = FieldTable(&[vllm::LOAD_LORA]);
+/// The rows of `/v1/unload_lora_adapter`.
+pub(crate) static UNLOAD_LORA: FieldTable = FieldTable(&[vllm::UNLOAD_LORA]);
 /// The rows of `/tokenize`.
 pub(crate) static TOKENIZE: FieldTable = FieldTable(&[llama_cpp::TOKENIZE]);
 /// An endpoint without rows.

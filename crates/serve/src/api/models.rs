@@ -50,7 +50,8 @@ impl Listed {
 
 /// Lists all models, each followed by its aliases.
 pub(crate) async fn all(State(app): State<App>) -> Json<List> {
-    let listed = app.models().iter().flat_map(|model| {
+    let models = app.models();
+    let listed = models.iter().flat_map(|model| {
         let names = std::iter::once(&model.name).chain(&model.aliases);
         names.map(|name| Listed::new(model, name))
     });

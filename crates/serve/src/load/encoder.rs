@@ -8,7 +8,7 @@ use emberlm_tokenizer::SequenceEncoder;
 
 use super::{LoadError, ServeOptions, modified};
 use crate::embedding_engine::{EmbeddingConfig, EmbeddingEngine};
-use crate::model::{Card, Classifier, EncoderFormat, ServedKind, ServedModel, Tables};
+use crate::model::{Card, Classifier, EncoderFormat, ModelSource, ServedKind, ServedModel, Tables};
 use crate::on_demand::{OnDemand, Reload};
 use crate::worker::Worker;
 
@@ -104,6 +104,7 @@ impl<'a> EncoderPlan<'a> {
             card: Box::new(move || card.clone()),
             worker,
             tables: Tables::new(None),
+            source: ModelSource::of(model.model()),
         })
     }
 }

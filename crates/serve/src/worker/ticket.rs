@@ -17,8 +17,9 @@ pub struct Ticket {
     pub(super) number: u64,
     pub(super) events: UnboundedReceiver<(usize, EventKind)>,
     pub(super) backlog: Arc<Backlog>,
-    pub(super) commands: Sender<Command>,
+    pub(super) commands: Arc<Sender<Command>>,
     pub(super) _place: OwnedSemaphorePermit,
+    pub(super) _user: Arc<()>,
 }
 
 /// The waiting events of a request.

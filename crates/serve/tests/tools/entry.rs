@@ -9,7 +9,7 @@ use burn_flex::Flex;
 use emberlm_checkpoint::{Description, Model, write_untrained};
 use emberlm_model::{ModelConfig, TransformerConfig, families};
 use emberlm_serve::api::{Service, router};
-use emberlm_serve::{Limits, ServeOptions, ServedModel, load};
+use emberlm_serve::{Limits, ServeOptions, ServedModel, ServedModels, load};
 use emberlm_tokenizer::{Tokenizer, TokenizerKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -168,9 +168,10 @@ impl Server {
     /// A server of a model.
     pub fn of_model(model: ServedModel) -> Self {
         let service = Service {
-            models: vec![model],
+            models: ServedModels::new(vec![model]).into(),
             limits: Limits::default(),
             key: None,
+            admin: None,
             log: None,
         };
         Self {

@@ -60,6 +60,9 @@ pub fn page() -> Result<String, CliError> {
             ("ollama embed one", tables.table(group("ollama embed one"))),
             ("ollama show", tables.table(group("ollama show"))),
             ("ollama pull", tables.table(group("ollama pull"))),
+            ("admin model", tables.table(group("admin model"))),
+            ("load lora", tables.table(group("load lora"))),
+            ("unload lora", tables.table(group("unload lora"))),
             ("play", tables.table(group("play"))),
             (
                 "ignored fields",

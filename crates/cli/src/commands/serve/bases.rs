@@ -1,6 +1,6 @@
 //! The weights of served models, which adapters of one base model share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
@@ -20,11 +20,11 @@ pub struct Bases<B: Backend> {
 }
 
 impl<B: Backend> Bases<B> {
-    /// No models. `have_adapters` states that some will be adapted.
-    pub fn new(have_adapters: bool) -> Self {
+    /// No models.
+    pub fn new() -> Self {
         Self {
             loaded: Vec::new(),
-            have_adapters,
+            have_adapters: false,
         }
     }
 
@@ -40,6 +40,17 @@ impl<B: Backend> Bases<B> {
             precision: spec.precision,
             cache: spec.options.cache,
         }
+    }
+
+    /// States that some models will be adapted.
+    pub fn expect_adapters(&mut self) {
+        self.have_adapters = true;
+    }
+
+    /// Forgets the weights of other models than those at these paths.
+    pub fn keep(&mut self, paths: &[&Path]) {
+        self.loaded
+            .retain(|(path, ..)| paths.contains(&path.as_path()));
     }
 
     /// The weights of a model, loaded once.

@@ -1,68 +1,30 @@
 //! The `serve --config` file: models with individual settings.
 
-use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use emberlm_generate::EngineConfig;
-use emberlm_kernels::Precision;
-use emberlm_model::{CacheFormat, WeightFormat};
-use emberlm_serve::SamplingDefaults;
+use emberlm_serve::ModelEntry;
 use emberlm_system::read::read_argument;
 use emberlm_trainer::run_config::toml_reason;
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 
 use crate::error::CliError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {
-    model: Vec<Entry>,
-}
-
-/// A `[[model]]` table. `None` falls back to the command line's setting.
-#[derive(Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Entry {
-    /// The model's directory, relative to the working directory.
-    pub path: PathBuf,
-    /// The model name in the API. The default is the directory's name.
-    pub name: Option<String>,
-    /// Other names of the model in the API.
-    #[serde(default)]
-    pub aliases: Vec<String>,
-    /// True to serve the newest checkpoint of a run.
-    #[serde(default)]
-    pub follow: bool,
-    #[serde(default, deserialize_with = "weights")]
-    pub weights: Option<WeightFormat>,
-    #[serde(default, deserialize_with = "precision")]
-    pub precision: Option<Precision>,
-    #[serde(default, deserialize_with = "cache")]
-    pub cache: Option<CacheFormat>,
-    pub context: Option<NonZero<usize>>,
-    pub slots: Option<NonZero<usize>>,
-    pub max_queue: Option<usize>,
-    pub chat_template: Option<String>,
-    pub deterministic: Option<bool>,
-    /// A smaller model that drafts tokens, relative to the working directory.
-    pub draft: Option<PathBuf>,
-    #[serde(default, deserialize_with = "draft_tokens")]
-    pub draft_tokens: Option<usize>,
-    /// Defaults for sampling settings missing from a request.
-    #[serde(default)]
-    pub sampling: SamplingDefaults,
+    model: Vec<ModelEntry>,
 }
 
 /// Reads the models of a file.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or has an invalid key or value.
-pub fn read(path: &Path) -> Result<Vec<Entry>, CliError> {
+pub fn read(path: &Path) -> Result<Vec<ModelEntry>, CliError> {
     let text = read_argument(path).map_err(CliError::io("read", path))?;
     parse(&text).map_err(|error| error.within(&path.display().to_string()))
 }
 
-fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
+fn parse(text: &str) -> Result<Vec<ModelEntry>, CliError> {
     let written: ConfigFile = toml::from_str(text).map_err(|error| {
         CliError::new(toml_reason(&error, text)).hint(
             "each model is a table [[model]] with `path` and optional settings; docs/guides/serve.md lists them",
@@ -71,45 +33,12 @@ fn parse(text: &str) -> Result<Vec<Entry>, CliError> {
     Ok(written.model)
 }
 
-fn weights<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WeightFormat>, D::Error> {
-    named(deserializer, WeightFormat::ALL, WeightFormat::name)
-}
-
-fn precision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Precision>, D::Error> {
-    named(deserializer, Precision::ALL, Precision::name)
-}
-
-fn cache<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CacheFormat>, D::Error> {
-    named(deserializer, CacheFormat::ALL, CacheFormat::name)
-}
-
-fn draft_tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    let tokens = usize::deserialize(deserializer)?;
-    let most = EngineConfig::MOST_DRAFT_TOKENS;
-    match tokens > most {
-        true => Err(de::Error::custom(format!(
-            "must be at most {most} (got {tokens})"
-        ))),
-        false => Ok(Some(tokens)),
-    }
-}
-
-/// Reads the name of one of `all`.
-fn named<'de, D: Deserializer<'de>, T: Copy, const N: usize>(
-    deserializer: D,
-    all: [T; N],
-    name: fn(T) -> &'static str,
-) -> Result<Option<T>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let found = all.into_iter().find(|&one| name(one) == text);
-    found.map(Some).ok_or_else(|| {
-        let names = all.map(name).join(", ");
-        de::Error::custom(format!("must be one of {names} (got {text:?})"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::num::NonZero;
+
+    use emberlm_model::WeightFormat;
+
     use super::*;
 
     #[test]

@@ -11,7 +11,7 @@ use emberlm_checkpoint::checkpoint::newest_step;
 use emberlm_generate::Engine;
 use emberlm_kernels::Backend;
 use emberlm_model::Transformer;
-use emberlm_serve::{OnDemand, Replacer};
+use emberlm_serve::{OnDemand, Replacement, Replacer};
 
 use super::log::Log;
 use crate::console;
@@ -40,6 +40,11 @@ pub fn wait(run: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Returns true if a path is a run without a checkpoint.
+pub fn has_no_checkpoint(run: &Path) -> bool {
+    is_run(run) && newest(run).is_none()
+}
+
 /// The error for a path that cannot be followed.
 pub fn no_run(path: &Path) -> CliError {
     CliError::new(format!("{} is not a run", path.display()))
@@ -59,13 +64,16 @@ pub fn start<B: Backend>(
     let look = move || {
         loop {
             thread::sleep(PAUSE);
+            if replacer.has_ended() {
+                return;
+            }
             let found = newest(&run);
             if found == served {
                 continue;
             }
             match read(&run, formats, &device) {
                 Ok((decoder, about)) => {
-                    if !replacer.replace(decoder) {
+                    if !replacer.replace(Replacement::Decoder(decoder)) {
                         return;
                     }
                     log.note(format!("{}: now {about}", run.display()));

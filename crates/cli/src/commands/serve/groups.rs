@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use emberlm_checkpoint::{BaseModel, Model, ModelError, ModelKind};
 use emberlm_generate::EngineConfig;
 use emberlm_kernels::Backend;
-use emberlm_model::Transformer;
-use emberlm_serve::LoadPlan;
+use emberlm_model::{Transformer, WeightFormat};
+use emberlm_serve::{LoadPlan, ServedKind, ServedModel};
 
 use super::bases::Bases;
 use super::load::{Opened, Plan};
@@ -20,7 +21,7 @@ use crate::weights_arg::Formats;
 
 /// The properties that models of one engine have in common.
 #[derive(PartialEq)]
-struct EngineKey {
+pub struct EngineKey {
     base: PathBuf,
     formats: Formats,
     queue: usize,
@@ -28,14 +29,31 @@ struct EngineKey {
     config: EngineConfig,
 }
 
+impl EngineKey {
+    /// The path of the base model.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// Returns true if a running engine with this key can run models with `other`, whose format of weights is `requested`.
+    pub fn admits(&self, other: &Self, requested: Option<WeightFormat>) -> bool {
+        let formats = Formats {
+            weights: requested.or(self.formats.weights),
+            ..other.formats
+        };
+        let draft_and_config = (&other.draft, &other.config) == (&self.draft, &self.config);
+        let same = (&other.base, other.queue);
+        (&self.base, self.queue) == same && draft_and_config && self.formats == formats
+    }
+}
+
+/// Models of one engine, by their numbers. Without a key, none can be added.
+pub type Group = (Option<EngineKey>, Vec<usize>);
+
 /// Divides the models, by their numbers, into groups with one engine each: a base model and adapters of it with the same
 /// settings. A run that is followed, and an adapter with modules or biases of its base, have their own engines.
-pub fn of<B: Backend>(
-    specs: &[ModelSpec],
-    plans: &[Plan<'_>],
-    bases: &Bases<B>,
-) -> Vec<Vec<usize>> {
-    let mut groups: Vec<(Option<EngineKey>, Vec<usize>)> = Vec::new();
+pub fn of<B: Backend>(specs: &[ModelSpec], plans: &[Plan<'_>], bases: &Bases<B>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     for (number, (spec, plan)) in specs.iter().zip(plans).enumerate() {
         let key = match plan {
             Plan::Generator(plan) if can_share(spec, plan.model()) => Some(key(spec, plan, bases)),
@@ -52,18 +70,30 @@ pub fn of<B: Backend>(
             None => groups.push((key, vec![number])),
         }
     }
-    groups.into_iter().map(|(_, members)| members).collect()
+    groups
 }
 
-/// The path of the decoder without an adapter, if there is exactly one that is not followed.
-pub fn only_base(specs: &[ModelSpec], opened: &[Opened]) -> Option<PathBuf> {
+/// The path of the decoder without an adapter, if there is exactly one that is not followed among the models to load and
+/// those that are `running`.
+pub fn only_base(
+    specs: &[ModelSpec],
+    opened: &[Opened],
+    running: &[Arc<ServedModel>],
+) -> Option<PathBuf> {
     let bases = specs.iter().zip(opened).filter_map(|(spec, opened)| {
         let Opened::Model(OpenedModel::Decoder(model)) = opened else {
             return None;
         };
         (!spec.follows && !model.has_adapter()).then(|| model.path().to_owned())
     });
-    let mut bases: Vec<PathBuf> = bases.collect();
+    let is_base = |model: &&Arc<ServedModel>| {
+        let is_decoder = matches!(model.kind, ServedKind::Decoder { .. });
+        is_decoder && !model.source.follows && model.source.base.is_none()
+    };
+    let running = running.iter().filter(is_base);
+    let running = running.map(|model| model.source.path.clone());
+    let mut bases: Vec<PathBuf> = bases.chain(running).collect();
+    bases.sort();
     bases.dedup();
     match bases.len() {
         1 => bases.pop(),
@@ -148,6 +178,22 @@ pub fn decoder<B: Backend>(
         return Ok(adapted.with_fused_adapters());
     }
     let mut decoder = weights.clone();
+    add_to_bank(&mut decoder, base, models, about)?;
+    Ok(decoder)
+}
+
+/// Adds the adapters of the models to a decoder's bank, in their order. `base` is the model of the decoder's weights.
+///
+/// # Errors
+/// The weights cannot be read, or an adapter is for another model.
+pub fn add_to_bank<B: Backend>(
+    decoder: &mut Transformer<B>,
+    base: &Model,
+    models: &[&Model],
+    about: impl Fn(usize, CliError) -> CliError,
+) -> Result<(), CliError> {
+    // Copies share the memory of the weights.
+    let weights = decoder.clone();
     // Hashing the weights of a large base for each of its adapters would take long.
     let mut checked: Vec<&BaseModel> = Vec::new();
     for (number, model) in models.iter().enumerate() {
@@ -166,5 +212,5 @@ pub fn decoder<B: Backend>(
         };
         add().map_err(|error| about(number, error))?;
     }
-    Ok(decoder)
+    Ok(())
 }

@@ -1,121 +1,24 @@
-//! Loads the models to serve.
+//! Opens the models to serve, and loads encoders.
 
 use burn::tensor::Device;
-use bytesize::ByteSize;
 use emberlm_checkpoint::{EncoderModel, Model, ModelError, ModelKind, kind_of};
 use emberlm_kernels::Backend;
 use emberlm_model::WeightFormat;
 use emberlm_model::adapter::ADAPTER_CONFIG_FILE;
-use emberlm_serve::{EncoderPlan, LoadPlan, Place, Reload, ServedKind, ServedModel};
+use emberlm_serve::{EncoderPlan, LoadPlan, ModelSource, Place, Reload, ServedKind, ServedModel};
 use indicatif::HumanCount;
 
-use super::bases::Bases;
-use super::generators::{self, Member, named};
 use super::log::Log;
-use super::memory;
 use super::models::ModelSpec;
 use super::{follow, groups};
 use crate::cache_arg;
 use crate::console;
 use crate::draft_model;
 use crate::error::CliError;
-use crate::memory_guard::MemoryGuard;
 use crate::opened_model::OpenedModel;
 use crate::progress;
 use crate::run_folders::is_run;
 use crate::shell::shell_path;
-
-/// Loads all models and starts their threads. Everything that does not need weights is checked for all models
-/// first. With `shared`, models that are not followed share that much memory and are unloaded to make room.
-pub fn all<B: Backend>(
-    specs: &[ModelSpec],
-    shared: Option<ByteSize>,
-    guard: MemoryGuard,
-    device: &Device<B>,
-    log: &Log,
-) -> Result<Vec<ServedModel>, CliError> {
-    let about = |spec| named(spec, specs.len() > 1);
-    let mut opened = Vec::new();
-    for spec in specs {
-        opened.push(open(spec).map_err(about(spec))?);
-    }
-    let mut models = Vec::new();
-    let base = groups::only_base(specs, &opened);
-    for (spec, opened) in specs.iter().zip(opened) {
-        let model = match opened {
-            Opened::Model(model) => Ok(model),
-            Opened::Adapter(error) => groups::open_adapter(&spec.path, base.as_deref(), error),
-        };
-        models.push(model.map_err(about(spec))?);
-    }
-    let mut plans = Vec::new();
-    for (spec, model) in specs.iter().zip(&models) {
-        plans.push(plan(model, spec).map_err(about(spec))?);
-    }
-    let mut bases = Bases::<B>::new(plans.iter().any(groups::has_adapter));
-    let groups = groups::of(specs, &plans, &bases);
-    // The model that stands for those of its engine: an adapter determines the format of its base's weights.
-    let standing = |group: &Vec<usize>| {
-        let adapter = group
-            .iter()
-            .find(|&&number| groups::has_adapter(&plans[number]));
-        adapter.or(group.first()).copied().unwrap_or(0)
-    };
-    let standing = groups.iter().map(standing);
-    let planned: Vec<_> = standing
-        .map(|number| (&specs[number], &plans[number]))
-        .collect();
-    let works = memory::works::<B>(&planned);
-    let places = match shared {
-        None => {
-            memory::check(&works.concat(), guard)?;
-            groups.iter().map(|_| None).collect()
-        }
-        Some(bytes) => memory::places(&planned, &works, bytes, guard)?,
-    };
-    let mut plans: Vec<Option<Plan<'_>>> = plans.into_iter().map(Some).collect();
-    let mut served = Vec::new();
-    for (group, place) in groups.iter().zip(places) {
-        // Waits until other models have made room.
-        place.iter().for_each(Place::enter);
-        let members = group.iter();
-        let members = members.filter_map(|&number| Some((number, plans[number].take()?)));
-        let members: Vec<_> = members.collect();
-        served.extend(load_group(specs, members, place, &mut bases, device, log)?);
-    }
-    served.sort_by_key(|(number, _)| *number);
-    Ok(served.into_iter().map(|(_, model)| model).collect())
-}
-
-/// Loads the models of one engine and starts its thread.
-fn load_group<B: Backend>(
-    specs: &[ModelSpec],
-    members: Vec<(usize, Plan<'_>)>,
-    place: Option<Place>,
-    bases: &mut Bases<B>,
-    device: &Device<B>,
-    log: &Log,
-) -> Result<Vec<(usize, ServedModel)>, CliError> {
-    let several = specs.len() > 1;
-    let mut generators = Vec::new();
-    for (number, plan) in members {
-        let spec = &specs[number];
-        match plan {
-            Plan::Generator(plan) => generators.push(Member {
-                number,
-                spec,
-                plan: *plan,
-                named: several,
-            }),
-            // An encoder has its own engine.
-            Plan::Encoder(plan) => {
-                let served = load_encoder::<B>(*plan, place, device, log);
-                return Ok(vec![(number, served.map_err(named(spec, several))?)]);
-            }
-        }
-    }
-    generators::load(generators, place, bases, device, log)
-}
 
 /// A model with its checked serving options.
 pub enum Plan<'a> {
@@ -131,7 +34,7 @@ pub enum Opened {
 }
 
 /// Opens a model to serve, and waits for the first checkpoint of a run that is followed.
-fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
+pub fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
     let path = &spec.path;
     let kind = kind_of(path);
     cache_arg::check_kind(spec.options.cache, kind, path)?;
@@ -169,7 +72,8 @@ fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
     OpenedModel::open(path).map(Opened::Model)
 }
 
-fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
+/// Checks everything that does not need weights.
+pub fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
     let options = spec.options.clone();
     if let (Some(draft), OpenedModel::Encoder(_) | OpenedModel::EncoderDecoder(_)) =
         (&spec.draft, model)
@@ -216,6 +120,16 @@ pub fn reload<M>(
     })
 }
 
+/// The paths of a model, for an administrator.
+pub fn source(spec: &ModelSpec, model: &Model) -> ModelSource {
+    ModelSource {
+        path: spec.path.clone(),
+        base: model.has_adapter().then(|| groups::base_path(model)),
+        follows: spec.follows,
+        memory: None,
+    }
+}
+
 /// The uses of an encoder, for the line about it.
 fn encoder_uses(kind: &ServedKind) -> &'static str {
     let labels = match kind {
@@ -230,7 +144,8 @@ fn encoder_uses(kind: &ServedKind) -> &'static str {
 }
 
 /// Loads an encoder's weights and starts its thread.
-fn load_encoder<B: Backend>(
+pub fn encoder<B: Backend>(
+    spec: &ModelSpec,
     plan: EncoderPlan<'_>,
     place: Option<Place>,
     device: &Device<B>,
@@ -243,7 +158,8 @@ fn load_encoder<B: Backend>(
     let (reopen, on) = (model.model().reopen(), device.clone());
     let again = move || Ok(EncoderModel::of(reopen()?)?.embedder::<B>(&on)?);
     let reload = reload(place, &plan.options().name, log, again);
-    let served = plan.load(embedder, reload)?;
+    let mut served = plan.load(embedder, reload)?;
+    served.source = source(spec, model.model());
     console::note(format_args!(
         "{}{}: {}, {} parameters; texts of at most {} tokens; {}",
         served.name,

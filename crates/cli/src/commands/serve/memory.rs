@@ -1,5 +1,7 @@
 //! The memory of the served models.
 
+use std::sync::Arc;
+
 use bytesize::ByteSize;
 use emberlm_checkpoint::{Embedder, Model, ModelKind};
 use emberlm_kernels::Backend;
@@ -55,7 +57,8 @@ pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &'a Plan<'a>)]) -> Vec<Vec<
     works.collect()
 }
 
-/// The places of the engines in `memory` bytes; `None` for runs that are followed, which stay loaded.
+/// The memory of `memory` bytes that models share which are not followed, and their places in it; `None` for runs that are
+/// followed, which stay loaded.
 ///
 /// # Errors
 /// A model does not fit into the available memory, or the followed runs do not.
@@ -64,7 +67,7 @@ pub fn places(
     works: &[Vec<Work<'_>>],
     memory: ByteSize,
     guard: MemoryGuard,
-) -> Result<Vec<Option<Place>>, CliError> {
+) -> Result<(Arc<Residency>, Vec<Option<Place>>), CliError> {
     let planned = || planned.iter().map(|(spec, _)| *spec).zip(works);
     let followed = planned().filter(|(spec, _)| spec.follows);
     let followed: Vec<Work<'_>> = followed.flat_map(|(_, works)| works.clone()).collect();
@@ -72,12 +75,17 @@ pub fn places(
         let together: Vec<Work<'_>> = followed.iter().chain(works).copied().collect();
         check(&together, guard)?;
     }
-    let bytes = |works: &[Work<'_>]| guard.inference("serving", works).on_device();
-    let residency = Residency::new(memory.as_u64().saturating_sub(bytes(&followed)));
+    let residency = Residency::new(memory.as_u64().saturating_sub(bytes(&followed, guard)));
     let place = |(spec, works): (&ModelSpec, &Vec<Work<'_>>)| {
-        (!spec.follows).then(|| residency.add(bytes(works)))
+        (!spec.follows).then(|| residency.add(bytes(works, guard)))
     };
-    Ok(planned().map(place).collect())
+    let places = planned().map(place).collect();
+    Ok((residency, places))
+}
+
+/// The predicted memory of engines, without that of the program.
+pub fn bytes(works: &[Work<'_>], guard: MemoryGuard) -> u64 {
+    guard.inference("serving", works).on_device()
 }
 
 /// Checks that the weights, KV caches and forward passes of the models fit into memory together.

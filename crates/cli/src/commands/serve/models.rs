@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 
 use emberlm_kernels::Precision;
 use emberlm_model::WeightFormat;
-use emberlm_serve::{Drafting, SamplingDefaults, ServeOptions};
+use emberlm_serve::{Drafting, ModelEntry, ServeOptions};
 
 use super::ServeArgs;
-use super::file::{self, Entry};
+use super::file;
 use super::prompt_cache::CacheFolder;
 use crate::error::CliError;
 use crate::hub;
 use crate::run_folders;
 
 /// A model to serve.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ModelSpec {
     pub path: PathBuf,
+    /// The path as it was written: a name on the Hub, or the same as `path`.
+    pub written: PathBuf,
     /// True to serve the newest checkpoint of a run.
     pub follows: bool,
     /// The format of the weights. `None` keeps the stored format.
@@ -39,36 +41,58 @@ pub struct ModelSpec {
 /// Returns an error if the file cannot be read, an alias names no model, or two models share a name.
 pub fn specs(args: &ServeArgs) -> Result<Vec<ModelSpec>, CliError> {
     let arguments = [(&args.follow, true), (&args.models, false)];
-    let mut entries: Vec<Entry> = arguments
+    let mut entries: Vec<ModelEntry> = arguments
         .into_iter()
         .flat_map(|(paths, follow)| paths.iter().map(move |path| argument(path, follow)))
         .collect();
     if let Some(path) = &args.config {
         entries.extend(file::read(path)?);
     }
-    if entries.is_empty() {
+    if entries.is_empty() && args.admin_key_file.is_none() {
         return Err(CliError::usage("there is no model to serve")
             .hint("pass a MODEL, or a [[model]] table in the file of --config"));
     }
-    for entry in &mut entries {
-        localize(entry)?;
-        entry.draft = entry.draft.take().or_else(|| args.draft.clone());
-        if let Some(draft) = &mut entry.draft
-            && let Some(name) = hub::name(draft)?
-        {
-            *draft = hub::open(&name)?;
-        }
-    }
-    name(&mut entries);
+    let written = localize_and_name(&mut entries, args)?;
     for alias in &args.alias {
         add_alias(&mut entries, alias)?;
     }
     check_names(&entries)?;
-    Ok(entries.into_iter().map(|entry| spec(entry, args)).collect())
+    let entries = entries.into_iter().zip(written);
+    let specs = entries.map(|(entry, written)| spec(entry, written, args));
+    Ok(specs.collect())
+}
+
+/// The model of an entry that arrives while the server runs, with a name.
+///
+/// # Errors
+/// The model is on the Hub and cannot be downloaded.
+pub fn added(entry: ModelEntry, args: &ServeArgs) -> Result<ModelSpec, CliError> {
+    let written = entry.path.clone();
+    let mut entries = [entry];
+    localize_and_name(&mut entries, args)?;
+    let [entry] = entries;
+    Ok(spec(entry, written, args))
+}
+
+/// Replaces names on the Hub by paths and names the models without a name. Returns the paths as they were written.
+fn localize_and_name(
+    entries: &mut [ModelEntry],
+    args: &ServeArgs,
+) -> Result<Vec<PathBuf>, CliError> {
+    let written = entries.iter().map(|entry| entry.path.clone()).collect();
+    for entry in &mut *entries {
+        localize(entry)?;
+        entry.draft = entry.draft.take().or_else(|| args.draft.clone());
+        if let Some(draft) = &mut entry.draft {
+            hub::localize(draft)?;
+        }
+    }
+    name(entries);
+    Ok(written)
 }
 
 /// Parses a MODEL or RUN argument: `NAME=PATH` or a path. An existing path is never split.
-fn argument(argument: &Path, follow: bool) -> Entry {
+fn argument(argument: &Path, follow: bool) -> ModelEntry {
     let split = argument.to_str().and_then(|text| text.split_once('='));
     let named = split.filter(|(name, path)| {
         !name.is_empty() && !path.is_empty() && !name.contains(['/', '\\']) && !argument.exists()
@@ -77,27 +101,16 @@ fn argument(argument: &Path, follow: bool) -> Entry {
         Some((name, path)) => (Some(name.to_owned()), PathBuf::from(path)),
         None => (None, argument.to_owned()),
     };
-    Entry {
+    ModelEntry {
         path,
         name,
-        aliases: Vec::new(),
         follow,
-        weights: None,
-        precision: None,
-        cache: None,
-        context: None,
-        slots: None,
-        max_queue: None,
-        chat_template: None,
-        deterministic: None,
-        draft: None,
-        draft_tokens: None,
-        sampling: SamplingDefaults::default(),
+        ..ModelEntry::default()
     }
 }
 
 /// Replaces a name on the Hub by the path of its files. The model is then named after its repository or GGUF file.
-fn localize(entry: &mut Entry) -> Result<(), CliError> {
+fn localize(entry: &mut ModelEntry) -> Result<(), CliError> {
     let Some(name) = hub::name(&entry.path)? else {
         return Ok(());
     };
@@ -109,9 +122,9 @@ fn localize(entry: &mut Entry) -> Result<(), CliError> {
 }
 
 /// Names the models without a name after their directories.
-fn name(entries: &mut [Entry]) {
-    let unnamed = |entry: &&mut Entry| entry.name.is_none();
-    let unnamed: Vec<&mut Entry> = entries.iter_mut().filter(unnamed).collect();
+fn name(entries: &mut [ModelEntry]) {
+    let unnamed = |entry: &&mut ModelEntry| entry.name.is_none();
+    let unnamed: Vec<&mut ModelEntry> = entries.iter_mut().filter(unnamed).collect();
     let paths: Vec<PathBuf> = unnamed.iter().map(|entry| entry.path.clone()).collect();
     for (entry, name) in unnamed.into_iter().zip(run_folders::names(&paths)) {
         entry.name = Some(name);
@@ -119,7 +132,7 @@ fn name(entries: &mut [Entry]) {
 }
 
 /// Adds an alias: `ALIAS=NAME`, or `ALIAS` for the only model.
-fn add_alias(entries: &mut [Entry], alias: &str) -> Result<(), CliError> {
+fn add_alias(entries: &mut [ModelEntry], alias: &str) -> Result<(), CliError> {
     let (alias, of) = match alias.split_once('=') {
         Some((alias, of)) => (alias, Some(of)),
         None => (alias, None),
@@ -146,7 +159,7 @@ fn add_alias(entries: &mut [Entry], alias: &str) -> Result<(), CliError> {
 }
 
 /// Rejects empty and duplicate names.
-fn check_names(entries: &[Entry]) -> Result<(), CliError> {
+fn check_names(entries: &[ModelEntry]) -> Result<(), CliError> {
     let mut seen = HashSet::new();
     let names = entries
         .iter()
@@ -166,9 +179,10 @@ fn check_names(entries: &[Entry]) -> Result<(), CliError> {
 }
 
 /// Fills a model's missing settings from the command line.
-fn spec(entry: Entry, args: &ServeArgs) -> ModelSpec {
+fn spec(entry: ModelEntry, written: PathBuf, args: &ServeArgs) -> ModelSpec {
     ModelSpec {
         path: entry.path,
+        written,
         follows: entry.follow,
         weights: entry.weights.or(args.weights),
         precision: entry.precision.unwrap_or(args.precision),

@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::weights_arg::Formats;
 
 /// A folder of prompt caches and the most bytes of its files.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheFolder {
     pub path: PathBuf,
     pub bytes: u64,

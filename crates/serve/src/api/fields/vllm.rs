@@ -194,3 +194,18 @@ pub(super) const CLASSIFY: &[Row] = &[
         Refused("a classifier reads texts; send them as `input`"),
     ),
 ];
+
+/// Rows of requests to load an adapter.
+pub(super) const LOAD_LORA: &[Row] = &[(
+    "load_inplace",
+    Only(
+        &["false"],
+        "remove the adapter first, and then load it again",
+    ),
+)];
+
+/// Rows of requests to remove an adapter.
+pub(super) const UNLOAD_LORA: &[Row] = &[(
+    "lora_int_id",
+    Ignored(Number, "an adapter is found by its name"),
+)];
