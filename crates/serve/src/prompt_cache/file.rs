@@ -133,6 +133,12 @@ pub(super) fn header(file: impl Read, limit: u64) -> Option<Header> {
     is_known.then(|| serde_json::from_reader(header).ok())?
 }
 
+/// The part of a file's content after its header.
+fn tensors_of(content: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = content.get(MAGIC.len()..)?.split_first_chunk()?;
+    rest.get(usize::try_from(u32::from_le_bytes(*length)).ok()?..)
+}
+
 /// The sequence of a file. The error states what is wrong with it.
 pub(super) fn decode(version: &str, content: &[u8]) -> Result<CachedSequence, &'static str> {
     const CUT: &str = "it is damaged or cut off";
@@ -149,16 +155,15 @@ pub(super) fn decode(version: &str, content: &[u8]) -> Result<CachedSequence, &'
     }
     let sizes: Option<Vec<usize>> = header.tensors.iter().map(TensorHeader::bytes).collect();
     let sizes = sizes.ok_or("its header is invalid")?;
-    let total = sizes
-        .iter()
-        .try_fold(0_usize, |sum, &size| sum.checked_add(size));
-    let start = total.and_then(|total| content.len().checked_sub(total));
-    let mut rest = content.get(start.ok_or(CUT)?..).ok_or(CUT)?;
+    let mut rest = tensors_of(content).ok_or(CUT)?;
     let mut tensors = Vec::with_capacity(sizes.len());
     for (tensor, &size) in header.tensors.iter().zip(&sizes) {
         let (bytes, after) = rest.split_at_checked(size).ok_or(CUT)?;
         tensors.push(tensor.tensor(bytes));
         rest = after;
+    }
+    if !rest.is_empty() {
+        return Err("its header is invalid");
     }
     let cache = SavedCache {
         tokens: header.tokens.len(),
