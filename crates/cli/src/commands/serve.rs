@@ -278,6 +278,7 @@ impl Job for Serve {
         if let Some(log) = &request_log {
             server = server.with_log(Arc::clone(log));
         }
+        let is_saved = args.cache_dir.is_some();
         let service = Service {
             models: Arc::clone(&served),
             log: request_log,
@@ -307,10 +308,9 @@ impl Job for Serve {
         print(&format!("http://{}\n", server.address()))?;
         console::note("press Ctrl-C to stop the server");
         let ended = server.run(api::router(service), hosts, stop, drain);
-        served
-            .models()
-            .iter()
-            .for_each(|model| model.worker.close());
+        let models = served.models();
+        let saved = models.iter().filter(|_| is_saved);
+        saved.for_each(|model| model.worker.close());
         log_thread.finish();
         ended.map_err(|error| CliError::new(error.to_string()))
     }
