@@ -139,6 +139,11 @@ impl Chooser {
         made.ok_or(LogitsError::Empty)
     }
 
+    /// Returns true if log-probabilities are reported.
+    pub(crate) fn reports_logprobs(&self) -> bool {
+        self.top_logprobs.is_some()
+    }
+
     /// A copy of the sampler with its current random state.
     pub(crate) fn sampler(&self) -> Sampler {
         self.sampler.clone()

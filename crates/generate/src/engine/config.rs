@@ -36,7 +36,8 @@ pub enum Drafting {
     #[default]
     Never,
     /// At most this number of draft tokens per sequence and pass: as many as raise the expected throughput, by the measured
-    /// durations of passes and the accepted tokens of each sequence.
+    /// durations of passes and the accepted tokens of each sequence. None
+    /// for requests with log-probabilities, whose last digits would depend on the machine's speed.
     WhileFaster(usize),
     /// This number of draft tokens per sequence and pass, wherever there are any.
     Always(usize),

@@ -68,7 +68,7 @@ impl<B: Backend> Engine<B> {
         if sequences == 0 || !self.slots.iter().zip(&*takes).all(decodes) {
             return false;
         }
-        let (candidates, offers) = self.offers(takes, drafting.tokens());
+        let (candidates, offers) = self.offers(takes, drafting);
         let draft_pass = self.draft_model.as_ref().map_or(0.0, DraftModel::seconds);
         let mut counts: Vec<usize> = match drafting {
             Drafting::Always(_) => offers.iter().map(|offer| offer.most).collect(),
@@ -98,8 +98,8 @@ impl<B: Backend> Engine<B> {
         true
     }
 
-    /// The sequences that may have drafts, of at most `longest` tokens.
-    fn offers(&self, takes: &[usize], longest: usize) -> (Vec<Candidate>, Vec<Offer>) {
+    /// The sequences that may have drafts.
+    fn offers(&self, takes: &[usize], drafting: Drafting) -> (Vec<Candidate>, Vec<Offer>) {
         let mut candidates = Vec::new();
         let mut offers = Vec::new();
         for (at, (slot, &taken)) in self.slots.iter().zip(takes).enumerate() {
@@ -107,9 +107,11 @@ impl<B: Backend> Engine<B> {
                 continue;
             };
             // The last of the tokens that may follow is chosen after the last row.
-            let most = longest.min(slot.sequence.room());
+            let most = drafting.tokens().min(slot.sequence.room());
             let most = most.min(sample.left.saturating_sub(1));
-            if taken == 0 || most == 0 {
+            let is_compared = matches!(drafting, Drafting::WhileFaster(_))
+                && sample.sample.chooser.reports_logprobs();
+            if taken == 0 || most == 0 || is_compared {
                 continue;
             }
             let (found, prior) = match &self.draft_model {

@@ -186,3 +186,11 @@ fn unsuitable_draft_models_are_refused() {
         "attention = linear: the draft must support removing tokens from the cache, as softmax attention does"
     );
 }
+
+#[test]
+fn log_probabilities_do_not_depend_on_measured_times() {
+    let mut request = greedy(&[3, 14, 1, 3, 14, 1, 3], 13);
+    request.chooser.top_logprobs = Some(0);
+    let (_, counts) = of(engine(Drafting::WhileFaster(8)), &request);
+    assert_eq!((counts.drafted_tokens, counts.made_tokens), (0, 13));
+}
