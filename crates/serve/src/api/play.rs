@@ -41,6 +41,7 @@ pub(crate) struct Play {
     /// The conversation to answer, instead of a text.
     messages: Option<Vec<Object<Message>>>,
     /// The answer's tokens so far. An encoder–decoder continues none.
+    #[schemars(inner(range(max = u32::MAX)))]
     continued: Option<Vec<u32>>,
     /// The functions that an answer to `messages` may call. After tokens in `continued` a call need not follow their schemas.
     #[serde(default)]
