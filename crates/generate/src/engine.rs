@@ -46,9 +46,10 @@
 //!
 //! Map: `model` has the model, `config` the configuration, `request` the input, `event` the output. `slot` has the caches and finds
 //! prefixes in them, `saved` saves and restores them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens,
-//! `speculation` drafts them, and `prompt_scores` computes the
+//! `speculation` drafts them by the `acceptance` rates of samples, and `prompt_scores` computes the
 //! log-probabilities of prompts.
 
+mod acceptance;
 mod admission;
 mod config;
 mod event;

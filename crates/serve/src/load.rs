@@ -117,7 +117,7 @@ pub struct LoadPlan<'a> {
     chat: Option<ChatFormat>,
     tool_chat: Option<ChatFormat>,
     /// The draft model.
-    draft: Option<Model>,
+    draft: Option<&'a Model>,
     /// The context in tokens.
     context: usize,
     /// The warnings of [`Model::sampling_defaults`].
@@ -159,7 +159,7 @@ impl<'a> LoadPlan<'a> {
     ///
     /// # Errors
     /// It cannot draft tokens for the model: [`EngineConfig::check_draft`].
-    pub fn with_draft(self, draft: Model) -> Result<Self, LoadError> {
+    pub fn with_draft(self, draft: &'a Model) -> Result<Self, LoadError> {
         self.engine()
             .check_draft(self.model.config(), draft.config())?;
         Ok(Self {
@@ -169,13 +169,8 @@ impl<'a> LoadPlan<'a> {
     }
 
     /// The model that drafts tokens.
-    pub fn draft(&self) -> Option<&Model> {
-        self.draft.as_ref()
-    }
-
-    /// The tokenizer.
-    pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+    pub fn draft(&self) -> Option<&'a Model> {
+        self.draft
     }
 
     /// The model to serve.

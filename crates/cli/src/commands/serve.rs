@@ -308,9 +308,10 @@ impl Job for Serve {
         print(&format!("http://{}\n", server.address()))?;
         console::note("press Ctrl-C to stop the server");
         let ended = server.run(api::router(service), hosts, stop, drain);
-        let models = served.models();
-        let saved = models.iter().filter(|_| is_saved);
-        saved.for_each(|model| model.worker.close());
+        if is_saved {
+            let models = served.models();
+            models.iter().for_each(|model| model.worker.close());
+        }
         log_thread.finish();
         ended.map_err(|error| CliError::new(error.to_string()))
     }

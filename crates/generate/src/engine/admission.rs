@@ -6,10 +6,10 @@ use std::sync::Arc;
 use emberlm_kernels::Backend;
 
 use super::Engine;
+use super::acceptance::Acceptance;
 use super::event::{Ended, Event, EventKind};
 use super::request::{RequestId, Sample, Waiting};
 use super::slot::{Embedding, RunningSample, Slot, State, oldest_free, take};
-use super::speculation::Acceptance;
 use crate::generator::Finish;
 
 impl<B: Backend> Engine<B> {

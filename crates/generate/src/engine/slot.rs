@@ -7,9 +7,9 @@ use emberlm_kernels::Backend;
 use emberlm_model::KvCache;
 
 use super::RequestId;
+use super::acceptance::Acceptance;
 use super::event::Ended;
 use super::request::Sample;
-use super::speculation::Acceptance;
 use crate::generator::Finish;
 use crate::sequence::Sequence;
 

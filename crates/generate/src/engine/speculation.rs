@@ -6,12 +6,11 @@
 //! of any request, at any temperature, except for rounding: products of several rows may add their terms in another order.
 //!
 //! Drafts come from the sequence itself (`lookup`: the tokens that followed the last occurrence of its newest tokens), or from a smaller model
-//! (`draft_model`). `pass_times` decides on the number of draft tokens by the measured durations of passes, and by the `acceptance` of
+//! (`draft_model`). `pass_times` decides on the number of draft tokens by the measured durations of passes, and by the acceptance rate of
 //! each sequence: no sequence has a draft where the expected throughput is not greater.
 //!
 //! Leviathan, Kalman and Matias 2023, "Fast Inference from Transformers via Speculative Decoding".
 
-mod acceptance;
 mod draft_model;
 mod lookup;
 mod pass_times;
@@ -19,14 +18,13 @@ mod pass_times;
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
 
-pub(super) use acceptance::Acceptance;
 pub(super) use draft_model::DraftModel;
 pub(super) use pass_times::PassTimes;
 
 use super::Engine;
 use super::config::Drafting;
 use super::slot::{RunningSample, Slot, State};
-use draft_model::Wanted;
+use draft_model::DraftedSequence;
 use lookup::Match;
 use pass_times::Offer;
 
@@ -109,9 +107,9 @@ impl<B: Backend> Engine<B> {
             // The last of the tokens that may follow is chosen after the last row.
             let most = drafting.tokens().min(slot.sequence.room());
             let most = most.min(sample.left.saturating_sub(1));
-            let is_compared = matches!(drafting, Drafting::WhileFaster(_))
+            let is_excluded = matches!(drafting, Drafting::WhileFaster(_))
                 && sample.sample.chooser.reports_logprobs();
-            if taken == 0 || most == 0 || is_compared {
+            if taken == 0 || most == 0 || is_excluded {
                 continue;
             }
             let (found, prior) = match &self.draft_model {
@@ -134,7 +132,7 @@ impl<B: Backend> Engine<B> {
     /// Drafts tokens: pairs of slot and draft.
     fn drafts(&mut self, candidates: &[Candidate], counts: &[usize]) -> Vec<(usize, Vec<u32>)> {
         let chosen = candidates.iter().zip(counts);
-        let chosen = chosen.filter(|(_, count)| **count > 0);
+        let mut chosen = chosen.filter(|(_, count)| **count > 0).peekable();
         let Some(model) = &mut self.draft_model else {
             let draft = |(candidate, count): (&Candidate, &usize)| {
                 let tokens = &self.slots[candidate.slot].sequence.tokens;
@@ -145,18 +143,27 @@ impl<B: Backend> Engine<B> {
             };
             return chosen.filter_map(draft).collect();
         };
-        let wanted = chosen.map(|(candidate, count)| Wanted {
-            slot: candidate.slot,
-            tokens: *count,
-        });
-        let wanted: Vec<Wanted> = wanted.collect();
-        if wanted.is_empty() {
-            return Vec::new();
+        // Candidates have the order of the slots.
+        let (mut numbers, mut sequences) = (Vec::new(), Vec::new());
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            let Some((_, count)) = chosen.next_if(|(candidate, _)| candidate.slot == at) else {
+                continue;
+            };
+            if let (State::Running(sample), Some(reading)) = (&slot.state, &mut slot.draft) {
+                numbers.push(at);
+                sequences.push(DraftedSequence {
+                    reading,
+                    tokens: &slot.sequence.tokens,
+                    sampler: sample.sample.chooser.sampler(),
+                    most: *count,
+                    draft: Vec::new(),
+                });
+            }
         }
-        match model.draft(&mut self.slots, &wanted, self.config.prefill_tokens) {
-            Ok(drafts) => {
-                let slots = wanted.iter().map(|wanted| wanted.slot);
-                slots.zip(drafts).collect()
+        match model.draft(&mut sequences, self.config.prefill_tokens) {
+            Ok(()) => {
+                let drafts = sequences.into_iter().map(|sequence| sequence.draft);
+                numbers.into_iter().zip(drafts).collect()
             }
             // A draft model that fails drafts nothing. The model itself reports an error if it has one.
             Err(_) => {

@@ -7,14 +7,12 @@ use std::time::{Duration, Instant};
 use burn::tensor::Device;
 use bytesize::ByteSize;
 use emberlm_kernels::Backend;
-use emberlm_model::TransformerConfig;
 use emberlm_serve::{Place, Residency, ServedModel, WorkerWatch};
-use emberlm_trainer::fit::InferenceWork;
 
 use super::bases::Bases;
 use super::generators::{self, LoadedGroup, Member, SharedEngine, named};
 use super::groups::{self, EngineKey};
-use super::load::{self, Opened, Plan};
+use super::load::{self, ModelFiles, Opened, Plan};
 use super::log::Log;
 use super::memory;
 use super::models::ModelSpec;
@@ -82,7 +80,7 @@ impl<B: Backend> Fleet<B> {
     fn open(
         specs: &[ModelSpec],
         running: &[Arc<ServedModel>],
-    ) -> Result<Vec<OpenedModel>, CliError> {
+    ) -> Result<Vec<ModelFiles>, CliError> {
         let about = |spec| named(spec, specs.len() > 1);
         let mut opened = Vec::new();
         for spec in specs {
@@ -95,7 +93,8 @@ impl<B: Backend> Fleet<B> {
                 Opened::Model(model) => Ok(model),
                 Opened::Adapter(error) => groups::open_adapter(&spec.path, base.as_deref(), error),
             };
-            models.push(model.map_err(about(spec))?);
+            let files = model.and_then(|model| ModelFiles::of(model, spec));
+            models.push(files.map_err(about(spec))?);
         }
         Ok(models)
     }
@@ -125,7 +124,7 @@ impl<B: Backend> Fleet<B> {
     ) -> Result<Vec<ServedModel>, Failure> {
         let about = |spec| named(spec, specs.len() > 1);
         let models = Self::open(specs, running)?;
-        models.iter().try_for_each(check)?;
+        models.iter().try_for_each(|files| check(&files.model))?;
         let mut plans = Vec::new();
         for (spec, model) in specs.iter().zip(&models) {
             plans.push(load::plan(model, spec).map_err(about(spec))?);
@@ -154,13 +153,7 @@ impl<B: Backend> Fleet<B> {
         let works = memory::works::<B>(&planned);
         let is_start = self.residency.is_none();
         let places = self.places(&planned, &works)?;
-        // The plans are moved below.
-        let owned = works.iter().map(|works| {
-            let works = works.iter().map(|&(config, work)| (config.clone(), work));
-            works.collect::<Vec<_>>()
-        });
-        let owned: Vec<Vec<(TransformerConfig, InferenceWork)>> = owned.collect();
-        let mut places = places.into_iter().zip(&owned);
+        let mut places = places.into_iter().zip(&works);
         let mut plans: Vec<Option<Plan<'_>>> = plans.into_iter().map(Some).collect();
         let mut served = Vec::new();
         let several = specs.len() > 1;
@@ -173,19 +166,17 @@ impl<B: Backend> Fleet<B> {
                 None => {
                     let (place, works) = places.next().unzip();
                     let place = place.flatten();
-                    let works = works.into_iter().flatten();
-                    let works: Vec<Work<'_>> =
-                        works.map(|(config, work)| (config, *work)).collect();
+                    let works = works.map_or(&[][..], Vec::as_slice);
                     if let Some(place) = &place {
                         // Waits until other models have made room.
                         place.enter();
                         if !is_start {
-                            self.check(&works)?;
+                            self.check(works)?;
                         }
                     }
                     let mut group = self.load_group(specs, key, members, place, several)?;
                     if let Some((_, first)) = group.models.first_mut() {
-                        first.source.memory = Some(memory::bytes(&works, self.guard));
+                        first.source.memory = Some(memory::bytes(works, self.guard));
                     }
                     self.engines.extend(group.engine);
                     group.models

@@ -72,29 +72,48 @@ pub fn open(spec: &ModelSpec) -> Result<Opened, CliError> {
     OpenedModel::open(path).map(Opened::Model)
 }
 
-/// Checks everything that does not need weights.
-pub fn plan<'a>(model: &'a OpenedModel, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
-    let options = spec.options.clone();
-    if let (Some(draft), OpenedModel::Encoder(_) | OpenedModel::EncoderDecoder(_)) =
-        (&spec.draft, model)
-    {
-        let (shown, kind) = (spec.path.display(), model.model().kind().named());
-        let message = format!(
-            "{shown} is {kind}, and a draft model ({}) is for decoders",
-            draft.display()
-        );
-        return Err(CliError::new(message)
-            .hint("with --config, give each decoder its draft model: draft = \"PATH\""));
+/// A model, and the smaller one that drafts its tokens.
+pub struct ModelFiles {
+    pub model: OpenedModel,
+    pub draft: Option<Model>,
+}
+
+impl ModelFiles {
+    /// Opens the draft model of a model.
+    ///
+    /// # Errors
+    /// The model is not a decoder, or the draft model cannot be read or has another tokenizer.
+    pub fn of(model: OpenedModel, spec: &ModelSpec) -> Result<Self, CliError> {
+        let Some(path) = &spec.draft else {
+            return Ok(Self { model, draft: None });
+        };
+        if !matches!(model, OpenedModel::Decoder(_)) {
+            let (shown, kind) = (spec.path.display(), model.model().kind().named());
+            let message = format!(
+                "{shown} is {kind}, and a draft model ({}) is for decoders",
+                path.display()
+            );
+            return Err(CliError::new(message)
+                .hint("with --config, give each decoder its draft model: draft = \"PATH\""));
+        }
+        let tokenizer = model.tokenizer()?;
+        let draft = draft_model::open(path, &spec.path, tokenizer.as_ref())?;
+        Ok(Self {
+            model,
+            draft: Some(draft),
+        })
     }
-    Ok(match model {
+}
+
+/// Checks everything that does not need weights.
+pub fn plan<'a>(files: &'a ModelFiles, spec: &ModelSpec) -> Result<Plan<'a>, CliError> {
+    let options = spec.options.clone();
+    Ok(match &files.model {
         OpenedModel::Encoder(model) => Plan::Encoder(Box::new(EncoderPlan::new(model, options)?)),
-        OpenedModel::Decoder(_) | OpenedModel::EncoderDecoder(_) => {
-            let plan = LoadPlan::new(model.model(), options)?;
-            Plan::Generator(Box::new(match &spec.draft {
-                Some(path) => {
-                    let draft = draft_model::open(path, &spec.path, Some(plan.tokenizer()))?;
-                    plan.with_draft(draft)?
-                }
+        OpenedModel::Decoder(model) | OpenedModel::EncoderDecoder(model) => {
+            let plan = LoadPlan::new(model, options)?;
+            Plan::Generator(Box::new(match &files.draft {
+                Some(draft) => plan.with_draft(draft)?,
                 None => plan,
             }))
         }

@@ -15,7 +15,7 @@ use crate::memory_guard::{MemoryGuard, Work};
 use crate::model;
 
 /// The works of each engine, by the model that stands for those that it runs: that of the model, and of its draft model.
-pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &'a Plan<'a>)]) -> Vec<Vec<Work<'a>>> {
+pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &Plan<'a>)]) -> Vec<Vec<Work<'a>>> {
     let generation = |spec: &ModelSpec, plan: &LoadPlan<'_>, model: &Model| {
         let engine = plan.engine();
         InferenceWork::generation(
@@ -26,33 +26,27 @@ pub fn works<'a, B: Backend>(planned: &[(&ModelSpec, &'a Plan<'a>)]) -> Vec<Vec<
         )
         .with_cache(plan.options().cache)
     };
-    let work = |spec: &ModelSpec, plan: &Plan<'_>| match plan {
+    let works = planned.iter().map(|(spec, plan)| match plan {
         Plan::Generator(plan) if plan.model().kind() == ModelKind::EncoderDecoder => {
             let engine = plan.engine();
-            InferenceWork::targets(engine.slots, engine.capacity, engine.capacity)
+            let work = InferenceWork::targets(engine.slots, engine.capacity, engine.capacity);
+            vec![(plan.model().config(), work)]
         }
-        Plan::Generator(plan) => generation(spec, plan, plan.model()).with_more_logits(
-            plan.engine()
-                .prompt_logit_rows(plan.model().config().vocab_size()),
-        ),
+        Plan::Generator(plan) => {
+            let model = plan.model();
+            let logit_rows = plan.engine().prompt_logit_rows(model.config().vocab_size());
+            let work = generation(spec, plan, model).with_more_logits(logit_rows);
+            let draft = plan.draft();
+            let draft = draft.map(|draft| (draft.config(), generation(spec, plan, draft)));
+            std::iter::once((model.config(), work))
+                .chain(draft)
+                .collect()
+        }
         Plan::Encoder(plan) => {
             let longest = plan.model().longest_text();
-            InferenceWork::encoding(longest, Embedder::<B>::PASS_TOKENS)
+            let work = InferenceWork::encoding(longest, Embedder::<B>::PASS_TOKENS);
+            vec![(plan.model().config(), work)]
         }
-    };
-    let works = planned.iter().map(|&(spec, plan)| {
-        let (config, draft) = match plan {
-            Plan::Generator(plan) => (
-                plan.model().config(),
-                plan.draft().map(|draft| (plan, draft)),
-            ),
-            Plan::Encoder(plan) => (plan.model().config(), None),
-        };
-        let draft = draft.map(|(plan, draft)| (draft.config(), generation(spec, plan, draft)));
-        [(config, work(spec, plan))]
-            .into_iter()
-            .chain(draft)
-            .collect()
     });
     works.collect()
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use emberlm_kernels::Backend;
 use emberlm_model::{KvCache, RequestedOutput, Transformer};
 
-use super::super::slot::{Slot, State};
 use crate::error::LogitsError;
 use crate::logits::floats;
 use crate::sampler::{Sampler, check_finite};
@@ -24,11 +23,19 @@ pub(in crate::engine) struct DraftModel<B: Backend> {
     seconds: Option<f64>,
 }
 
-/// The slot of a draft and its number of tokens.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    pub slot: usize,
-    pub tokens: usize,
+/// A sequence whose next tokens are drafted.
+pub(super) struct DraftedSequence<'a, B: Backend> {
+    /// The draft model's reading of the sequence.
+    pub reading: &'a mut Sequence<B>,
+    /// The sequence's tokens.
+    pub tokens: &'a [u32],
+    /// Draws the draft with the random numbers that the sequence's tokens will be drawn with, so both draw the same token wherever
+    /// the models agree.
+    pub sampler: Sampler,
+    /// Maximum number of draft tokens.
+    pub most: usize,
+    /// The draft.
+    pub draft: Vec<u32>,
 }
 
 impl<B: Backend> DraftModel<B> {
@@ -52,108 +59,73 @@ impl<B: Backend> DraftModel<B> {
         self.seconds.unwrap_or(0.0)
     }
 
-    /// Drafts tokens after those of slots, in the order of `wanted`. Each draft uses the random numbers that the sample's tokens will be
-    /// drawn with, so both draw the same token wherever the models agree. A slot whose tokens the model has still to read has none: it reads
-    /// at most `prefill` of them per call.
+    /// Drafts tokens. A sequence whose tokens the model has still to read has none: it reads at most `prefill` of them per call.
     ///
     /// # Errors
     /// A logit is not finite.
     pub(super) fn draft(
         &mut self,
-        slots: &mut [Slot<B>],
-        wanted: &[Wanted],
+        sequences: &mut [DraftedSequence<'_, B>],
         prefill: usize,
-    ) -> Result<Vec<Vec<u32>>, LogitsError> {
-        self.read(slots, wanted, prefill);
-        let mut drafts: Vec<Vec<u32>> = wanted.iter().map(|_| Vec::new()).collect();
-        let mut samplers: Vec<Option<Sampler>> = Vec::new();
-        for wanted in wanted {
-            let slot = &slots[wanted.slot];
-            samplers.push(match (&slot.state, &slot.draft) {
-                (State::Running(sample), Some(draft)) if draft.unread() == 1 => {
-                    Some(sample.sample.chooser.sampler())
-                }
-                _ => None,
-            });
-        }
-        let longest = wanted.iter().map(|wanted| wanted.tokens).max().unwrap_or(0);
-        for depth in 0..longest {
+    ) -> Result<(), LogitsError> {
+        self.read(sequences, prefill);
+        loop {
             let started = Instant::now();
-            let drafting = |at: &usize| wanted[*at].tokens > depth && samplers[*at].is_some();
-            let drafting: Vec<usize> = (0..wanted.len()).filter(drafting).collect();
-            let sequences = drafting.iter().map(|&at| (wanted[at].slot, 1));
-            let Some(logits) = self.pass(slots, sequences, RequestedOutput::Last) else {
-                break;
+            let mut drafting: Vec<_> = sequences
+                .iter_mut()
+                .filter(|of| of.draft.len() < of.most && of.reading.unread() == 1)
+                .collect();
+            let chunks = drafting.iter_mut().map(|of| (&mut *of.reading, 1));
+            let Some(logits) = self.pass(chunks, RequestedOutput::Last) else {
+                return Ok(());
             };
+            let logits = floats(&logits);
             let width = (logits.len() / drafting.len().max(1)).max(1);
-            for (&at, logits) in drafting.iter().zip(logits.chunks_exact(width)) {
+            for (sequence, logits) in drafting.into_iter().zip(logits.chunks_exact(width)) {
                 check_finite(logits)?;
-                let (Some(sampler), Some(draft)) =
-                    (&mut samplers[at], &mut slots[wanted[at].slot].draft)
-                else {
-                    continue;
-                };
-                let id = sampler.sample_among(logits).ok_or(LogitsError::Empty)?;
-                draft.tokens.push(id);
-                drafts[at].push(id);
+                let id = sequence.sampler.sample_among(logits);
+                let id = id.ok_or(LogitsError::Empty)?;
+                sequence.reading.tokens.push(id);
+                sequence.draft.push(id);
             }
             let time = started.elapsed().as_secs_f64();
             let mean = self.seconds.unwrap_or(time);
             self.seconds = Some(mean + (time.min(2.0 * mean) - mean) * NEW);
         }
-        Ok(drafts)
     }
 
-    /// Makes the model's sequences those of the slots, and reads all tokens but the last, at most `most`.
-    fn read(&self, slots: &mut [Slot<B>], wanted: &[Wanted], most: usize) {
-        let mut left = most;
-        let mut unread = Vec::new();
-        for wanted in wanted {
-            let slot = &mut slots[wanted.slot];
-            let Some(draft) = &mut slot.draft else {
-                continue;
-            };
-            draft.become_like(&slot.sequence.tokens);
-            let taken = draft.unread().saturating_sub(1).min(left);
+    /// Takes over the tokens of the sequences, and reads all of them but the last, at most `left`.
+    fn read(&self, sequences: &mut [DraftedSequence<'_, B>], mut left: usize) {
+        let unread = sequences.iter_mut().map(|sequence| {
+            sequence.reading.replace_tokens(sequence.tokens);
+            let taken = sequence.reading.unread().saturating_sub(1).min(left);
             left -= taken;
-            if taken > 0 {
-                unread.push((wanted.slot, taken));
-            }
-        }
-        self.pass(slots, unread.into_iter(), RequestedOutput::None);
+            (&mut *sequence.reading, taken)
+        });
+        self.pass(unread, RequestedOutput::None);
     }
 
-    /// Reads tokens of slots: pairs of slot and number. Returns the requested logits, `[rows, vocab_size]`.
-    fn pass(
+    /// Reads tokens of sequences: pairs of sequence and number. Returns the requested logits, `[rows, vocab_size]`.
+    fn pass<'a>(
         &self,
-        slots: &mut [Slot<B>],
-        sequences: impl Iterator<Item = (usize, usize)>,
+        sequences: impl Iterator<Item = (&'a mut Sequence<B>, usize)>,
         output: RequestedOutput,
-    ) -> Option<Vec<f32>> {
-        let mut takes = vec![0; slots.len()];
-        for (slot, taken) in sequences {
-            takes[slot] = taken;
-        }
-        let drafts = slots.iter_mut().zip(takes);
-        let chunks = drafts.filter_map(|(slot, taken)| {
-            let draft = slot.draft.as_mut().filter(|_| taken > 0)?;
-            Some(draft.chunk(taken, output))
-        });
-        let mut chunks: Vec<_> = chunks.collect();
+    ) -> Option<TensorData> {
+        let chunks = sequences.filter(|(_, taken)| *taken > 0);
+        let mut chunks: Vec<_> = chunks.map(|(of, taken)| of.chunk(taken, output)).collect();
         if chunks.is_empty() {
             return None;
         }
-        let logits = B::run(|| {
+        B::run(|| {
             let output = self.model.ragged(&mut chunks);
             output.logits.map(Tensor::into_data)
-        })?;
-        Some(floats(&logits).to_vec())
+        })
     }
 }
 
 impl<B: Backend> Sequence<B> {
-    /// Takes other tokens, and keeps what is cached of them. At least the last one remains to be read.
-    fn become_like(&mut self, tokens: &[u32]) {
+    /// Replaces the tokens, and keeps what is cached of their common beginning. At least the last one remains to be read.
+    fn replace_tokens(&mut self, tokens: &[u32]) {
         let cached = self.tokens.iter().take(self.cache.len());
         let before = &tokens[..tokens.len().saturating_sub(1)];
         let common = cached.zip(before).take_while(|(a, b)| a == b).count();

@@ -9,7 +9,7 @@ const REST_DECAY: f64 = 0.99;
 
 /// The draft tokens of a sequence that were verified, newer ones with more weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(in crate::engine) struct Acceptance {
+pub(super) struct Acceptance {
     verified: f64,
     accepted: f64,
 }
