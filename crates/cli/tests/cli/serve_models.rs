@@ -162,7 +162,7 @@ fn models_take_turns_in_memory_for_one() {
         let answer = server.post("/v1/completions", &body).json();
         assert_eq!(ids(&answer["choices"][0]), expected, "{name}");
     }
-    drop(server);
+    server.stop();
     let log = sandbox.text("stderr");
     let loaded = log
         .lines()

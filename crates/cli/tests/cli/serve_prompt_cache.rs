@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use emberlm_model::ModelConfig;
 use emberlm_model::config::AttentionKind;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::serve::ids;
@@ -54,13 +53,6 @@ fn asked(server: &Server, prompt: &[u32]) -> (Vec<u64>, u64) {
     (ids(&answer["choices"][0]), cached.as_u64().unwrap())
 }
 
-/// Stops a server in an orderly way.
-fn stop(server: Server) {
-    let id = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
-    kill_process(id, Signal::TERM).unwrap();
-    server.ended();
-}
-
 fn files(sandbox: &Sandbox) -> Vec<PathBuf> {
     let files = fs::read_dir(sandbox.path("cache")).unwrap();
     let mut files: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
@@ -73,7 +65,7 @@ fn answered(sandbox: &Sandbox, line: &str) -> ((Vec<u64>, u64), String) {
     let stderr = fs::File::create(sandbox.path("stderr")).unwrap();
     let server = sandbox.serve_with(line, stderr);
     let answer = asked(&server, &prompt(3));
-    stop(server);
+    server.stop();
     (answer, sandbox.text("stderr"))
 }
 
@@ -87,7 +79,7 @@ fn a_prompt_is_cached_after_a_restart_and_has_the_same_answer() {
         let (second, warm) = asked(&server, &prompt(3));
         assert_eq!(fresh, 0, "{options}");
         assert_eq!(second, first, "{options}");
-        stop(server);
+        server.stop();
         let server = sandbox.serve(&line);
         let (restarted, cached) = asked(&server, &prompt(3));
         assert_eq!(restarted, first, "{options}");
@@ -96,7 +88,7 @@ fn a_prompt_is_cached_after_a_restart_and_has_the_same_answer() {
         assert_eq!(cached > 0, options != "--deterministic", "{options}");
         let (other, cached) = asked(&server, &prompt(100));
         assert_eq!(cached, 0, "{options}");
-        stop(server);
+        server.stop();
         let server = sandbox.serve(&line);
         assert_eq!(asked(&server, &prompt(100)), (other, warm), "{options}");
         // Another format of the caches deletes these files.
@@ -150,7 +142,7 @@ fn the_least_recently_used_files_are_deleted_beyond_the_limit() {
     for first in [3, 50, 100] {
         asked(&server, &prompt(first));
     }
-    stop(server);
+    server.stop();
     let all = files(&sandbox);
     assert_eq!(all.len(), 3);
     let bytes = fs::metadata(&all[0]).unwrap().len();
@@ -203,7 +195,7 @@ fn the_prompt_cache_of_an_adapter_is_not_that_of_its_base() {
     };
     let server = sandbox.serve(line);
     assert_eq!(ask(&server, "lora"), 0);
-    stop(server);
+    server.stop();
     let server = sandbox.serve(line);
     assert_eq!(ask(&server, "base"), 0);
     assert_ne!(ask(&server, "lora"), 0);

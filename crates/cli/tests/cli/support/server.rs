@@ -232,6 +232,14 @@ impl Server {
         self.child.id()
     }
 
+    /// Stops the server in an orderly way: its log is complete afterwards, unlike that of a dropped server.
+    #[cfg(unix)]
+    pub fn stop(self) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(self.ended(), Some(0));
+    }
+
     /// Waits for the server to exit and returns its exit code.
     pub fn ended(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
