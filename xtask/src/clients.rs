@@ -36,7 +36,7 @@ struct Suite {
     browser: bool,
 }
 
-const SUITES: [Suite; 3] = [
+const SUITES: [Suite; 4] = [
     Suite {
         folder: "tests/clients",
         scripts: &[
@@ -58,6 +58,16 @@ const SUITES: [Suite; 3] = [
         environment: Environment {
             name: "frameworks-venv",
             requirements: &["tests/clients/frameworks.txt"],
+        },
+        browser: false,
+    },
+    // Its packages are large, and needed by nothing else.
+    Suite {
+        folder: "tests/clients",
+        scripts: &["harness.py"],
+        environment: Environment {
+            name: "harness-venv",
+            requirements: &["tests/clients/harness.txt"],
         },
         browser: false,
     },
