@@ -46,12 +46,13 @@
 //!
 //! Map: `model` has the model, `config` the configuration, `request` the input, `event` the output. `slot` has the caches and finds
 //! prefixes in them, `saved` saves and restores them, `admission` assigns slots to requests, `passes` runs the decoder and chooses tokens,
-//! `speculation` drafts them by the `acceptance` rates of samples, and `prompt_scores` computes the
+//! `speculation` drafts them by the `acceptance` rates of each `draft`, and `prompt_scores` computes the
 //! log-probabilities of prompts.
 
 mod acceptance;
 mod admission;
 mod config;
+mod draft;
 mod event;
 mod model;
 mod passes;
@@ -76,10 +77,11 @@ pub use saved::CachedSequence;
 
 use crate::error::{GenerateError, SettingError};
 use crate::logits::floats;
+use acceptance::OverallAcceptance;
 use passes::choices;
 use request::{Waiting, WaitingEmbedding};
 use slot::{Slot, State};
-use speculation::{DraftModel, PassTimes};
+use speculation::{DraftModel, PassTimes, Payoff};
 
 /// Runs requests. The owner calls [`Engine::step`] until [`Engine::is_idle`].
 ///
@@ -117,6 +119,10 @@ pub struct Engine<B: Backend> {
     draft_model: Option<DraftModel<B>>,
     /// Durations of passes over the last tokens of sequences and their drafts.
     pass_times: PassTimes,
+    /// The realized gain of drafts.
+    payoff: Payoff,
+    /// The accepted draft tokens of all sequences.
+    acceptance: OverallAcceptance,
     config: EngineConfig,
     slots: Vec<Slot<B>>,
     waiting: VecDeque<Waiting>,
@@ -147,6 +153,8 @@ impl<B: Backend> Engine<B> {
             next_model: None,
             draft_model: None,
             pass_times: PassTimes::default(),
+            payoff: Payoff::default(),
+            acceptance: OverallAcceptance::default(),
             config,
             slots: Vec::new(),
             waiting: VecDeque::new(),
@@ -223,8 +231,8 @@ impl<B: Backend> Engine<B> {
         if takes.iter().all(|&taken| taken == 0) {
             return false;
         }
-        let is_measured = self.speculate(&mut takes);
         let started = Instant::now();
+        let measured = self.speculate(&mut takes);
         let passes = match self.config.deterministic {
             false => vec![self.pass(&takes)],
             true => (0..takes.len())
@@ -236,10 +244,6 @@ impl<B: Backend> Engine<B> {
                 })
                 .collect(),
         };
-        if is_measured {
-            self.pass_times
-                .record(takes.iter().sum(), started.elapsed());
-        }
         self.finish_embeddings(on);
         let logits: Vec<_> = passes
             .iter()
@@ -261,6 +265,9 @@ impl<B: Backend> Engine<B> {
         }
         for chosen in choices(ready) {
             self.go_on(chosen, on);
+        }
+        if let Some(pass) = measured {
+            self.record(pass, takes.iter().sum(), started.elapsed());
         }
         true
     }

@@ -10,6 +10,7 @@ use emberlm_model::{RequestedOutput, SequenceChunk};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::Engine;
+use super::draft::Draft;
 use super::event::{Ended, Event, EventKind};
 use super::slot::{RunningSample, State};
 use crate::chooser::Chosen;
@@ -24,13 +25,14 @@ pub(super) struct Ready<'a> {
     /// `[rows, vocab_size]`.
     logits: &'a [f32],
     vocab_size: usize,
-    draft: Vec<u32>,
+    draft: Option<Draft>,
 }
 
 /// The next tokens of a sequence in its slot: one, and one for each accepted token of its draft.
 pub(super) struct Choices {
     slot: usize,
     sequence: Box<RunningSample>,
+    draft: Option<Draft>,
     tokens: Vec<Choice>,
 }
 
@@ -69,7 +71,8 @@ impl Ready<'_> {
             vocab_size,
             draft,
         } = self;
-        let mut tokens = Vec::with_capacity(draft.len() + 1);
+        let drafted = draft.as_ref().map_or(&[][..], |draft| &draft.tokens);
+        let mut tokens = Vec::with_capacity(drafted.len() + 1);
         for (place, logits) in logits.chunks_exact(vocab_size).enumerate() {
             let chooser = &mut sequence.sample.chooser;
             if sequence.left == 0 || chooser.is_complete() {
@@ -80,17 +83,14 @@ impl Ready<'_> {
             let id = chosen.as_ref().ok().map(|chosen| chosen.id);
             let is_complete = chooser.is_complete();
             tokens.push(Some(chosen));
-            if is_complete || !id.is_some_and(|id| sequence.follows_draft(id, draft.get(place))) {
+            if is_complete || !id.is_some_and(|id| sequence.follows_draft(id, drafted.get(place))) {
                 break;
             }
-        }
-        if !draft.is_empty() {
-            let accepted = tokens.len().saturating_sub(1);
-            sequence.acceptance.record(draft.len(), accepted);
         }
         Choices {
             slot,
             sequence,
+            draft,
             tokens,
         }
     }
@@ -212,7 +212,7 @@ impl<B: Backend> Engine<B> {
             let is_read = slot.sequence.unread() == taken;
             let output = match (&slot.state, is_read) {
                 (State::Embedding(_), _) => RequestedOutput::HiddenSum,
-                _ if slot.scores_prompt() || !slot.unverified.is_empty() => RequestedOutput::All,
+                _ if slot.scores_prompt() || slot.unverified.is_some() => RequestedOutput::All,
                 (_, true) => RequestedOutput::Last,
                 (_, false) => RequestedOutput::None,
             };
@@ -294,7 +294,8 @@ impl<B: Backend> Engine<B> {
         sequence.prompt_logprobs = None;
         let draft = self.slots[slot].take_draft();
         // Of a prompt, only the last row is followed by a token.
-        let followed = (draft.len() + 1) * vocab_size;
+        let drafted = draft.as_ref().map_or(0, |draft| draft.tokens.len());
+        let followed = (drafted + 1) * vocab_size;
         let logits = &logits[logits.len().saturating_sub(followed)..];
         let ready = |slot, sequence, draft| Ready {
             slot,
@@ -310,7 +311,7 @@ impl<B: Backend> Engine<B> {
                 kept.adapter = read.adapter;
                 kept.chunked = read.chunked;
             }
-            to.push(ready(other, Box::new(sequence.sibling(sample)), Vec::new()));
+            to.push(ready(other, Box::new(sequence.sibling(sample)), None));
         }
         to.insert(at, ready(slot, sequence, draft));
     }
@@ -320,6 +321,7 @@ impl<B: Backend> Engine<B> {
         let Choices {
             slot,
             mut sequence,
+            draft,
             tokens,
         } = choices;
         let (request, sample) = (sequence.request, sequence.sample.number);
@@ -332,6 +334,11 @@ impl<B: Backend> Engine<B> {
         };
         let mut stop_token = None;
         let last = tokens.len().saturating_sub(1);
+        if let Some(draft) = draft {
+            let drafted = draft.tokens.len();
+            sequence.acceptance.record(drafted, last);
+            self.acceptance.record(draft.origin, drafted, last);
+        }
         self.done.accepted_tokens += last as u64;
         self.done.decoded_tokens += last as u64;
         let mut finish = None;

@@ -8,6 +8,7 @@ use emberlm_model::KvCache;
 
 use super::RequestId;
 use super::acceptance::Acceptance;
+use super::draft::Draft;
 use super::event::Ended;
 use super::request::Sample;
 use crate::generator::Finish;
@@ -29,7 +30,7 @@ pub(super) struct Slot<B: Backend> {
     /// The draft model's reading of the sequence.
     pub draft: Option<Sequence<B>>,
     /// The draft tokens at the end of the sequence, during a pass.
-    pub unverified: Vec<u32>,
+    pub unverified: Option<Draft>,
     pub state: State,
 }
 
@@ -121,7 +122,7 @@ impl<B: Backend> Slot<B> {
             chunked: 0,
             unread_source: None,
             draft: draft.map(Sequence::new),
-            unverified: Vec::new(),
+            unverified: None,
             state: State::Free,
         }
     }

@@ -7,35 +7,57 @@
 //!
 //! Drafts come from the sequence itself (`lookup`: the tokens that followed the last occurrence of its newest tokens), or from a smaller model
 //! (`draft_model`). `pass_times` decides on the number of draft tokens by the measured durations of passes, and by the acceptance rate of
-//! each sequence: no sequence has a draft where the expected throughput is not greater.
+//! each sequence: no sequence has a draft where the expected throughput is not greater. `payoff` pauses all drafts where the realized
+//! throughput is not greater.
 //!
 //! Leviathan, Kalman and Matias 2023, "Fast Inference from Transformers via Speculative Decoding".
 
 mod draft_model;
 mod lookup;
 mod pass_times;
+mod payoff;
+
+use std::time::Duration;
 
 use emberlm_kernels::Backend;
 use emberlm_model::config::AttentionKind;
 
 pub(super) use draft_model::DraftModel;
 pub(super) use pass_times::PassTimes;
+pub(super) use payoff::Payoff;
 
 use super::Engine;
 use super::config::Drafting;
+use super::draft::{Draft, Origin};
 use super::slot::{RunningSample, Slot, State};
 use draft_model::DraftedSequence;
 use lookup::Match;
 use pass_times::Offer;
 
-/// The probability that a token of a draft model is accepted, before the sequence's own are known.
-const DRAFT_MODEL_PRIOR: f64 = 0.7;
+/// A pass whose duration is measured: each of its sequences has one new token, or a draft behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MeasuredPass {
+    sequences: usize,
+    /// True if a sequence has a draft.
+    has_drafts: bool,
+    /// The accepted draft tokens of all passes before it.
+    accepted: u64,
+}
 
 /// A sequence that may have a draft.
 struct Candidate {
     slot: usize,
     /// The earlier text to continue, without a draft model.
     found: Option<Match>,
+}
+
+impl Candidate {
+    fn origin(&self) -> Origin {
+        match self.found {
+            Some(found) => Origin::Match(found.len),
+            None => Origin::DraftModel,
+        }
+    }
 }
 
 impl<B: Backend> Engine<B> {
@@ -51,12 +73,12 @@ impl<B: Backend> Engine<B> {
         }
     }
 
-    /// Appends drafts to sequences if that raises the expected throughput, and adds them to `takes`. Returns true if the pass is one of
-    /// the kind whose durations are measured: each of its sequences has one new token, or a draft behind it.
-    pub(super) fn speculate(&mut self, takes: &mut [usize]) -> bool {
+    /// Appends drafts to sequences if that raises the expected throughput, and adds them to `takes`. Returns `None` if the pass is not of
+    /// the kind whose durations are measured.
+    pub(super) fn speculate(&mut self, takes: &mut [usize]) -> Option<MeasuredPass> {
         let drafting = self.drafting();
         if drafting.tokens() == 0 {
-            return false;
+            return None;
         }
         let sequences = takes.iter().filter(|&&taken| taken > 0).count();
         let decodes = |(slot, &taken): (&Slot<B>, &usize)| match &slot.state {
@@ -64,7 +86,16 @@ impl<B: Backend> Engine<B> {
             State::Free | State::Reserved | State::Embedding(_) => taken == 0,
         };
         if sequences == 0 || !self.slots.iter().zip(&*takes).all(decodes) {
-            return false;
+            return None;
+        }
+        let mut pass = MeasuredPass {
+            sequences,
+            has_drafts: false,
+            accepted: self.done.accepted_tokens,
+        };
+        self.acceptance.rest();
+        if matches!(drafting, Drafting::WhileFaster(_)) && !self.payoff.next_pass() {
+            return Some(pass);
         }
         let (candidates, offers) = self.offers(takes, drafting);
         let draft_pass = self.draft_model.as_ref().map_or(0.0, DraftModel::seconds);
@@ -82,18 +113,31 @@ impl<B: Backend> Engine<B> {
             rows_left -= *count;
         }
         for (slot, draft) in self.drafts(&candidates, &counts) {
-            takes[slot] += draft.len();
-            self.done.drafted_tokens += draft.len() as u64;
+            takes[slot] += draft.tokens.len();
+            self.done.drafted_tokens += draft.tokens.len() as u64;
             let slot = &mut self.slots[slot];
-            slot.sequence.tokens.extend_from_slice(&draft);
-            slot.unverified = draft;
+            slot.sequence.tokens.extend_from_slice(&draft.tokens);
+            slot.unverified = Some(draft);
+            pass.has_drafts = true;
         }
         for (slot, &taken) in self.slots.iter_mut().zip(&*takes) {
             if let (State::Running(sample), 1) = (&mut slot.state, taken) {
                 sample.acceptance.rest();
             }
         }
-        true
+        Some(pass)
+    }
+
+    /// Records the duration of a pass over `rows` rows, and the gain of its drafts.
+    pub(super) fn record(&mut self, pass: MeasuredPass, rows: usize, time: Duration) {
+        if pass.has_drafts
+            && let Some(plain) = self.pass_times.seconds(pass.sequences)
+        {
+            let accepted = (self.done.accepted_tokens - pass.accepted) as f64;
+            let tokens = 1.0 + accepted / pass.sequences as f64;
+            self.payoff.record(tokens * plain, time.as_secs_f64());
+        }
+        self.pass_times.record(rows, time);
     }
 
     /// The sequences that may have drafts.
@@ -112,15 +156,16 @@ impl<B: Backend> Engine<B> {
             if taken == 0 || most == 0 || is_excluded {
                 continue;
             }
-            let (found, prior) = match &self.draft_model {
-                Some(_) => (None, DRAFT_MODEL_PRIOR),
+            let found = match &self.draft_model {
+                Some(_) => None,
                 None => match Match::find(&slot.sequence.tokens) {
-                    // Longer matches are continued more often.
-                    Some(found) => (Some(found), found.len as f64 / (found.len + 2) as f64),
+                    Some(found) => Some(found),
                     None => continue,
                 },
             };
-            candidates.push(Candidate { slot: at, found });
+            let candidate = Candidate { slot: at, found };
+            let prior = self.acceptance.estimate(candidate.origin());
+            candidates.push(candidate);
             offers.push(Offer {
                 most,
                 acceptance: sample.acceptance.estimate(prior),
@@ -130,16 +175,17 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Drafts tokens: pairs of slot and draft.
-    fn drafts(&mut self, candidates: &[Candidate], counts: &[usize]) -> Vec<(usize, Vec<u32>)> {
+    fn drafts(&mut self, candidates: &[Candidate], counts: &[usize]) -> Vec<(usize, Draft)> {
         let chosen = candidates.iter().zip(counts);
         let mut chosen = chosen.filter(|(_, count)| **count > 0).peekable();
         let Some(model) = &mut self.draft_model else {
             let draft = |(candidate, count): (&Candidate, &usize)| {
                 let tokens = &self.slots[candidate.slot].sequence.tokens;
-                Some((
-                    candidate.slot,
-                    candidate.found?.continuation(tokens, *count),
-                ))
+                let draft = Draft {
+                    origin: candidate.origin(),
+                    tokens: candidate.found?.continuation(tokens, *count),
+                };
+                Some((candidate.slot, draft))
             };
             return chosen.filter_map(draft).collect();
         };
@@ -162,8 +208,12 @@ impl<B: Backend> Engine<B> {
         }
         match model.draft(&mut sequences, self.config.prefill_tokens) {
             Ok(()) => {
-                let drafts = sequences.into_iter().map(|sequence| sequence.draft);
-                numbers.into_iter().zip(drafts).collect()
+                let drafts = sequences.into_iter().map(|sequence| Draft {
+                    origin: Origin::DraftModel,
+                    tokens: sequence.draft,
+                });
+                let drafts = numbers.into_iter().zip(drafts);
+                drafts.filter(|(_, of)| !of.tokens.is_empty()).collect()
             }
             // A draft model that fails drafts nothing. The model itself reports an error if it has one.
             Err(_) => {
@@ -176,11 +226,11 @@ impl<B: Backend> Engine<B> {
 
 impl<B: Backend> Slot<B> {
     /// Removes the draft from the tokens, which the pass has read, and returns it.
-    pub(super) fn take_draft(&mut self) -> Vec<u32> {
-        let draft = std::mem::take(&mut self.unverified);
-        let kept = self.sequence.tokens.len().saturating_sub(draft.len());
-        self.sequence.tokens.truncate(kept);
-        draft
+    pub(super) fn take_draft(&mut self) -> Option<Draft> {
+        let draft = self.unverified.take()?;
+        let tokens = &mut self.sequence.tokens;
+        tokens.truncate(tokens.len().saturating_sub(draft.tokens.len()));
+        Some(draft)
     }
 
     /// Removes rejected draft tokens from the cache, which then has at most the first `read` tokens of the sequence.

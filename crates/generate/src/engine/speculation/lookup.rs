@@ -1,7 +1,6 @@
 //! Drafts from a sequence's tokens, without a second model.
 
-/// Number of tokens that a match has at most.
-const LONGEST_MATCH: usize = 8;
+use crate::engine::draft::LONGEST_MATCH;
 
 /// An earlier occurrence of a sequence's newest tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

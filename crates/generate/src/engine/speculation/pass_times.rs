@@ -7,8 +7,10 @@ const ROWS: [usize; 23] = [
     1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096,
     8192,
 ];
-/// Weight of a new measurement.
-const NEW: f64 = 0.2;
+/// Minimum weight of a new measurement. The durations of equal passes differ by a third on a busy machine.
+const NEW: f64 = 0.05;
+/// Weight of the first measurement after the ones before it became invalid.
+const RENEWED: f64 = 0.3;
 /// Factor by which one measurement can exceed the mean. A longer pass was interrupted.
 const OUTLIER: f64 = 2.0;
 /// Number of passes for which a measurement is valid.
@@ -16,6 +18,9 @@ const VALID: u64 = 1024;
 /// Minimum probability that a draft token is accepted together with those before it. The numbers of [`ROWS`] are too coarse to
 /// weigh less likely ones.
 const LEAST_PROBABILITY: f64 = 0.05;
+/// The shortest passes, in seconds, that have drafts. Those of a few rows differ by more than drafts can save: threads take as long to
+/// hand over work.
+const SHORTEST: f64 = 2e-4;
 /// Minimum relative increase of the throughput.
 const GAIN: f64 = 1.03;
 
@@ -28,7 +33,11 @@ pub(in crate::engine) struct PassTimes {
 
 #[derive(Clone, Copy, Debug)]
 struct Measured {
+    /// Their mean.
     seconds: f64,
+    /// The weight of the last measurement.
+    weight: f64,
+    /// The number of passes up to the last measurement.
     pass: u64,
 }
 
@@ -49,34 +58,42 @@ impl PassTimes {
             return;
         };
         let seconds = time.as_secs_f64();
-        let mean = match measured {
-            Some(before) if self.passes - before.pass < VALID => {
+        let pass = self.passes;
+        *measured = Some(match *measured {
+            None => Measured {
+                seconds,
+                weight: 1.0,
+                pass,
+            },
+            Some(before) => {
+                let weight = match pass - before.pass < VALID {
+                    // Those of a mean of equal weights, as long as there are few.
+                    true => (before.weight / (1.0 + before.weight)).max(NEW),
+                    false => RENEWED,
+                };
                 let limited = seconds.min(before.seconds * OUTLIER);
-                before.seconds * (1.0 - NEW) + limited * NEW
+                Measured {
+                    seconds: before.seconds + (limited - before.seconds) * weight,
+                    weight,
+                    pass,
+                }
             }
-            _ => seconds,
-        };
-        *measured = Some(Measured {
-            seconds: mean,
-            pass: self.passes,
         });
     }
 
-    /// The expected seconds of a pass: the mean, or without a valid measurement, the time of fewer rows multiplied by the root of the
-    /// growth, which lies between passes that are bound by memory and by computation. More rows never take less time. `None` without a valid
-    /// measurement of at most as many rows.
+    /// The expected seconds of a pass: the mean, or without a valid measurement, the time of the next smaller number of rows multiplied by
+    /// the root of the growth, which lies between passes that are bound by memory and by computation. `None` without a valid measurement
+    /// of at most as many rows.
     pub fn seconds(&self, rows: usize) -> Option<f64> {
         let place = place(rows).min(ROWS.len() - 1);
-        let (mut longest, mut nearest) = (0.0_f64, None);
-        for (measured, measured_rows) in self.measured.iter().zip(ROWS).take(place + 1) {
-            if let Some(measured) = measured.filter(|of| self.passes - of.pass < VALID) {
-                longest = longest.max(measured.seconds);
-                nearest = Some((measured_rows, measured.seconds));
-            }
-        }
-        let (measured_rows, seconds) = nearest?;
+        let measured = self.measured[..=place].iter().zip(ROWS).rev();
+        let mut valid = measured.filter_map(|(measured, rows)| {
+            let measured = measured.filter(|of| self.passes - of.pass < VALID)?;
+            Some((measured.seconds, rows))
+        });
+        let (seconds, measured_rows) = valid.next()?;
         let growth = (ROWS[place] as f64 / measured_rows as f64).sqrt();
-        Some(longest.max(seconds * growth))
+        Some(seconds * growth)
     }
 
     /// The number of draft tokens of each offer for the greatest expected throughput of a pass over `sequences` sequences; all 0 if drafts
@@ -85,8 +102,9 @@ impl PassTimes {
     /// A draft token with acceptance probability `a` at place `i` adds `aⁱ` expected tokens and one row.
     pub(super) fn plan(&self, sequences: usize, offers: &[Offer], draft_pass: f64) -> Vec<usize> {
         let mut counts = vec![0; offers.len()];
-        let Some(base) = self.seconds(sequences) else {
-            return counts;
+        let base = match self.seconds(sequences) {
+            Some(base) if base >= SHORTEST => base,
+            Some(_) | None => return counts,
         };
         let mut gains: Vec<(f64, usize, usize)> = Vec::new();
         for (at, offer) in offers.iter().enumerate() {
