@@ -217,6 +217,9 @@ mod tests {
     #[test]
     fn an_interrupted_pass_counts_little() {
         let mut times = measured(10.0, 0.0);
+        for _ in 0..3 {
+            times.record(1, Duration::from_millis(10));
+        }
         times.record(1, Duration::from_secs(5));
         assert!(times.seconds(1).is_some_and(|seconds| seconds < 0.0125));
     }
