@@ -120,6 +120,11 @@ Examples:
   emberlm attention runs/book --prompt 'The cat' --out attention.html
   emberlm attention t5-small --prompt 'translate English to German: The cat' --of cross";
 
+pub const ACTIVATIONS: &str = "\
+Examples:
+  emberlm activations runs/book --prompt 'The cat' --out cat.safetensors
+  emberlm activations MODEL --tokens 1,2,3 --site 'blocks.*.hook_resid_post' --site 'blocks.0.attn.*' --out some.safetensors";
+
 pub const INFO: &str = "\
 Examples:
   emberlm info

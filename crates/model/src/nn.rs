@@ -37,6 +37,7 @@ pub(crate) mod norm;
 pub(crate) mod packed;
 pub(crate) mod packed_rows;
 pub(crate) mod position;
+pub mod probe;
 pub(crate) mod relative_bias;
 pub(crate) mod router_loss;
 pub(crate) mod stack;

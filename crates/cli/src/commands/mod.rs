@@ -1,5 +1,6 @@
 //! The commands, one module each, with a `run` function.
 
+pub mod activations;
 pub mod attention;
 pub mod bench;
 pub mod chat;
@@ -93,6 +94,8 @@ pub enum Command {
     Logits(logits::LogitsArgs),
     /// Show the attention weights of a model's heads
     Attention(attention::AttentionArgs),
+    /// Write the tensors inside a model's pass over a text
+    Activations(activations::ActivationsArgs),
     /// List the models on this machine: the Hugging Face cache and trained runs
     Models(models::ModelsArgs),
     /// Download models of the Hugging Face Hub
@@ -143,6 +146,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Classify(args) => classify::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Attention(args) => attention::run(args),
+        Command::Activations(args) => activations::run(args),
         Command::Models(args) => models::run(args),
         Command::Pull(args) => pull::run(args),
         Command::Info(args) => info::run(args),
@@ -172,6 +176,7 @@ fn models(command: &mut Command) -> Vec<&mut PathBuf> {
         Command::Classify(args) => vec![&mut args.model],
         Command::Logits(args) => vec![&mut args.model],
         Command::Attention(args) => vec![&mut args.model],
+        Command::Activations(args) => vec![&mut args.model],
         Command::Export(args) => vec![&mut args.model],
         Command::Merge(args) => vec![&mut args.model],
         Command::Train(args) => args.from.iter_mut().collect(),

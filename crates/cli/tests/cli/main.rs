@@ -4,6 +4,7 @@
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod activations;
 mod adapters;
 #[cfg(any(feature = "ndarray", feature = "vulkan"))]
 mod anywhere;

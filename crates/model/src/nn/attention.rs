@@ -20,12 +20,13 @@ use crate::error::ContextError;
 use crate::nn::alibi::AlibiSlopes;
 use crate::nn::context::{AttentionContext, reject_mask};
 use crate::nn::features::FeatureTable;
-use crate::nn::heads::{merge_heads, normed, rotated, take_heads};
+use crate::nn::heads::{merge_heads, normed, rotated, take_heads, weighted_sums};
 use crate::nn::kv_cache::{LayerCache, cached_attention};
 use crate::nn::linear::Linear;
 use crate::nn::norm::Norm;
 use crate::nn::packed::{BlockPass, RowSpan, Span};
 use crate::nn::position::RotaryTable;
+use crate::nn::probe::{LayerProbe, Point};
 
 /// Computes `out(softmax(scale · q kᵀ) v)`, or linear attention's estimate of it. One fused linear layer computes
 /// queries, keys and values.
@@ -125,13 +126,12 @@ impl<B: Backend> Attention<B> {
         pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
         let rotary = pass.rotary;
-        if let Some(weights) = &mut pass.taps.own {
-            let of =
-                |span: &Span<'_, B>| self.run_weights(span.rows.of(&x), rotary, span.mask.clone());
-            weights.extend(spans.iter().map(of));
-        }
         let [batch, seq, _] = x.dims();
         let qkv = self.qkv.run(x, None, pass.adapters);
+        if let (Some(probe), [span]) = (&mut pass.probe, &*spans) {
+            let mixed = merge_heads(self.probed(&qkv, span, rotary, probe));
+            return self.out.run(mixed, residual, pass.adapters);
+        }
         let mixed = match self.fused(&qkv, spans, rotary) {
             Some(mixed) => RowSpan::joined(mixed.into_iter(), [batch, seq]),
             None => {
@@ -176,6 +176,35 @@ impl<B: Backend> Attention<B> {
             }
         };
         spans.iter_mut().map(of).collect()
+    }
+
+    /// The attention of a batch without a cache, step by step: `[batch, heads, seq, head_dim]`.
+    fn probed(
+        &self,
+        qkv: &Tensor<B, 3>,
+        span: &Span<'_, B>,
+        rotary: Option<&RotaryTable<B>>,
+        probe: &mut LayerProbe<'_, B>,
+    ) -> Tensor<B, 4> {
+        let [heads, kv_heads] = [self.heads, self.kv_heads];
+        let q = take_heads(qkv, 0..heads, self.head_dim);
+        let k = take_heads(qkv, heads..heads + kv_heads, self.head_dim);
+        let v = take_heads(qkv, heads + kv_heads..heads + 2 * kv_heads, self.head_dim);
+        let q = probe.heads(Point::Queries, q);
+        let k = probe.heads(Point::Keys, k);
+        let v = probe.heads(Point::Values, v);
+        let (mut q, mut k) = (
+            self.head_normed(&self.q_norm, q),
+            self.head_normed(&self.k_norm, k),
+        );
+        if let Some(angles) = span.angles(rotary) {
+            q = probe.heads(Point::RotatedQueries, rotated(q, &angles));
+            k = probe.heads(Point::RotatedKeys, rotated(k, &angles));
+        }
+        let mask = self.biased(span.mask.clone(), 0, span.rows.len);
+        let weights = self.softmax(q, k, mask);
+        let weights = probe.heads(Point::Pattern, weights);
+        probe.heads(Point::Mixed, weighted_sums(weights, v))
     }
 
     /// Sets the precision of the attention's matrix products, except those of its linear layers.
@@ -223,6 +252,11 @@ impl<B: Backend> Attention<B> {
         let angles = rotary.map(|table| table.angles(0, seq));
         let mask = self.biased(mask, 0, seq);
         let (q, k, _) = self.split(&self.qkv.forward(x, None), angles.as_ref());
+        self.softmax(q, k, mask)
+    }
+
+    /// The weights of prepared queries and keys.
+    fn softmax(&self, q: Tensor<B, 4>, k: Tensor<B, 4>, mask: AttentionMask<B>) -> Tensor<B, 4> {
         match &self.features {
             Some(features) => ops::linear_attention_weights(q, k, features.rows()),
             None => ops::attention_weights(q, k, mask, self.options),
@@ -261,6 +295,12 @@ impl<B: Backend> Attention<B> {
         let columns = projected.clone();
         let columns = columns.narrow(2, heads.start * head_dim, count * head_dim);
         take_heads(&norm.forward(columns), 0..count, head_dim)
+    }
+
+    /// [`Attention::normed_heads`] of heads `[batch, heads, seq, head_dim]` that are taken already.
+    fn head_normed(&self, norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
+        let heads = x.dims()[1];
+        self.normed_heads(norm, &merge_heads(x), 0..heads)
     }
 
     /// Adds the linear biases of `seq` queries from position `offset` to a mask, if the attention has any.

@@ -42,6 +42,7 @@ use crate::nn::linear::Linear;
 use crate::nn::norm::Norm;
 use crate::nn::packed::{BlockPass, RowSpan, Span};
 use crate::nn::position::RotaryTable;
+use crate::nn::probe::Point;
 
 /// One block of a stack.
 ///
@@ -139,68 +140,93 @@ impl<B: Backend> Block<B> {
         pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
         let attention = &self.attention;
-        match self.wiring {
+        let x = pass.see(Point::ResidPre, x);
+        let x = match self.wiring {
             Wiring::PreNorm => {
-                let normed = self.first_norm(x.clone());
-                let x = self.added(x, |residual| {
+                let normed = pass.see(Point::Norm1, self.first_norm(x.clone()));
+                let x = self.added(x, Point::AttentionOut, pass, |residual, pass| {
                     attention.run_rows(normed, residual, spans, pass)
                 });
                 let x = self.crossed(x, |cross, x| {
                     let normed = self.cross_norm(cross, x.clone());
-                    self.added(x, |residual| cross.run_rows(normed, residual, spans, pass))
+                    self.added(x, Point::CrossOut, pass, |residual, pass| {
+                        cross.run_rows(normed, residual, spans, pass)
+                    })
                 });
-                self.feed(self.second_norm(x.clone()), x, pass)
+                let x = pass.see(Point::ResidMid, x);
+                let normed = pass.see(Point::Norm2, self.second_norm(x.clone()));
+                self.feed(normed, x, pass)
             }
             Wiring::PostNorm => {
-                let attended = self.added(x.clone(), |residual| {
-                    attention.run_rows(x, residual, spans, pass)
-                });
-                let x = self.first_norm(attended);
-                let x = self.crossed(x, |cross, x| {
-                    let attended = self.added(x.clone(), |residual| {
-                        cross.run_rows(x, residual, spans, pass)
+                let attended =
+                    self.added(x.clone(), Point::AttentionOut, pass, |residual, pass| {
+                        attention.run_rows(x, residual, spans, pass)
                     });
+                let attended = pass.see(Point::ResidMid, attended);
+                let x = pass.see(Point::Norm1, self.first_norm(attended));
+                let x = self.crossed(x, |cross, x| {
+                    let attended =
+                        self.added(x.clone(), Point::CrossOut, pass, |residual, pass| {
+                            cross.run_rows(x, residual, spans, pass)
+                        });
                     self.cross_norm(cross, attended)
                 });
-                self.second_norm(self.feed(x.clone(), x, pass))
+                let fed = self.feed(x.clone(), x, pass);
+                let fed = pass.see(Point::ResidPost, fed);
+                return pass.see(Point::Norm2, self.second_norm(fed));
             }
             Wiring::OutputNorm => {
                 let attended = attention.run_rows(x.clone(), None, spans, pass);
-                let x = self.added_normed(x, self.norm1.as_ref(), attended);
+                let norm = self.norm1.as_ref();
+                let x = self.added_normed(x, norm, attended, Point::AttentionOut, pass);
                 let x = self.crossed(x, |cross, x| {
                     let attended = cross.run_rows(x.clone(), None, spans, pass);
-                    self.added_normed(x, cross.norm.as_ref(), attended)
+                    self.added_normed(x, cross.norm.as_ref(), attended, Point::CrossOut, pass)
                 });
+                let x = pass.see(Point::ResidMid, x);
                 let fed = self.feed_forward.run(x.clone(), None, pass.feed_forward());
-                self.added_normed(x, self.norm2.as_ref(), fed)
+                let norm = self.norm2.as_ref();
+                self.added_normed(x, norm, fed, Point::FeedForwardOut, pass)
             }
             Wiring::Sandwich => {
-                let normed = self.first_norm(x.clone());
+                let normed = pass.see(Point::Norm1, self.first_norm(x.clone()));
                 let attended = attention.run_rows(normed, None, spans, pass);
-                let x = self.added_normed(x, self.norm1_after.as_ref(), attended);
+                let norm = self.norm1_after.as_ref();
+                let x = self.added_normed(x, norm, attended, Point::AttentionOut, pass);
                 let x = self.crossed(x, |cross, x| {
                     let normed = self.cross_norm(cross, x.clone());
                     let attended = cross.run_rows(normed, None, spans, pass);
-                    self.added_normed(x, cross.norm_after.as_ref(), attended)
+                    self.added_normed(
+                        x,
+                        cross.norm_after.as_ref(),
+                        attended,
+                        Point::CrossOut,
+                        pass,
+                    )
                 });
-                let normed = self.second_norm(x.clone());
+                let x = pass.see(Point::ResidMid, x);
+                let normed = pass.see(Point::Norm2, self.second_norm(x.clone()));
                 let fed = self.feed_forward.run(normed, None, pass.feed_forward());
-                self.added_normed(x, self.norm2_after.as_ref(), fed)
+                let norm = self.norm2_after.as_ref();
+                self.added_normed(x, norm, fed, Point::FeedForwardOut, pass)
             }
             Wiring::Parallel { .. } => {
-                let normed = self.first_norm(x.clone());
-                let fed = self.second_norm(x.clone());
+                let normed = pass.see(Point::Norm1, self.first_norm(x.clone()));
+                let fed = pass.see(Point::Norm2, self.second_norm(x.clone()));
                 let branch = self.cross.as_ref();
                 let branch = branch.map(|cross| (cross, self.cross_norm(cross, x.clone())));
-                let mut x = self.added(x, |residual| {
+                let mut x = self.added(x, Point::AttentionOut, pass, |residual, pass| {
                     attention.run_rows(normed, residual, spans, pass)
                 });
                 if let Some((cross, normed)) = branch {
-                    x = self.added(x, |residual| cross.run_rows(normed, residual, spans, pass));
+                    x = self.added(x, Point::CrossOut, pass, |residual, pass| {
+                        cross.run_rows(normed, residual, spans, pass)
+                    });
                 }
                 self.feed(fed, x, pass)
             }
-        }
+        };
+        pass.see(Point::ResidPost, x)
     }
 
     /// The linear layers except the routers of mixtures, with their paths.
@@ -285,22 +311,25 @@ impl<B: Backend> Block<B> {
         residual: Tensor<B, 3>,
         pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
-        self.added(residual, |residual| {
+        self.added(residual, Point::FeedForwardOut, pass, |residual, pass| {
             self.feed_forward.run(x, residual, pass.feed_forward())
         })
     }
 
-    /// Adds a sublayer's output to the residual stream. Without dropout or a factor in between, the sublayer's last
+    /// Adds a sublayer's output to the residual stream. Without dropout, a factor or a probe in between, the sublayer's last
     /// matrix product accumulates into the residual stream.
     fn added(
         &self,
         residual: Tensor<B, 3>,
-        sublayer: impl FnOnce(Option<Tensor<B, 3>>) -> Tensor<B, 3>,
+        point: Point,
+        pass: &mut BlockPass<'_, B>,
+        sublayer: impl FnOnce(Option<Tensor<B, 3>>, &mut BlockPass<'_, B>) -> Tensor<B, 3>,
     ) -> Tensor<B, 3> {
-        if self.residual_dropout == 0.0 && self.residual_scale.is_none() {
-            return sublayer(Some(residual));
+        if self.residual_dropout == 0.0 && self.residual_scale.is_none() && pass.probe.is_none() {
+            return sublayer(Some(residual), pass);
         }
-        residual + self.scaled(dropout(sublayer(None), self.residual_dropout))
+        let output = sublayer(None, pass);
+        self.added_normed(residual, None, output, point, pass)
     }
 
     /// Adds a sublayer's output to the residual stream after `norm`, if any.
@@ -309,12 +338,15 @@ impl<B: Backend> Block<B> {
         residual: Tensor<B, 3>,
         norm: Option<&Norm<B>>,
         output: Tensor<B, 3>,
+        point: Point,
+        pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
         let output = match norm {
             Some(norm) => norm.forward(output),
             None => output,
         };
-        residual + self.scaled(dropout(output, self.residual_dropout))
+        let output = self.scaled(dropout(output, self.residual_dropout));
+        residual + pass.see(point, output)
     }
 
     /// Applies the factor on a sublayer's output.

@@ -11,6 +11,7 @@ use crate::nn::cross_attention::MemoryHeads;
 use crate::nn::kv_cache::LayerCache;
 use crate::nn::mixture::Routing;
 use crate::nn::position::RotaryTable;
+use crate::nn::probe::LayerProbe;
 
 /// Optional inputs of an attention in addition to the hidden states.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub(crate) struct FeedForwardContext<'a, B: Backend> {
     pub routings: Option<&'a mut Vec<Routing<B>>>,
     /// The adapter of each row, in a ragged pass.
     pub adapters: Option<&'a AdapterRows>,
+    /// Sees and replaces tensors.
+    pub probe: Option<LayerProbe<'a, B>>,
 }
 
 impl<B: Backend> Default for FeedForwardContext<'_, B> {
@@ -60,6 +63,7 @@ impl<B: Backend> Default for FeedForwardContext<'_, B> {
         Self {
             routings: None,
             adapters: None,
+            probe: None,
         }
     }
 }

@@ -8,11 +8,12 @@ use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, Reach
 
 use crate::config;
 use crate::nn::attention::default_scale;
-use crate::nn::heads::{merge_heads, normed, take_heads};
+use crate::nn::heads::{merge_heads, normed, take_heads, weighted_sums};
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
 use crate::nn::norm::{Norm, NormConfig};
 use crate::nn::packed::{RowSpan, Span};
+use crate::nn::probe::{LayerProbe, Point};
 
 /// Configuration of a [`CrossAttention`].
 ///
@@ -199,25 +200,25 @@ impl<B: Backend> CrossAttention<B> {
     }
 
     /// [`CrossAttention::forward`] of the rows of several sequences, which attend to the memories of their spans.
-    /// `weights` receives those of every span.
     pub(crate) fn run_rows(
         &self,
         x: Tensor<B, 3>,
         residual: Option<Tensor<B, 3>>,
         spans: &[Span<'_, B>],
-        mut weights: Option<&mut Vec<Tensor<B, 4>>>,
+        probe: &mut Option<LayerProbe<'_, B>>,
     ) -> Tensor<B, 3> {
         let [batch, seq, _] = x.dims();
         let queries = self.queries(x);
         let mixed = spans.iter().filter_map(|span| {
             let memory = span.memory.as_ref()?;
             let (queries, mask) = (span.rows.of_heads(&queries), memory.mask());
-            if let Some(weights) = &mut weights {
-                let keys = memory.heads.keys.clone();
-                let (queries, mask) = (queries.clone(), mask.clone());
-                weights.push(ops::attention_weights(queries, keys, mask, self.options));
-            }
-            Some(self.mix(queries, memory.heads, mask))
+            let Some(probe) = probe else {
+                return Some(self.mix(queries, memory.heads, mask));
+            };
+            let MemoryHeads { keys, values } = memory.heads.clone();
+            let weights = ops::attention_weights(queries, keys, mask, self.options);
+            let weights = probe.heads(Point::CrossPattern, weights);
+            Some(merge_heads(weighted_sums(weights, values)))
         });
         let mixed = RowSpan::joined(mixed, [batch, seq]);
         self.out.forward(mixed, residual)

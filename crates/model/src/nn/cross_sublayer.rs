@@ -31,7 +31,7 @@ impl<B: Backend> CrossSublayer<B> {
         spans: &[Span<'_, B>],
         pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
-        let weights = pass.taps.cross.as_deref_mut();
-        self.attention.run_rows(x, residual, spans, weights)
+        let probe = &mut pass.probe;
+        self.attention.run_rows(x, residual, spans, probe)
     }
 }

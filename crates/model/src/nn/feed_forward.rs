@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Tensor};
 
-use emberlm_kernels::{Activation, Backend};
+use emberlm_kernels::{Activation, Backend, ops};
 
 use crate::config::FeedForwardKind;
 use crate::nn::adapter_rows::AdapterRows;
@@ -13,6 +13,7 @@ use crate::nn::dropout::dropout;
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
 use crate::nn::mixture::{Mixture, Routing};
+use crate::nn::probe::{LayerProbe, Point};
 
 /// Configuration of a [`FeedForward`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,6 +136,31 @@ impl<B: Backend> FeedForward<B> {
         self.down.run(hidden, residual, rows)
     }
 
+    /// [`FeedForward::run`] step by step.
+    fn run_probed(
+        &self,
+        x: Tensor<B, 3>,
+        residual: Option<Tensor<B, 3>>,
+        rows: Option<&AdapterRows>,
+        mut probe: LayerProbe<'_, B>,
+    ) -> Tensor<B, 3> {
+        let mut widened = |linear: &Linear<B>, point| {
+            let hidden = linear.run(x.clone(), None, rows);
+            probe.rows(point, hidden)
+        };
+        let hidden = match &self.gate {
+            Some(gate) => {
+                let of_gate = widened(gate, Point::FeedForwardPre);
+                let linear = widened(&self.up, Point::FeedForwardLinear);
+                ops::gated(self.activation, of_gate, linear)
+            }
+            None => ops::activation(self.activation, widened(&self.up, Point::FeedForwardPre)),
+        };
+        let hidden = probe.rows(Point::FeedForwardPost, hidden);
+        let hidden = dropout(hidden, self.hidden_dropout);
+        self.down.run(hidden, residual, rows)
+    }
+
     /// [`FeedForward::forward`] without a residual and without dropout.
     pub(crate) fn forward_without_dropout(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
         self.down.forward(self.hidden(x, None), None)
@@ -183,7 +209,7 @@ impl<B: Backend> FeedForwardLayer<B> {
     ) -> Tensor<B, 3> {
         let context = FeedForwardContext {
             routings,
-            adapters: None,
+            ..FeedForwardContext::default()
         };
         self.run(x, residual, context)
     }
@@ -196,7 +222,10 @@ impl<B: Backend> FeedForwardLayer<B> {
         context: FeedForwardContext<'_, B>,
     ) -> Tensor<B, 3> {
         match self {
-            Self::Dense(layer) => layer.run(x, residual, context.adapters),
+            Self::Dense(layer) => match context.probe {
+                Some(probe) => layer.run_probed(x, residual, context.adapters, probe),
+                None => layer.run(x, residual, context.adapters),
+            },
             Self::Experts(mixture) => mixture.run(x, residual, context),
         }
     }

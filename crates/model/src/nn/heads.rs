@@ -28,6 +28,19 @@ pub(crate) fn merge_heads<B: Backend>(x: Tensor<B, 4>) -> Tensor<B, 3> {
     x.swap_dims(1, 2).reshape([batch, seq, heads * head_dim])
 }
 
+/// The sums of values `[batch, kv_heads, keys, head_dim]`, weighted by `[batch, heads, queries, keys]`: `[batch, heads, queries, head_dim]`.
+pub(crate) fn weighted_sums<B: Backend>(
+    weights: Tensor<B, 4>,
+    values: Tensor<B, 4>,
+) -> Tensor<B, 4> {
+    let [batch, kv_heads, keys, head_dim] = values.dims();
+    let heads = weights.dims()[1];
+    let group = heads / kv_heads.max(1);
+    let values = values.reshape([batch, kv_heads, 1, keys, head_dim]);
+    let values = values.expand([batch, kv_heads, group, keys, head_dim]);
+    weights.matmul(values.reshape([batch, heads, keys, head_dim]))
+}
+
 /// Rotates `x` `[batch, heads, seq, head_dim]` by the angles of its tokens.
 pub(crate) fn rotated<B: Backend>(x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
     let (cos, sin) = (angles.cos.clone(), angles.sin.clone());

@@ -152,7 +152,7 @@ impl<B: Backend> Mixture<B> {
     ) -> Tensor<B, 3> {
         let context = FeedForwardContext {
             routings,
-            adapters: None,
+            ..FeedForwardContext::default()
         };
         self.run(x, residual, context)
     }
@@ -164,7 +164,12 @@ impl<B: Backend> Mixture<B> {
         residual: Option<Tensor<B, 3>>,
         context: FeedForwardContext<'_, B>,
     ) -> Tensor<B, 3> {
-        let FeedForwardContext { routings, adapters } = context;
+        // Probes see only the sum of the experts.
+        let FeedForwardContext {
+            routings,
+            adapters,
+            probe: _,
+        } = context;
         let shape = x.dims();
         let [batch, seq, d_model] = shape;
         let rows = [batch * seq, d_model];

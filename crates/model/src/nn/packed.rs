@@ -3,7 +3,6 @@
 //! A pass maps `[1, rows, width]`, or a batch of equally long sequences, `[batch, seq, width]`. Everything but attention
 //! treats each row by itself, so it reads its weights once for all rows. Attention runs span by span.
 
-use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use emberlm_kernels::{AttentionMask, Backend, ops};
@@ -13,6 +12,7 @@ use crate::nn::context::{BlockMemory, FeedForwardContext};
 use crate::nn::kv_cache::LayerCache;
 use crate::nn::mixture::Routing;
 use crate::nn::position::RotaryTable;
+use crate::nn::probe::{LayerProbe, Point};
 
 /// Consecutive rows of `count` sequences with `len` tokens each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +144,8 @@ pub(crate) struct BlockPass<'p, B: Backend> {
     pub adapters: Option<&'p AdapterRows>,
     /// Receives the routing of a mixture of experts.
     pub routings: Option<&'p mut Vec<Routing<B>>>,
-    pub taps: Taps<'p, B>,
+    /// Sees and replaces tensors.
+    pub probe: Option<LayerProbe<'p, B>>,
 }
 
 impl<'p, B: Backend> BlockPass<'p, B> {
@@ -155,7 +156,7 @@ impl<'p, B: Backend> BlockPass<'p, B> {
             angles: None,
             adapters: None,
             routings: None,
-            taps: Taps::default(),
+            probe: None,
         }
     }
 
@@ -164,34 +165,15 @@ impl<'p, B: Backend> BlockPass<'p, B> {
         FeedForwardContext {
             routings: self.routings.as_deref_mut(),
             adapters: self.adapters,
+            probe: self.probe.as_mut().map(LayerProbe::reborrowed),
         }
     }
-}
 
-/// Receivers of attention weights after the softmax, one tensor `[count, heads, len, keys]` per block and span.
-#[derive(Debug)]
-pub(crate) struct Taps<'p, B: BurnBackend> {
-    /// Of self-attentions.
-    pub own: Option<&'p mut Vec<Tensor<B, 4>>>,
-    /// Of cross-attentions.
-    pub cross: Option<&'p mut Vec<Tensor<B, 4>>>,
-}
-
-impl<B: BurnBackend> Default for Taps<'_, B> {
-    fn default() -> Self {
-        Self {
-            own: None,
-            cross: None,
-        }
-    }
-}
-
-impl<B: BurnBackend> Taps<'_, B> {
-    /// The same receivers, for one block.
-    pub fn reborrowed(&mut self) -> Taps<'_, B> {
-        Taps {
-            own: self.own.as_deref_mut(),
-            cross: self.cross.as_deref_mut(),
+    /// The tensor `[batch, seq, width]` with which the pass continues.
+    pub fn see(&mut self, point: Point, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        match &mut self.probe {
+            Some(probe) => probe.rows(point, x),
+            None => x,
         }
     }
 }

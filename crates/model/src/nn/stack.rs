@@ -18,8 +18,9 @@ use crate::nn::dropout::dropout;
 use crate::nn::kv_cache::KvCache;
 use crate::nn::linear::Linear;
 use crate::nn::norm::Norm;
-use crate::nn::packed::{self, BlockPass, RowSpan, Span, Taps};
+use crate::nn::packed::{self, BlockPass, RowSpan, Span};
 use crate::nn::position::RotaryTable;
+use crate::nn::probe::{LayerProbe, Patterns, Point, Probe, Site};
 use crate::nn::relative_bias::RelativeBias;
 
 /// The rotary table of [`LayerRotaryConfig`].
@@ -194,17 +195,29 @@ impl<B: Backend> Stack<B> {
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
         let span = StackSpan::of_batch(&x, context, cache);
-        self.finish(self.run_blocks(x, vec![span], None, Taps::default()))
+        self.finish(self.run_blocks(x, vec![span], None, None))
+    }
+
+    /// [`Stack::run`] without a cache, with a probe.
+    pub(crate) fn run_probed(
+        &self,
+        x: Tensor<B, 3>,
+        context: StackContext<'_, B>,
+        probe: &mut dyn Probe<B>,
+    ) -> Tensor<B, 3> {
+        let span = StackSpan::of_batch(&x, context, None);
+        let x = self.run_blocks(x, vec![span], None, Some(probe));
+        probe.rows(Site::Final, self.finish(x))
     }
 
     /// Computes the last block's output for the rows of several sequences, `[1, rows, d_model]` or a batch to the same
-    /// shape. `taps` receives the blocks' attention weights.
+    /// shape. A probe needs a batch.
     pub(crate) fn run_blocks(
         &self,
         mut x: Tensor<B, 3>,
         mut spans: Vec<StackSpan<'_, B>>,
         adapters: Option<&AdapterRows>,
-        mut taps: Taps<'_, B>,
+        mut probe: Option<&mut dyn Probe<B>>,
     ) -> Tensor<B, 3> {
         if let Some(relative) = &self.relative_bias {
             for span in &mut spans {
@@ -231,7 +244,13 @@ impl<B: Backend> Stack<B> {
             let mut pass = BlockPass {
                 angles: angles.clone(),
                 adapters,
-                taps: taps.reborrowed(),
+                probe: match &mut probe {
+                    Some(probe) => Some(LayerProbe {
+                        layer,
+                        probe: &mut **probe,
+                    }),
+                    None => None,
+                },
                 ..BlockPass::new(self.rotary(layer))
             };
             let spans = spans.iter_mut().map(|span| span.of_block(layer));
@@ -246,14 +265,7 @@ impl<B: Backend> Stack<B> {
         x: Tensor<B, 3>,
         context: StackContext<'_, B>,
     ) -> Vec<Tensor<B, 4>> {
-        let mut weights = Vec::with_capacity(self.blocks.len());
-        let taps = Taps {
-            own: Some(&mut weights),
-            cross: None,
-        };
-        let span = StackSpan::of_batch(&x, context, None);
-        self.run_blocks(x, vec![span], None, taps);
-        weights
+        self.patterns(x, context, Point::Pattern)
     }
 
     /// Computes the weights of every block's cross-attention without a cache: `[batch, heads, seq, memory]` each. The
@@ -263,14 +275,19 @@ impl<B: Backend> Stack<B> {
         x: Tensor<B, 3>,
         context: StackContext<'_, B>,
     ) -> Vec<Tensor<B, 4>> {
-        let mut weights = Vec::with_capacity(self.blocks.len());
-        let taps = Taps {
-            own: None,
-            cross: Some(&mut weights),
-        };
-        let span = StackSpan::of_batch(&x, context, None);
-        self.run_blocks(x, vec![span], None, taps);
-        weights
+        self.patterns(x, context, Point::CrossPattern)
+    }
+
+    fn patterns(
+        &self,
+        x: Tensor<B, 3>,
+        context: StackContext<'_, B>,
+        of: Point,
+    ) -> Vec<Tensor<B, 4>> {
+        let weights = Vec::with_capacity(self.blocks.len());
+        let mut patterns = Patterns { of, weights };
+        self.run_probed(x, context, &mut patterns);
+        patterns.weights
     }
 
     /// Applies the final norm, if any, and dropout to rows of the last block's output.

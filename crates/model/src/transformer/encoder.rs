@@ -29,6 +29,7 @@ use burn::tensor::{Bool, Int, Tensor};
 use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions};
 
 use crate::nn::context::StackContext;
+use crate::nn::probe::Probe;
 use crate::transformer::input::ModelInput;
 use crate::transformer::model::Transformer;
 
@@ -41,6 +42,16 @@ impl<B: Backend> Transformer<B> {
     pub fn states(&self, input: impl Into<ModelInput<B>>) -> Tensor<B, 3> {
         let (x, context) = self.embedded_with_context(input);
         self.stack.run(x, context, None)
+    }
+
+    /// [`Transformer::states`] with a probe, which sees the tensors inside and may replace them.
+    pub fn states_probed(
+        &self,
+        input: impl Into<ModelInput<B>>,
+        probe: &mut dyn Probe<B>,
+    ) -> Tensor<B, 3> {
+        let (x, context) = self.embedded_with_context(input);
+        self.stack.run_probed(x, context, probe)
     }
 
     /// The attention weights after the softmax, one tensor `[batch, heads, seq, seq]` per block.

@@ -22,6 +22,7 @@ use crate::nn::init::Initializer;
 use crate::nn::kv_cache::{CacheFormat, KvCache};
 use crate::nn::linear::Linear;
 use crate::nn::lm_head::LmHead;
+use crate::nn::probe::Probe;
 use crate::nn::stack::Stack;
 use crate::nn::token_table::TokenTable;
 use crate::nn::tokens::Tokens;
@@ -286,6 +287,23 @@ impl<B: Backend> Transformer<B> {
         let embedded = self.embeddings.forward(&tokens.into(), 0);
         self.stack
             .run_attention_weights(embedded, StackContext::default())
+    }
+
+    /// [`Transformer::forward`] with a probe, which sees the tensors inside and may replace them.
+    pub fn forward_probed(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        probe: &mut dyn Probe<B>,
+    ) -> Tensor<B, 3> {
+        let x = self.embeddings.forward(&tokens.into(), 0);
+        let hidden = self.stack.run_probed(x, StackContext::default(), probe);
+        self.logits(hidden)
+    }
+
+    /// The logits that a residual stream `[batch, seq, d_model]` of any block would give if the other blocks added nothing (logit lens,
+    /// nostalgebraist 2020): `[batch, seq, vocab_size]`.
+    pub fn lens(&self, residual: Tensor<B, 3>) -> Tensor<B, 3> {
+        self.logits(self.stack.finish(residual))
     }
 
     /// The final hidden states of all positions, `[batch, seq, d_model]`, as [`Transformer::training_loss_sum_of`] takes them.

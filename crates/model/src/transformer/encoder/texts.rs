@@ -9,7 +9,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::{AttentionMask, Backend};
 
 use crate::config::Pooling;
-use crate::nn::packed::{RowSpan, Taps};
+use crate::nn::packed::RowSpan;
 use crate::nn::stack::StackSpan;
 use crate::transformer::model::Transformer;
 
@@ -78,9 +78,7 @@ impl<B: Backend> Transformer<B> {
             cache: None,
             memory: None,
         });
-        let x = self
-            .stack
-            .run_blocks(x, spans.collect(), None, Taps::default()); // [1, rows, d_model]
+        let x = self.stack.run_blocks(x, spans.collect(), None, None); // [1, rows, d_model]
         TextStates {
             states: self.stack.finish(x),
             groups,
