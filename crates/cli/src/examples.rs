@@ -125,6 +125,11 @@ Examples:
   emberlm activations runs/book --prompt 'The cat' --out cat.safetensors
   emberlm activations MODEL --tokens 1,2,3 --site 'blocks.*.hook_resid_post' --site 'blocks.0.attn.*' --out some.safetensors";
 
+pub const LENS: &str = "\
+Examples:
+  emberlm lens runs/book --prompt 'The cat'
+  emberlm lens MODEL --tokens 1,2,3 --position 1 --top 3 --json";
+
 pub const INFO: &str = "\
 Examples:
   emberlm info

@@ -59,6 +59,7 @@ mod run_settings;
 mod sandbox;
 mod shell;
 mod signals;
+mod text_arg;
 mod values;
 mod weights_arg;
 

@@ -7,37 +7,31 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use burn::tensor::Device;
-use clap::{ArgGroup, Args, ValueHint};
+use clap::{Args, ValueHint};
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::nn::probe::Site;
 use emberlm_model::weights::{HostTensor, save_own};
-use emberlm_tokenizer::SequenceEncoder;
 
 use super::attention::weights::row;
 use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
-use crate::model::needed;
 use crate::opened_model::OpenedModel;
 use crate::output::print;
-use crate::values;
+use crate::text_arg::TextArg;
 use pattern::Pattern;
 use recorder::Recorder;
 
 /// Arguments of `activations`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("text").required(true).args(["prompt", "tokens"]))]
 #[command(after_help = examples::ACTIVATIONS)]
 pub struct ActivationsArgs {
     /// A run, checkpoint or Hugging Face directory of a decoder or an encoder
     pub model: PathBuf,
-    /// The text
-    #[arg(long, value_name = "TEXT")]
-    pub prompt: Option<String>,
-    /// The token ids, such as 1,2,3
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = values::token_id)]
-    pub tokens: Option<Vec<u32>>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub text: TextArg,
     /// Only activations with this name, such as 'blocks.*.hook_resid_post', where * is any text; can be repeated
     /// [default: all]
     #[arg(long, value_name = "NAME")]
@@ -57,7 +51,7 @@ pub struct ActivationsArgs {
 pub fn run(args: ActivationsArgs) -> Result<(), CliError> {
     let backend = args.backend.choose()?;
     let model = OpenedModel::open_with(&args.model, &args.adapter)?;
-    let tokens = tokens(&args, &model)?;
+    let tokens = args.text.tokens(&model, &args.model)?;
     let tensors = backend.run(Activations {
         model: &model,
         tokens: &tokens,
@@ -80,33 +74,6 @@ pub fn run(args: ActivationsArgs) -> Result<(), CliError> {
         "{path}: {count} activations of {} tokens\n",
         tokens.len()
     ))
-}
-
-/// The tokens of the text, which the model can process.
-fn tokens(args: &ActivationsArgs, model: &OpenedModel) -> Result<Vec<u32>, CliError> {
-    let tokenizer = || model.tokenizer();
-    let tokens = match (&args.prompt, model) {
-        (None, _) => args.tokens.clone().unwrap_or_default(),
-        (_, OpenedModel::EncoderDecoder(_)) => Vec::new(),
-        (Some(text), OpenedModel::Decoder(_)) => {
-            needed(tokenizer()?.as_ref(), &args.model)?.encode_prompt(text)?
-        }
-        (Some(text), OpenedModel::Encoder(_)) => {
-            let tokenizer = tokenizer()?;
-            let tokenizer = needed(tokenizer.as_ref(), &args.model)?;
-            SequenceEncoder::new(tokenizer, usize::MAX)
-                .encode(text)?
-                .ids
-        }
-    };
-    if let OpenedModel::EncoderDecoder(_) = model {
-        let path = args.model.display();
-        let message = format!("{path} is an encoder–decoder, whose activations have no names here");
-        return Err(CliError::new(message)
-            .hint("its attention weights are shown by emberlm attention MODEL"));
-    }
-    model.check_tokens(&tokens)?;
-    Ok(tokens)
 }
 
 /// Computes the wanted activations of a text.

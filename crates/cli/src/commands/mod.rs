@@ -16,6 +16,7 @@ pub mod fit;
 pub mod fit_step;
 pub mod generate;
 mod info;
+pub mod lens;
 pub mod logits;
 pub mod man;
 pub mod measure;
@@ -94,6 +95,8 @@ pub enum Command {
     Logits(logits::LogitsArgs),
     /// Show the attention weights of a model's heads
     Attention(attention::AttentionArgs),
+    /// Show what a decoder would predict after each block
+    Lens(lens::LensArgs),
     /// Write the tensors inside a model's pass over a text
     Activations(activations::ActivationsArgs),
     /// List the models on this machine: the Hugging Face cache and trained runs
@@ -147,6 +150,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Logits(args) => logits::run(args),
         Command::Attention(args) => attention::run(args),
         Command::Activations(args) => activations::run(args),
+        Command::Lens(args) => lens::run(args),
         Command::Models(args) => models::run(args),
         Command::Pull(args) => pull::run(args),
         Command::Info(args) => info::run(args),
@@ -177,6 +181,7 @@ fn models(command: &mut Command) -> Vec<&mut PathBuf> {
         Command::Logits(args) => vec![&mut args.model],
         Command::Attention(args) => vec![&mut args.model],
         Command::Activations(args) => vec![&mut args.model],
+        Command::Lens(args) => vec![&mut args.model],
         Command::Export(args) => vec![&mut args.model],
         Command::Merge(args) => vec![&mut args.model],
         Command::Train(args) => args.from.iter_mut().collect(),

@@ -55,6 +55,7 @@ mod info;
 mod info_kinds;
 mod installing;
 mod int8;
+mod lens;
 mod memory;
 #[cfg(target_os = "linux")]
 mod memory_guard;
