@@ -130,6 +130,11 @@ Examples:
   emberlm lens runs/book --prompt 'The cat'
   emberlm lens MODEL --tokens 1,2,3 --position 1 --top 3 --json";
 
+pub const PATCH: &str = "\
+Examples:
+  emberlm patch MODEL experiments.toml
+  emberlm patch runs/book experiments.toml --json";
+
 pub const INFO: &str = "\
 Examples:
   emberlm info

@@ -207,7 +207,7 @@ fn token(id: usize, tokenizer: Option<&Tokenizer>) -> Option<String> {
 }
 
 /// The token as it is printed: its text, or its id without a tokenizer.
-fn label(id: usize, tokenizer: Option<&Tokenizer>) -> String {
+pub fn label(id: usize, tokenizer: Option<&Tokenizer>) -> String {
     let bytes = u32::try_from(id)
         .ok()
         .and_then(|id| tokenizer?.decode_bytes(&[id]).ok());

@@ -23,6 +23,7 @@ pub mod measure;
 pub mod merge;
 pub mod models;
 mod new;
+pub mod patch;
 pub mod plot;
 pub mod prepare;
 mod preset_list;
@@ -99,6 +100,8 @@ pub enum Command {
     Lens(lens::LensArgs),
     /// Write the tensors inside a model's pass over a text
     Activations(activations::ActivationsArgs),
+    /// Replace activations of a decoder and measure the effect on a prediction
+    Patch(patch::PatchArgs),
     /// List the models on this machine: the Hugging Face cache and trained runs
     Models(models::ModelsArgs),
     /// Download models of the Hugging Face Hub
@@ -151,6 +154,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Attention(args) => attention::run(args),
         Command::Activations(args) => activations::run(args),
         Command::Lens(args) => lens::run(args),
+        Command::Patch(args) => patch::run(args),
         Command::Models(args) => models::run(args),
         Command::Pull(args) => pull::run(args),
         Command::Info(args) => info::run(args),
@@ -182,6 +186,7 @@ fn models(command: &mut Command) -> Vec<&mut PathBuf> {
         Command::Attention(args) => vec![&mut args.model],
         Command::Activations(args) => vec![&mut args.model],
         Command::Lens(args) => vec![&mut args.model],
+        Command::Patch(args) => vec![&mut args.model],
         Command::Export(args) => vec![&mut args.model],
         Command::Merge(args) => vec![&mut args.model],
         Command::Train(args) => args.from.iter_mut().collect(),

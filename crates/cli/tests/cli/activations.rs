@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 use safetensors::SafeTensors;
 
@@ -21,13 +22,19 @@ fn activations(file: &[u8]) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
     .collect()
 }
 
+/// The files with the activations of a model that the file is named after.
+pub fn models() -> Vec<PathBuf> {
+    let files = fs::read_dir(fixtures().join("activations")).unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    let is_model = |path: &PathBuf| path.extension().is_some_and(|end| end == "safetensors");
+    paths.filter(is_model).collect()
+}
+
 #[test]
 fn activations_equal_those_of_transformers() {
     let sandbox = Sandbox::new();
-    let files = fs::read_dir(fixtures().join("activations")).unwrap();
     let mut count = 0;
-    for file in files {
-        let path = file.unwrap().path();
+    for path in models() {
         let model = path.file_stem().unwrap().to_str().unwrap();
         let file = fs::read(&path).unwrap();
         let tokens: Vec<String> = ids(&file, "tokens").iter().map(i64::to_string).collect();

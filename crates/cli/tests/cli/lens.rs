@@ -5,6 +5,7 @@ use std::fs;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
+use super::activations::models;
 use super::support::tensors::{floats, ids};
 use super::support::{Sandbox, fixtures};
 
@@ -17,8 +18,7 @@ fn rank(probabilities: &[f32], id: usize) -> u64 {
 #[test]
 fn predictions_equal_those_of_transformers() {
     let sandbox = Sandbox::new();
-    for file in fs::read_dir(fixtures().join("activations")).unwrap() {
-        let path = file.unwrap().path();
+    for path in models() {
         let model = path.file_stem().unwrap().to_str().unwrap();
         let file = fs::read(&path).unwrap();
         let tokens: Vec<String> = ids(&file, "tokens").iter().map(i64::to_string).collect();

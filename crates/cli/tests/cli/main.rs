@@ -70,6 +70,7 @@ mod objectives;
 mod one_conversation;
 mod optimizers;
 mod own_tokenizer;
+mod patch;
 mod plots_and_runs;
 mod precision;
 mod prepare;

@@ -29,13 +29,16 @@ fn commands(page: &str) -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
+/// The page's TOML file with the given line.
+fn toml_with<'a>(page: &'a str, line: &str) -> &'a str {
+    let blocks = page.split("```toml\n").skip(1);
+    let mut files = blocks.filter_map(|block| block.split("```").next());
+    files.find(|file| file.contains(line)).unwrap()
+}
+
 /// The page's sweep file, shortened to keep the test fast.
 fn sweep(page: &str) -> String {
-    let block = page.split("```toml\n").nth(1).unwrap();
-    let text = block
-        .split("```")
-        .next()
-        .unwrap()
+    let text = toml_with(page, "[grid]")
         .replace("4096", "100")
         .replace("[5e-4, 2e-3, 8e-3]", "[5e-4]");
     text.assert_has("\"train.steps\" = 300\n");
@@ -68,6 +71,9 @@ fn run_commands(page: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     if page.contains("rates.toml") {
         sandbox.write("rates.toml", sweep(page));
+    }
+    if page.contains("patches.toml") {
+        sandbox.write("patches.toml", toml_with(page, "[[patch]]"));
     }
     sandbox.write(
         "book.txt",

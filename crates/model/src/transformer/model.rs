@@ -224,10 +224,7 @@ impl<B: Backend> Transformer<B> {
     /// [`Transformer::forward_cached`] with the logits of only the last position: `[batch, vocab_size]`.
     pub fn next_logits(&self, tokens: Tensor<B, 2, Int>, cache: &mut KvCache<B>) -> Tensor<B, 2> {
         let hidden = self.hidden(tokens, Some(cache));
-        let [batch, seq, _] = hidden.dims();
-        let last = hidden.narrow(1, seq - 1, 1); // [batch, 1, d_model]
-        let logits = self.logits(last); // [batch, 1, vocab_size]
-        logits.reshape([batch, self.config.vocab_size()])
+        self.last_logits(hidden)
     }
 
     /// Mean-pooled final hidden states, before the logit scale: `[batch, seq]` to `[batch, d_model]`. The
@@ -295,9 +292,31 @@ impl<B: Backend> Transformer<B> {
         tokens: Tensor<B, 2, Int>,
         probe: &mut dyn Probe<B>,
     ) -> Tensor<B, 3> {
-        let x = self.embeddings.forward(&tokens.into(), 0);
-        let hidden = self.stack.run_probed(x, StackContext::default(), probe);
+        let hidden = self.hidden_probed(tokens, probe);
         self.logits(hidden)
+    }
+
+    /// [`Transformer::forward_probed`] with the logits of only the last position: `[batch, vocab_size]`.
+    pub fn next_logits_probed(
+        &self,
+        tokens: Tensor<B, 2, Int>,
+        probe: &mut dyn Probe<B>,
+    ) -> Tensor<B, 2> {
+        let hidden = self.hidden_probed(tokens, probe);
+        self.last_logits(hidden)
+    }
+
+    fn hidden_probed(&self, tokens: Tensor<B, 2, Int>, probe: &mut dyn Probe<B>) -> Tensor<B, 3> {
+        let x = self.embeddings.forward(&tokens.into(), 0);
+        self.stack.run_probed(x, StackContext::default(), probe)
+    }
+
+    /// The logits of the last position of hidden states `[batch, seq, d_model]`: `[batch, vocab_size]`.
+    fn last_logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 2> {
+        let [batch, seq, _] = hidden.dims();
+        let last = hidden.narrow(1, seq - 1, 1); // [batch, 1, d_model]
+        let logits = self.logits(last); // [batch, 1, vocab_size]
+        logits.reshape([batch, self.config.vocab_size()])
     }
 
     /// The logits that a residual stream `[batch, seq, d_model]` of any block would give if the other blocks added nothing (logit lens,
