@@ -18,7 +18,7 @@ pub mod heat_map;
 mod intervals;
 mod legend;
 mod marker;
-mod page;
+pub mod page;
 mod paint;
 mod quantity;
 mod smooth;

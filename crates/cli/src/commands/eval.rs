@@ -2,11 +2,13 @@
 
 mod split;
 mod task;
+mod text;
+mod token_page;
 
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueHint};
 use emberlm_checkpoint::Model;
 use emberlm_data::{Packing, Split};
 use emberlm_model::CacheFormat;
@@ -26,7 +28,7 @@ use crate::weights_arg::WeightsArg;
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["data", "hellaswag", "lambada"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["data", "hellaswag", "lambada", "text"]))]
 #[command(after_help = examples::EVAL)]
 pub struct EvalArgs {
     /// A run, checkpoint or Hugging Face directory
@@ -40,22 +42,25 @@ pub struct EvalArgs {
     /// LAMBADA's file as OpenAI published it: predict each passage's last word
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Data")]
     pub lambada: Option<PathBuf>,
+    /// A text, of which every token is scored
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Data")]
+    pub text: Option<PathBuf>,
     /// The split of the dataset
     #[arg(
         long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser(),
-        conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Data")]
+        conflicts_with_all = ["hellaswag", "lambada", "text"], help_heading = "Data")]
     pub split: Split,
     /// Documents of one window attend to each other (stream) or do not (isolated) [default: isolated for conversations and
     /// several documents, else stream]
     #[arg(
         long, value_name = "PACKING", value_parser = packing_parser(),
-        conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Windows")]
+        conflicts_with_all = ["hellaswag", "lambada", "text"], help_heading = "Windows")]
     pub documents: Option<Packing>,
     /// Also print the loss by position in the window, which shows if the model uses its context
-    #[arg(long, conflicts_with_all = ["hellaswag", "lambada"], help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["hellaswag", "lambada", "text"], help_heading = "Output")]
     pub per_position: bool,
     /// Only the first N items of the file
-    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "data", help_heading = "Data")]
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with_all = ["data", "text"], help_heading = "Data")]
     pub limit: Option<usize>,
     /// Tokens of a window [default: the model's context, with --data at most 4096; of isolated documents the longest one]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Windows")]
@@ -72,8 +77,12 @@ pub struct EvalArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub adapter: AdapterArg,
+    /// Write a page with the text of --text, its tokens shaded by their probability
+    #[arg(long, value_name = "FILE.html", requires = "text", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    pub out: Option<PathBuf>,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens", "split", "windows", "window",
-    /// "stride", "documents", "context", "cut_documents"}, otherwise the scores and every answer
+    /// "stride", "documents", "context", "cut_documents"}, with --text {"loss", "perplexity", "bits_per_byte", "tokens", "scores": [{"id",
+    /// "token", "loss", "rank", "top"}]}, otherwise the scores and every answer
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     #[command(flatten)]
@@ -97,12 +106,13 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
 }
 
 fn run_as(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
-    match (&args.data, &args.hellaswag, &args.lambada) {
+    match (&args.data, &args.hellaswag, &args.lambada, &args.text) {
         (Some(data), ..) => split::run(args, data, ranks),
-        (None, Some(path), _) => task::run(args, Task::HellaSwag, path, ranks),
-        (None, None, Some(path)) => task::run(args, Task::Lambada, path, ranks),
-        (None, None, None) => Err(CliError::usage("there is nothing to evaluate")
-            .hint("pass one of --data, --hellaswag and --lambada")),
+        (None, Some(path), ..) => task::run(args, Task::HellaSwag, path, ranks),
+        (None, None, Some(path), _) => task::run(args, Task::Lambada, path, ranks),
+        (None, None, None, Some(path)) => text::run(args, path, ranks),
+        (None, None, None, None) => Err(CliError::usage("there is nothing to evaluate")
+            .hint("pass one of --data, --hellaswag, --lambada and --text")),
     }
 }
 

@@ -3,13 +3,15 @@
 //! A block adds to the residual stream, so the stream after each block is a state that the head can read, as if the later
 //! blocks added nothing.
 
+mod page;
 mod streams;
 
 use std::path::PathBuf;
 
 use burn::tensor::Device;
-use clap::Args;
+use clap::{Args, ValueHint};
 use emberlm_kernels::TrainingBackend;
+use emberlm_system::write::write_whole;
 use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
@@ -33,12 +35,15 @@ pub struct LensArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub text: TextArg,
-    /// The token after which the predictions are printed, from 0 [default: the last one; with --json all]
+    /// The token after which the predictions are printed, from 0 [default: the last one; with --json and --out all]
     #[arg(long, value_name = "N")]
     pub position: Option<usize>,
     /// The number of most probable tokens
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub top: usize,
+    /// Write a page with a table of blocks and tokens
+    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
     /// Print {"tokens", "positions": [{"position", "layers": [{"layer", "entropy", "rank", "probability", "top": [{"id", "token",
     /// "probability"}]}]}]}: "layer" is null before the first block, and "rank" and "probability" are those of the final prediction
     #[arg(long)]
@@ -63,7 +68,7 @@ pub fn run(args: LensArgs) -> Result<(), CliError> {
             return Err(CliError::new(message).hint(format!("give one of 0 to {last}")));
         }
         Some(position) => position..position + 1,
-        None if args.json => 0..tokens.len(),
+        None if args.json || args.out.is_some() => 0..tokens.len(),
         None => tokens.len() - 1..tokens.len(),
     };
     let tokenizer = model.tokenizer()?;
@@ -79,9 +84,18 @@ pub fn run(args: LensArgs) -> Result<(), CliError> {
         tokens: tokens.clone(),
         positions: positions.collect(),
     };
-    match args.json {
-        true => print_json(&report),
-        false => print(&table(&report, tokenizer.as_ref())),
+    if let Some(out) = &args.out {
+        let title = format!("Predictions after each block of {}", args.model.display());
+        let page = page::html(&report, &title, tokenizer.as_ref());
+        write_whole(out, page.as_bytes()).map_err(CliError::io("write", out))?;
+    }
+    match (args.json, &args.out) {
+        (true, _) => print_json(&report),
+        (false, Some(out)) => {
+            let (path, tokens) = (out.display(), report.positions.len());
+            print(&format!("{path}: predictions after {tokens} tokens\n"))
+        }
+        (false, None) => print(&table(&report, tokenizer.as_ref())),
     }
 }
 

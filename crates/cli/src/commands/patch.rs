@@ -5,6 +5,7 @@
 //! - Ablation replaces an activation of the clean text by zeros or by its mean over the text's positions.
 
 mod experiment;
+mod page;
 mod probes;
 mod report;
 
@@ -16,6 +17,7 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::Transformer;
 use emberlm_model::id_tensor;
 use emberlm_model::nn::probe::Point;
+use emberlm_system::write::write_whole;
 
 use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Job};
@@ -39,6 +41,9 @@ pub struct PatchArgs {
     /// The experiments: clean, corrupted, answer, wrong, and tables [[patch]] and [[ablate]] with site and by
     #[arg(value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
     pub experiments: PathBuf,
+    /// Write a page with a table per experiment
+    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
     /// Print {"tokens", "clean", "corrupted", "experiments": [{"kind", "site", "by", "with", "scores", "effects"}]}: scores and effects
     /// by block, then place
     #[arg(long)]
@@ -63,9 +68,18 @@ pub fn run(args: PatchArgs) -> Result<(), CliError> {
         experiments: &experiments,
         texts: &texts,
     })??;
-    match args.json {
-        true => print_json(&report),
-        false => print(&report.tables(tokenizer.as_ref())),
+    if let Some(out) = &args.out {
+        let (file, model) = (args.experiments.display(), args.model.display());
+        let page = page::html(&report, &format!("{file} on {model}"), tokenizer.as_ref());
+        write_whole(out, page.as_bytes()).map_err(CliError::io("write", out))?;
+    }
+    match (args.json, &args.out) {
+        (true, _) => print_json(&report),
+        (false, Some(out)) => {
+            let (path, count) = (out.display(), report.experiments.len());
+            print(&format!("{path}: {count} experiments\n"))
+        }
+        (false, None) => print(&report.tables(tokenizer.as_ref())),
     }
 }
 

@@ -18,7 +18,6 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Renders the page as HTML with an inline SVG picture.
     pub fn html(&self, svg: &str) -> String {
-        let title = escaped(self.title);
         let mut dark = String::new();
         for (colour, other) in theme::dark() {
             let (colour, other) = (theme::hex(colour), theme::hex(other));
@@ -37,8 +36,28 @@ impl Page<'_> {
         for row in self.rows {
             table += &cells("td", &mut row.iter().map(String::as_str));
         }
-        format!(
-            "<!doctype html>
+        let css = format!(
+            "svg {{ width: 100%; height: auto }}
+.table {{ overflow-x: auto }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem }}
+th, td {{ padding: .3rem 1rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }}
+th {{ font-weight: 600 }}
+th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
+@media (prefers-color-scheme: dark) {{
+  {dark}}}
+"
+        );
+        let body = format!("{svg}\n<div class=\"table\"><table>\n{table}</table></div>\n");
+        document(self.title, &css, &body)
+    }
+}
+
+/// A self-contained page in light and dark colours, with further rules of style. `css` can use the colours `--ink`, `--paper`, `--faint`,
+/// `--line` and `--warm`.
+pub fn document(title: &str, css: &str, body: &str) -> String {
+    let title = escaped(title);
+    format!(
+        "<!doctype html>
 <html lang=\"en\">
 <head>
 <meta charset=\"utf-8\">
@@ -46,32 +65,22 @@ impl Page<'_> {
 <meta name=\"color-scheme\" content=\"light dark\">
 <title>{title}</title>
 <style>
-body {{ margin: 0 auto; padding: 1.5rem; max-width: 1600px; font: 16px/1.5 system-ui, sans-serif; background: #fff; color: #26262e }}
-svg {{ width: 100%; height: auto }}
-.table {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem }}
-th, td {{ padding: .3rem 1rem; text-align: right; border-bottom: 1px solid #e2e2e8; white-space: nowrap }}
-th {{ font-weight: 600 }}
-th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
+:root {{ --ink: #26262e; --paper: #fff; --faint: #63636e; --line: #e2e2e8; --warm: #d9480f }}
 @media (prefers-color-scheme: dark) {{
-  body {{ background: #15171c; color: #e8e8ee }}
-  th, td {{ border-color: #2b2e36 }}
-  {dark}}}
-</style>
+  :root {{ --ink: #e8e8ee; --paper: #15171c; --faint: #a3a3ae; --line: #2b2e36; --warm: #ff922b }}
+}}
+body {{ margin: 0 auto; padding: 1.5rem; max-width: 1600px; font: 16px/1.5 system-ui, sans-serif; background: var(--paper); color: var(--ink) }}
+{css}</style>
 </head>
 <body>
-{svg}
-<div class=\"table\"><table>
-{table}</table></div>
-</body>
+{body}</body>
 </html>
 "
-        )
-    }
+    )
 }
 
 /// Escapes text for HTML, which has no notation for control characters.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in neutralized(text).chars() {
         match character {

@@ -103,3 +103,21 @@ fn positions_beyond_the_text_are_rejected() {
     hint: give one of 0 to 4
     ");
 }
+
+#[test]
+fn a_page_has_a_row_per_block_and_a_column_per_token() {
+    let sandbox = Sandbox::with_char_model();
+    let text = sandbox.ok("lens run --prompt hello --out lens.html");
+    assert_eq!(text, "lens.html: predictions after 5 tokens\n");
+    let page = sandbox.text("lens.html");
+    // The embedding, two blocks, and the tokens.
+    assert_eq!(page.matches("<tr>").count(), 4);
+    assert_eq!(page.matches("<td style=\"--share:").count(), 3 * 5);
+    let report: Value = sandbox.json("lens run --prompt hello --json");
+    let last = &report["positions"][4]["layers"][2]["top"][0];
+    let cell = format!(
+        "<td style=\"--share:{:.4}\"",
+        last["probability"].as_f64().unwrap()
+    );
+    assert!(page.contains(&cell), "{cell}\n{page}");
+}

@@ -172,3 +172,26 @@ fn messages_of_experiments() {
     );
     sandbox.check_messages("patch");
 }
+
+#[test]
+fn a_page_has_the_effects_of_each_experiment() {
+    let sandbox = Sandbox::with_char_model();
+    let file = "clean = \"hello\"\nanswer = \"w\"\n[[ablate]]\nsite = \"attn.hook_z\"\nby = \"head\"\nwith = \"zero\"\n";
+    sandbox.write("patches.toml", file);
+    let text = sandbox.ok("patch run patches.toml --out page.html");
+    assert_eq!(text, "page.html: 1 experiments\n");
+    let page = sandbox.text("page.html");
+    page.assert_has("<h2>attn.hook_z replaced by zeros: change of the score, by head</h2>");
+    let report: Value = sandbox.json("patch run patches.toml --json");
+    for effect in report["experiments"][0]["effects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|row| row.as_array().unwrap())
+    {
+        let shown = format!(">{:.3}</td>", effect.as_f64().unwrap()).replace("-0.000", "0.000");
+        page.assert_has(&shown);
+    }
+    // The strongest effect has the full colour.
+    assert_eq!(page.matches("--share:1.000").count(), 1);
+}

@@ -352,8 +352,8 @@ impl<B: Backend> Transformer<B> {
         self.stack.run(x, mask.into(), cache)
     }
 
-    /// Maps `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
-    pub(crate) fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
+    /// The logits of final hidden states, `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.
+    pub fn logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 3> {
         self.lm_head.forward(hidden, &self.embeddings.tokens)
     }
 

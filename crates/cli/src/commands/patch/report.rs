@@ -34,48 +34,63 @@ pub struct Experiment {
 }
 
 impl Report {
-    /// A table for each experiment.
-    pub fn tables(&self, tokenizer: Option<&Tokenizer>) -> String {
-        let mut text = format!("score of the clean text: {:.4}\n", self.clean);
-        if let Some(corrupted) = self.corrupted {
-            text += &format!("score of the corrupted text: {corrupted:.4}\n");
-        }
-        for experiment in &self.experiments {
-            text += &self.table(experiment, tokenizer);
-        }
-        text
+    /// The scores of the texts, a line each.
+    pub fn scores(&self) -> impl Iterator<Item = String> {
+        let clean = format!("score of the clean text: {:.4}", self.clean);
+        let corrupted = self.corrupted;
+        let corrupted = corrupted.map(|score| format!("score of the corrupted text: {score:.4}"));
+        std::iter::once(clean).chain(corrupted)
     }
 
-    fn table(&self, of: &Experiment, tokenizer: Option<&Tokenizer>) -> String {
-        let (site, by) = (of.site, of.by.name());
-        let heading = match (of.kind, of.with) {
-            (Kind::Patch, _) => {
-                format!("{site} of the clean text: share of the difference restored")
-            }
-            (Kind::Ablate, Some(Replacement::Mean)) => {
-                format!("{site} replaced by its mean: change of the score")
-            }
-            (Kind::Ablate, Some(Replacement::Zero) | None) => {
-                format!("{site} replaced by zeros: change of the score")
-            }
-        };
+    /// The names of an experiment's places: tokens, or numbers of heads.
+    pub fn places(&self, of: &Experiment, tokenizer: Option<&Tokenizer>) -> Vec<String> {
         let places = of.effects.first().map_or(0, Vec::len);
-        let mut table = Table::new(vec![Align::Right; places + 1]);
-        let names = (0..places).map(|place| match (of.by, self.tokens.get(place)) {
+        let name = |place: usize| match (of.by, self.tokens.get(place)) {
             (By::Position, Some(&id)) => label(id as usize, tokenizer),
             (By::Layer, _) => String::new(),
             (By::Position | By::Head, _) => place.to_string(),
-        });
-        table.row(std::iter::once("block".to_owned()).chain(names));
-        for (block, effects) in of.effects.iter().enumerate() {
-            let cell = |effect: &Option<f64>| match effect {
-                // Adding 0 to what is rounded makes -0 positive.
-                Some(effect) => format!("{:.3}", (effect * 1e3).round() / 1e3 + 0.0),
-                None => "-".to_owned(),
-            };
-            let cells = effects.iter().map(cell);
-            table.row(std::iter::once(block.to_string()).chain(cells));
+        };
+        (0..places).map(name).collect()
+    }
+
+    /// A table for each experiment.
+    pub fn tables(&self, tokenizer: Option<&Tokenizer>) -> String {
+        let mut text: String = self.scores().map(|line| line + "\n").collect();
+        for experiment in &self.experiments {
+            let names = self.places(experiment, tokenizer);
+            let mut table = Table::new(vec![Align::Right; names.len() + 1]);
+            table.row(std::iter::once("block".to_owned()).chain(names));
+            for (block, effects) in experiment.effects.iter().enumerate() {
+                let cell = |effect: &Option<f64>| effect.map_or("-".to_owned(), Experiment::shown);
+                let cells = effects.iter().map(cell);
+                table.row(std::iter::once(block.to_string()).chain(cells));
+            }
+            text += &format!("\n{}\n{}", experiment.heading(), table.render());
         }
-        format!("\n{heading}, by {by}\n{}", table.render())
+        text
+    }
+}
+
+impl Experiment {
+    /// The description of the experiment.
+    pub fn heading(&self) -> String {
+        let (site, by) = (self.site, self.by.name());
+        match (self.kind, self.with) {
+            (Kind::Patch, _) => {
+                format!("{site} of the clean text: share of the difference restored, by {by}")
+            }
+            (Kind::Ablate, Some(Replacement::Mean)) => {
+                format!("{site} replaced by its mean: change of the score, by {by}")
+            }
+            (Kind::Ablate, Some(Replacement::Zero) | None) => {
+                format!("{site} replaced by zeros: change of the score, by {by}")
+            }
+        }
+    }
+
+    /// Formats an effect.
+    pub fn shown(effect: f64) -> String {
+        // Adding 0 to what is rounded makes -0 positive.
+        format!("{:.3}", (effect * 1e3).round() / 1e3 + 0.0)
     }
 }
