@@ -64,6 +64,7 @@ mod model;
 mod model_errors;
 mod model_kinds;
 mod names;
+mod num_samples;
 mod objectives;
 mod one_conversation;
 mod optimizers;
