@@ -29,6 +29,7 @@ mod doctor_full;
 mod draft;
 #[cfg(target_os = "linux")]
 mod duration;
+mod early_stop;
 mod encoder;
 mod encoder_decoder;
 mod eval_forms;
@@ -68,6 +69,7 @@ mod num_samples;
 mod objectives;
 mod one_conversation;
 mod optimizers;
+mod overfit_batch;
 mod own_tokenizer;
 mod plots_and_runs;
 mod precision;
