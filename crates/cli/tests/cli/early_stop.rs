@@ -1,9 +1,19 @@
 //! `train --early-stop`: a run ends when its validation loss does not improve.
 
 use std::fs;
+#[cfg(unix)]
+use std::time::Duration;
 
+#[cfg(unix)]
+use rustix::process::Signal;
 use serde_json::Value;
 
+#[cfg(unix)]
+use super::signals::send;
+#[cfg(unix)]
+use super::support::train::TINY;
+#[cfg(unix)]
+use super::support::wait_until;
 use super::support::{AssertText, Sandbox};
 
 /// Evaluations after every second step. At a learning rate of 0 none is below the first one.
@@ -46,6 +56,36 @@ fn a_resumed_run_stops_at_the_same_step() {
         ran.says("Stopped early after step 8");
         assert!(sandbox.checkpoint("run", 8) == whole, "after step {before}");
         assert_eq!(sandbox.losses("run").len(), 8);
+    }
+}
+
+/// The evaluation that a stop interrupts decides that the run ends, after it was resumed.
+#[cfg(unix)]
+#[test]
+fn a_repeated_evaluation_ends_a_run() {
+    let sandbox = Sandbox::with_data();
+    let lines = (0..40_000).map(|i| format!("{i} and {} make {}\n", i + 1, 2 * i + 1));
+    sandbox.write("long.txt", lines.collect::<String>());
+    sandbox.ok("prepare long.txt --out long --tokenizer char");
+    let line = format!(
+        "train {TINY} {LINE} --data long --steps 9 --early-stop 1 --set train.evaluation.batch=1 \
+         --set train.evaluation.tokens=0 --out run"
+    );
+    let mut child = sandbox.background(&line.replacen("--data data ", "", 1));
+    wait_until("the fourth step", || {
+        sandbox.events_so_far("run", "step") > 3
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    send(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(sandbox.events("run", "evaluation").len(), 1);
+    for _ in 0..2 {
+        let ran = sandbox.succeeds("train --resume run --renderer plain");
+        ran.says("Stopped early after step 4");
+        assert_eq!(sandbox.events("run", "evaluation").len(), 2);
+        let state = sandbox.value("run/checkpoints/step-00000004/state.json");
+        assert_eq!(state["evaluations_since_best"], 1);
+        assert!(state.get("evaluation_due").is_none(), "{state}");
     }
 }
 
