@@ -86,6 +86,8 @@ emberlm_system::named! {
         Running = "running",
         /// The run reached its last step.
         Finished = "finished",
+        /// The validation loss did not improve for `train.evaluation.early_stop` evaluations.
+        EarlyStopped = "early-stopped",
         /// The user stopped the run.
         Stopped = "stopped",
         /// An error ended the run.
@@ -111,6 +113,7 @@ impl Status {
         match ended {
             _ if RunFolder::is_held(run) => Self::Running,
             Some(Ending::Finished) => Self::Finished,
+            Some(Ending::EarlyStopped) => Self::EarlyStopped,
             Some(Ending::Interrupted) => Self::Stopped,
             Some(Ending::Failed) => Self::Failed,
             None => Self::Interrupted,
@@ -348,6 +351,7 @@ mod tests {
             backend: "flex".into(),
             version: "1".into(),
             floor: (step == 0).then_some(0.5),
+            uniform_loss: None,
             metrics: Vec::new(),
         }
     }

@@ -288,6 +288,7 @@ pub fn measure_loader<B: TrainingBackend>(
         source: TrainSource::next_token(windows),
         first_window: 0,
         micro_batch: train.micro_batch,
+        repeated: None,
         rank: Rank::SINGLE,
         workers: train.loader_workers,
         windows: u64::MAX,

@@ -28,6 +28,7 @@ fn begun(step: usize) -> Event {
         backend: "flex".into(),
         version: "1".into(),
         floor: None,
+        uniform_loss: None,
         metrics: Vec::new(),
     }
 }

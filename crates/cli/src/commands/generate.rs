@@ -14,8 +14,9 @@ pub use args::GenerateArgs;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::{Model, ModelKind, kind_of};
-use emberlm_generate::{Generator, PROMPT_CHUNK, beam_search};
-use emberlm_kernels::TrainingBackend;
+use emberlm_generate::{GenerateOptions, Generator, PROMPT_CHUNK, beam_search};
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::Transformer;
 use emberlm_tokenizer::{StopStrings, Tokenizer};
 use emberlm_trainer::fit::InferenceWork;
 
@@ -25,13 +26,17 @@ use crate::draft_model;
 use crate::error::CliError;
 use crate::memory_guard::Work;
 use crate::model::{self, needed};
-use crate::output::print;
+use crate::output::{print, print_json};
 use method::{Method, ModelDefaults};
-use speed::Stopwatch;
-use writer::Writer;
+use speed::{Speed, Stopwatch};
+use writer::{GenerationOutput, Writer};
+
+/// The line between two samples of `--num-samples`, as nanoGPT prints it.
+const SEPARATOR: &str = "---------------\n";
 
 /// Generates tokens and prints them as text, ids or JSON.
 pub fn run(args: GenerateArgs) -> Result<(), CliError> {
+    method::check(&args)?;
     if kind_of(&args.model) == ModelKind::EncoderDecoder {
         return encoder_decoder::run(&args);
     }
@@ -174,43 +179,89 @@ impl Job for Generate<'_> {
         };
         let model = decoder(self.model)?;
         let draft = self.draft.map(decoder).transpose()?;
-        let ids = &prompt.ids;
-        // A target's text does not continue its source.
-        let (input, before) = match model.encoder {
-            Some(_) => ("source", &[][..]),
-            None => ("prompt", &ids[..]),
-        };
-        let stops = StopStrings::new(&args.stop)?;
-        let logprobs = args.logprobs.is_some();
-        let mut writer = Writer::new(self.tokenizer, before, stops, args.json, logprobs);
-        let echo = || match args.json {
-            true => Ok(()),
-            false => print(&prompt.echo),
-        };
         let options = match &self.method {
             Method::Tokens(options) => options,
             Method::Beams(options) => {
-                let found = beam_search(&model, ids, options)?;
-                echo()?;
-                return writer.show_best(&found, args.verbose);
+                let found = beam_search(&model, &prompt.ids, options)?;
+                self.echo()?;
+                let output = self.writer()?.show_best(&found, args.verbose)?;
+                return output.iter().try_for_each(print_json);
             }
         };
-        echo()?;
+        let mut outputs = Vec::new();
+        let mut speed = Speed::default();
+        for sample in 0..args.num_samples.unwrap_or(1) {
+            if sample > 0 && !args.json {
+                print(SEPARATOR)?;
+            }
+            let options = GenerateOptions {
+                sample,
+                ..options.clone()
+            };
+            let (output, of_sample) = self.sample(&model, draft.as_ref(), &options)?;
+            outputs.extend(output);
+            speed.add(&of_sample);
+        }
+        match args.num_samples {
+            Some(_) if args.json => print_json(&outputs)?,
+            _ => outputs.iter().try_for_each(print_json)?,
+        }
+        if args.verbose {
+            let input = match self.model.kind() {
+                ModelKind::EncoderDecoder => "source",
+                ModelKind::Decoder | ModelKind::Encoder => "prompt",
+            };
+            console::note(format_args!("{input}: {}", speed.of_prompt()));
+            console::note(format_args!("generated: {}", speed.of_tokens()));
+        }
+        Ok(())
+    }
+}
+
+impl Generate<'_> {
+    /// Generates and prints one sample. With `--json` it is returned, instead.
+    fn sample<B: Backend>(
+        &self,
+        model: &Transformer<B>,
+        draft: Option<&Transformer<B>>,
+        options: &GenerateOptions,
+    ) -> Result<(Option<GenerationOutput>, Speed), CliError> {
+        let ids = &self.prompt.ids;
+        let mut writer = self.writer()?;
+        self.echo()?;
         let mut watch = Stopwatch::start();
-        let mut generator = match &draft {
-            Some(draft) => Generator::with_draft(&model, draft, args.draft_tokens, ids, options)?,
-            None => Generator::new(&model, ids, options)?,
+        let ahead = self.args.draft_tokens;
+        let mut generator = match draft {
+            Some(draft) => Generator::with_draft(model, draft, ahead, ids, options)?,
+            None => Generator::new(model, ids, options)?,
         };
         while !writer.is_stopped() && generator.next().transpose()?.is_some() {
             watch.token();
             writer.write(generator.chosen())?;
         }
-        writer.finish(generator.finish(), generator.acceptance())?;
-        if args.verbose {
-            let speed = watch.speed(ids.len());
-            console::note(format_args!("{input}: {}", speed.of_prompt()));
-            console::note(format_args!("generated: {}", speed.of_tokens()));
+        let speed = watch.speed(ids.len());
+        let output = writer.finish(generator.finish(), generator.acceptance())?;
+        Ok((output, speed))
+    }
+
+    /// A writer of the text after the prompt.
+    fn writer(&self) -> Result<Writer, CliError> {
+        // A target's text does not continue its source.
+        let before = match self.model.kind() {
+            ModelKind::EncoderDecoder => &[][..],
+            ModelKind::Decoder | ModelKind::Encoder => &self.prompt.ids[..],
+        };
+        let stops = StopStrings::new(&self.args.stop)?;
+        let logprobs = self.args.logprobs.is_some();
+        let (tokenizer, json) = (self.tokenizer, self.args.json);
+        Ok(Writer::new(tokenizer, before, stops, json, logprobs))
+    }
+
+    /// Prints the prompt, unless the output is JSON.
+    fn echo(&self) -> Result<(), CliError> {
+        match self.args.json {
+            true => Ok(()),
+            false => print(&self.prompt.echo),
         }
-        Ok(())
     }
 }

@@ -66,6 +66,13 @@ impl From<TrainError> for CliError {
             } => Some(
                 r#"add one, such as --set 'train.objective.rewards=[{kind = "exact_match", field = "answer"}]', which compares completions with the field `answer` of the records"#,
             ),
+            TrainError::Setting {
+                table: "train.evaluation",
+                field: "early_stop",
+                ..
+            } => Some(
+                "train on a dataset with a validation split, such as that of `emberlm prepare` with --val-fraction 0.1, or omit --early-stop",
+            ),
             TrainError::ResumeData {
                 ref checkpoint,
                 ref dataset,

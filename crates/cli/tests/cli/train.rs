@@ -50,13 +50,14 @@ fn plain_lines_report_progress() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.train("--data data --out run --steps 3");
     let lines: Vec<&str> = ran.stderr.lines().collect();
-    assert_eq!(lines.len(), 7, "{ran}");
+    assert_eq!(lines.len(), 8, "{ran}");
     assert!(lines[0].starts_with("training "), "{}", lines[0]);
     assert!(lines[1].starts_with("validation: "), "{}", lines[1]);
     let warning = "warning: this model cannot be exported as a Hugging Face directory: ";
     assert!(lines[2].starts_with(warning), "{}", lines[2]);
     assert!(lines[2].contains("llama-nano"), "{}", lines[2]);
-    let lines = &lines[3..];
+    assert!(lines[3].starts_with("ln 18 = 2.890: "), "{}", lines[3]);
+    let lines = &lines[4..];
     for name in ["loss", "perplexity", "rate", "gradient norm", "tokens/s"] {
         assert!(lines[0].contains(name), "{}", lines[0]);
     }

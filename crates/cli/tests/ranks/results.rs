@@ -39,6 +39,20 @@ fn ranks_equal_accumulated_micro_batches_to_the_bit() {
 }
 
 #[test]
+fn ranks_stop_early_and_repeat_a_batch_together() {
+    let sandbox = Sandbox::with_data();
+    // At a learning rate of 0 no evaluation is below the first one.
+    let line = "--data data --accumulation 2 --steps 40 --eval-interval 2 --early-stop 3 --overfit-batch \
+        --set train.micro_batch=1 --set train.schedule.kind=constant --set train.schedule.learning_rate=0";
+    sandbox.trains(&format!("{line} --out one"));
+    let ran = sandbox.trains_on(2, &format!("{line} --out several"));
+    ran.says("Stopped early after step 8");
+    assert!(sandbox.checkpoint("one", 8) == sandbox.checkpoint("several", 8));
+    let losses = sandbox.losses("several");
+    assert_eq!(losses, vec![losses[0]; 8]);
+}
+
+#[test]
 fn ranks_with_several_micro_batches_have_the_same_result_each_time() {
     let sandbox = Sandbox::with_data();
     let line = "--data data --set train.micro_batch=1 --accumulation 4 --steps 6";

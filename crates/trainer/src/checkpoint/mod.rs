@@ -37,6 +37,9 @@ pub struct State {
     pub validation_loss: Option<f64>,
     /// The lowest validation loss and its step.
     pub best: Option<Best>,
+    /// Evaluations since the one with the lowest validation loss.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub evaluations_since_best: usize,
     /// True if a request to stop interrupted the evaluation after `step`. A resumed run starts with that
     /// evaluation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -82,7 +85,24 @@ pub struct DataStart {
     pub positions: u64,
 }
 
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 impl State {
+    /// Records the validation loss after `step` steps. Returns true if it is the lowest so far.
+    pub(crate) fn record_validation(&mut self, loss: f64, step: usize) -> bool {
+        self.validation_loss = Some(loss);
+        let is_lowest = self.best.is_none_or(|best| loss < best.loss);
+        if is_lowest {
+            self.best = Some(Best { loss, step });
+            self.evaluations_since_best = 0;
+        } else {
+            self.evaluations_since_best += 1;
+        }
+        is_lowest
+    }
+
     /// The number of the sequence that follows `step` steps of `step_sequences`.
     pub(crate) fn sequences_at(&self, step: usize, step_sequences: u64) -> u64 {
         let start = self.data_start.unwrap_or_default();

@@ -102,6 +102,8 @@ settings! {
         pub micro_batch: usize = 12, 1..=MOST_SEQUENCES;
         /// Micro-batches per step, over all ranks; the loss is the mean over all unmasked targets of a step.
         pub accumulation: usize = 1, 1..=MOST_SEQUENCES;
+        /// Train on the sequences of the first step at every step, as a test that the model can learn them.
+        pub overfit_batch: bool = false;
         /// Recompute the activations of blocks in the backward pass: less memory, more time.
         pub recompute: bool = false;
         /// Maximum global gradient norm; 0 disables clipping.
@@ -153,6 +155,12 @@ impl TrainConfig {
         self.check_rules()?;
         check_step_sequences(self.micro_batch, self.accumulation)?;
         self.objective.check()?;
+        let rule = format!(
+            "must be false with objective {}, which samples the sequences of each step",
+            self.objective.kind().name()
+        );
+        let holds = !(self.overfit_batch && self.objective.samples());
+        require("train", "overfit_batch", self.overfit_batch, holds, &rule)?;
         if let Some(adapter) = &self.adapter {
             adapter.check()?;
             let (frozen, rule) = (self.frozen.join(", "), "must be empty with an adapter");

@@ -2,9 +2,10 @@
 
 use emberlm_kernels::Precision;
 
-use super::check::{MOST_SEQUENCES, Must, Range};
+use super::check::{MOST_SEQUENCES, Must, Range, require};
 use super::kinds::kinds;
-use super::settings::settings;
+use super::settings::{Settings, settings};
+use crate::error::TrainError;
 
 settings! {
     /// Precision of the matrix products.
@@ -101,6 +102,8 @@ settings! {
         pub batch: usize = 16, 1..=MOST_SEQUENCES;
         /// Tokens of the sample generated at each evaluation; 0 for none.
         pub sample_tokens: usize = 120, 0..=MOST_SAMPLE_TOKENS;
+        /// Number of consecutive evaluations without a new lowest validation loss that ends the run; 0 never ends it early.
+        pub early_stop: usize = 0;
     }
 }
 
@@ -108,6 +111,21 @@ impl EvaluationConfig {
     /// The validation tokens per evaluation. `None` for all of them.
     pub(crate) fn token_limit(&self) -> Option<u64> {
         (self.tokens > 0).then_some(self.tokens)
+    }
+
+    /// Returns true if a run ends early after `evaluations` consecutive ones without a new lowest validation loss.
+    pub fn ends_early(&self, evaluations: usize) -> bool {
+        self.early_stop > 0 && evaluations >= self.early_stop
+    }
+
+    /// Checks the settings against the number of validation tokens.
+    ///
+    /// # Errors
+    /// The run is to end early by its validation loss, and there is no token to validate on.
+    pub(crate) fn check_validation(&self, tokens: u64) -> Result<(), TrainError> {
+        let rule = "must be 0 without validation data, whose loss decides when to stop";
+        let holds = self.early_stop == 0 || tokens > 0;
+        require(Self::TABLE, "early_stop", self.early_stop, holds, rule)
     }
 }
 

@@ -8,6 +8,7 @@ use burn::tensor::backend::Backend;
 use emberlm_data::{Batch, DataError};
 
 use crate::objective::model::TokenBatch;
+use crate::objective::repeated::repeated;
 use crate::objective::{HostBatch, HostBatches, TrainSource};
 use crate::peers::Rank;
 
@@ -24,6 +25,8 @@ pub(crate) struct TrainLoader<D> {
     /// The first sequence, counted over all ranks.
     pub(crate) first_window: u64,
     pub(crate) micro_batch: usize,
+    /// The number of this rank's first micro-batches that are repeated; `None` to read on through the data.
+    pub(crate) repeated: Option<usize>,
     /// The rank that the micro-batches are for.
     pub(crate) rank: Rank,
     /// Worker threads.
@@ -63,8 +66,14 @@ impl<B: Backend> DataLoader<B, Result<TokenBatch<B>, DataError>> for TrainLoader
         let (rank, count) = (self.rank, self.micro_batch);
         let own = self.first_window + rank.micro_batch(0) * count as u64;
         let stride = count * rank.world_size();
+        // Repeated batches are read once.
+        let workers = self.repeated.map_or(self.workers, |_| 0);
+        let made = self.source.batches(own, count, stride, workers);
         Box::new(TrainIterator::<B> {
-            made: self.source.batches(own, count, stride, self.workers),
+            made: match self.repeated {
+                Some(count) => repeated(made, count),
+                None => made,
+            },
             device: &self.device,
             window: self.first_window,
             stride: stride as u64,

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `model` | the models that can be trained, their configuration, and the sums of their gradients |
-//! | `source`, `host_batch`, `loader` | the batches of a run: a function of the number of their first sequence, in the host's memory, and as tensors |
+//! | `source`, `host_batch`, `loader`, `repeated` | the batches of a run: a function of the number of their first sequence, in the host's memory, as tensors, and those of one step over and over |
 //! | `inputs`, `open`, `validation` | the inputs of a run, how objectives open them, and the data of its evaluations |
 //! | `next_token` | the next token, of datasets or conversations |
 //! | `mlm` | masked tokens (BERT, RoBERTa) |
@@ -31,6 +31,7 @@ mod next_token;
 mod open;
 pub(crate) mod preference;
 mod records;
+mod repeated;
 pub(crate) mod sample;
 mod seq2seq;
 mod source;

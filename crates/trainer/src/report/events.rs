@@ -112,6 +112,9 @@ pub enum Event {
         version: String,
         /// The lowest possible validation loss, if known.
         floor: Option<f64>,
+        /// The loss of a uniform distribution over all tokens or labels, if the loss is a cross-entropy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        uniform_loss: Option<f64>,
         /// The metrics declared by the run's hooks.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         metrics: Vec<Metric>,
@@ -183,6 +186,8 @@ pub struct DatasetLoss {
 pub enum Ending {
     /// All steps were completed.
     Finished,
+    /// The validation loss did not improve for `train.evaluation.early_stop` evaluations.
+    EarlyStopped,
     /// A request stopped the run in order. `emberlm runs` lists it as stopped.
     Interrupted,
     /// An error ended the run.

@@ -22,6 +22,7 @@ use crate::error::TrainError;
 use crate::evaluate::validation::Validation;
 use crate::objective::Rollouts;
 use crate::objective::model::{TokenBatch, TrainingModel};
+use crate::report::events::Ending;
 use crate::step::engine::{StepBatches, StepEngine, StepOutcome, StepReport};
 use crate::stop::StopSignal;
 
@@ -50,6 +51,8 @@ pub struct RunResult {
     pub checkpoint: Option<PathBuf>,
     /// True if the run was stopped before its last step.
     pub interrupted: bool,
+    /// True if the run ended before its last step because the validation loss did not improve.
+    pub stopped_early: bool,
     /// The lowest possible validation loss, if known.
     pub floor: Option<Floor>,
     /// True if the model has the chat template of its training data.
@@ -131,6 +134,7 @@ impl<B: TrainingBackend> Driver<B> {
         batches: &mut Batches<'_, B>,
     ) -> (TrainingModel<B>, Result<RunResult, TrainError>) {
         let begun_at = self.step();
+        let evaluates_first = self.state.evaluation_due;
         if let Some(rank_zero) = &mut self.rank_zero {
             rank_zero.begin(&self.engine, &self.state, self.floor.as_ref());
         }
@@ -141,12 +145,12 @@ impl<B: TrainingBackend> Driver<B> {
         if result.is_ok() {
             (model, result) = self.steps(model, batches);
         }
-        let is_new = self.step() != begun_at;
+        let is_new = evaluates_first || self.step() != begun_at;
+        let ending = self.ending();
         match &mut self.rank_zero {
             Some(rank_zero) => {
                 let state = position(&self.state, &self.engine);
-                let interrupted = self.interrupted;
-                result = rank_zero.end(&self.engine, &model, state, is_new, interrupted, result);
+                result = rank_zero.end(&self.engine, &model, state, is_new, ending, result);
             }
             None if result.is_ok() && is_new => result = self.save_as_peer(),
             None => {}
@@ -163,6 +167,7 @@ impl<B: TrainingBackend> Driver<B> {
             sample: rank_zero.and_then(|rank_zero| rank_zero.sample.clone()),
             checkpoint: rank_zero.and_then(|rank_zero| rank_zero.recorder.newest.clone()),
             interrupted: self.interrupted,
+            stopped_early: self.ending() == Ending::EarlyStopped,
             floor: self.floor.clone(),
             chats: rank_zero
                 .is_some_and(|rank_zero| rank_zero.about.description.chat_template.is_some()),
@@ -174,6 +179,27 @@ impl<B: TrainingBackend> Driver<B> {
         self.engine.position().step
     }
 
+    /// Returns true if the validation loss has not improved for too many evaluations.
+    fn ends_early(&self) -> bool {
+        let evaluation = &self.engine.config().evaluation;
+        evaluation.ends_early(self.state.evaluations_since_best)
+    }
+
+    /// Returns true if there is no step to make.
+    fn is_done(&self) -> bool {
+        self.ends_early() || self.engine.steps_made() >= self.engine.config().steps
+    }
+
+    /// The end of a run without an error.
+    fn ending(&self) -> Ending {
+        let is_last = self.step() >= self.engine.config().steps;
+        match (self.interrupted, self.ends_early() && !is_last) {
+            (true, _) => Ending::Interrupted,
+            (false, true) => Ending::EarlyStopped,
+            (false, false) => Ending::Finished,
+        }
+    }
+
     fn steps(
         &mut self,
         mut model: TrainingModel<B>,
@@ -182,7 +208,7 @@ impl<B: TrainingBackend> Driver<B> {
         let begun_at = self.step();
         let damaged = |source| TrainError::DamagedData { source, begun_at };
         let mut made = Ok(());
-        while made.is_ok() && self.engine.steps_made() < self.engine.config().steps {
+        while made.is_ok() && !self.is_done() {
             match self.engine.agree_to_stop(&self.stop) {
                 Ok(false) => {}
                 Ok(true) => {

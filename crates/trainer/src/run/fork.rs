@@ -24,11 +24,12 @@ pub struct Fork {
 }
 
 /// Settings that define the order of the training data.
-const DATA_ORDER: [&str; 6] = [
+const DATA_ORDER: [&str; 7] = [
     "data.mix.*.weight",
     "train.seed",
     "train.seq_len",
     "train.documents",
+    "train.overfit_batch",
     "train.objective.density",
     "train.objective.mean_span",
 ];
@@ -92,6 +93,9 @@ impl Fork {
         let is_same_validation = has_same(state, inputs, |identity| &identity.val);
         if !is_same_validation || any(&changes, &VALIDATION) || of_objective(&changes) {
             (state.best, state.validation_loss) = (None, None);
+        }
+        if !changes.iter().all(SettingChange::may_be_resumed) || !is_same_validation {
+            state.evaluations_since_best = 0;
         }
         notes.extend(self.move_in_data(state, now, inputs, &changes));
         notes

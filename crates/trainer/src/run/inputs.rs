@@ -137,10 +137,17 @@ impl RunInputs {
         device: &Device<B>,
     ) -> TrainLoader<Device<B>> {
         let step_sequences = train.step_sequences();
+        let first_window = match train.overfit_batch {
+            true => 0,
+            false => state.sequences_at(state.step, step_sequences),
+        };
+        // The ranks share the micro-batches evenly.
+        let of_step = train.accumulation / rank.world_size();
         TrainLoader {
             source: self.source.clone(),
-            first_window: state.sequences_at(state.step, step_sequences),
+            first_window,
             micro_batch: train.micro_batch,
+            repeated: train.overfit_batch.then_some(of_step),
             rank,
             workers: train.loader_workers,
             windows: state.sequences_at(train.steps, step_sequences),

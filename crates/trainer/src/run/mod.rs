@@ -6,7 +6,7 @@
 //! | `inputs`, `model`, `initial_state`, `references`, `rollouts`, `agreement` | the state before the first step |
 //! | `strategy`, `driver` | Burn's learner, and the loop over steps that it runs |
 //! | `recorder`, [`folder`], [`formats`] | the files of a run |
-//! | `duration`, `exportable`, `summary`, [`divergence`] | notes on a run at its start and end |
+//! | `duration`, `exportable`, `overfitting`, `summary`, `uniform`, [`divergence`] | notes on a run at its start and end |
 
 use std::sync::Arc;
 
@@ -55,6 +55,7 @@ pub mod formats;
 mod initial_state;
 mod inputs;
 mod model;
+mod overfitting;
 mod recorder;
 mod references;
 pub mod resume;
@@ -63,6 +64,7 @@ mod start;
 mod strategy;
 mod summary;
 mod training;
+mod uniform;
 
 pub use crate::run::driver::RunResult;
 pub use fork::Fork;
@@ -72,6 +74,7 @@ pub use inputs::{EpochSize, epoch_size, resolve_model, sized};
 pub use model::RunWeights;
 pub use start::RunStart;
 pub use training::Training;
+use uniform::UniformLoss;
 
 /// The way a run shows its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +167,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
         chat_template: options.chat_template.clone(),
     };
     let mut inputs = RunInputs::open(&mut config, &circumstances)?;
+    let evaluation = &config.train.evaluation;
+    evaluation.check_validation(inputs.validation.tokens(None))?;
     let rank = peers.rank();
     let mut initial = InitialState::<B>::new(&start, weights, &config, &inputs, rank, &device)?;
     let is_fork = start.fork().is_some();
@@ -342,6 +347,7 @@ fn rank_zero<B: TrainingBackend>(
             checkpoint,
         ),
         pace: Pace::new(step, flops, config.train.precision.products),
+        uniform_loss: UniformLoss::of(&config.train.objective, inputs).map(UniformLoss::nats),
         sample: None,
     })
 }
@@ -396,5 +402,11 @@ fn first_notes<B: TrainingBackend>(
     }
     notes.extend(export_warning(&inputs.model));
     notes.extend(devices.warnings(config.train.precision.products));
+    notes.extend(overfitting::note(&config.train, inputs));
+    // Directly above the first loss.
+    if initial.state.step == 0 {
+        let uniform = UniformLoss::of(&config.train.objective, inputs);
+        notes.extend(uniform.map(|loss| loss.to_string()));
+    }
     notes
 }

@@ -15,7 +15,7 @@ use crate::run::ancestry::ChangedValue;
 
 /// Settings that may change when a run is resumed: its length, its output, and the paths of its datasets. `*`
 /// matches any index of a list. Changing any other setting would make it a different run.
-pub const MAY_CHANGE: [&str; 16] = [
+pub const MAY_CHANGE: [&str; 17] = [
     "data.dataset",
     "data.validation",
     "data.mix.*.dataset",
@@ -26,6 +26,7 @@ pub const MAY_CHANGE: [&str; 16] = [
     "train.steps",
     "train.log_interval",
     "train.evaluation.interval",
+    "train.evaluation.early_stop",
     "train.checkpoints.interval",
     "train.checkpoints.at_evaluations",
     "train.checkpoints.minutes",

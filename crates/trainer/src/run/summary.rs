@@ -44,7 +44,13 @@ pub(super) fn line<B: TrainingBackend>(
         TrainSource::Windows { .. } => (false, inputs.seq_len as u64, "tokens"),
     };
     let of_step = train.step_sequences() * length;
-    let epochs = epochs::epochs(train.steps, inputs.size, of_step);
+    let passes = match train.overfit_batch {
+        true => "the same in each step".to_owned(),
+        false => {
+            let epochs = epochs::epochs(train.steps, inputs.size, of_step);
+            format!("{epochs:.1} epochs of {} {unit}", grouped(inputs.size))
+        }
+    };
     let micro_batches = match train.accumulation {
         1 => String::new(),
         count => format!("{count} × "),
@@ -59,11 +65,10 @@ pub(super) fn line<B: TrainingBackend>(
         count => format!(", {count} ranks"),
     };
     let mut line = format!(
-        "training {parameters} on {}{ranks}: {} steps of {micro_batches}{sequences} = {} {unit}, {epochs:.1} epochs of {} {unit}",
+        "training {parameters} on {}{ranks}: {} steps of {micro_batches}{sequences} = {} {unit}, {passes}",
         initial.state.backend,
         grouped(train.steps as u64),
         grouped(of_step),
-        grouped(inputs.size),
     );
     // Before the measurement, whose memory the process keeps.
     let memory = predicted_bytes::<B>(train, inputs, world_size, device);

@@ -40,6 +40,10 @@ pub struct GenerateArgs {
     /// Stop before TEXT; can be repeated
     #[arg(long, value_name = "TEXT", value_parser = values::stop, help_heading = "Length")]
     pub stop: Vec<String>,
+    /// Generate N independent samples of the prompt: sample i uses stream i of the seed, so that the first is the text
+    /// without this option
+    #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Sampling")]
+    pub num_samples: Option<usize>,
     /// Search for the most probable text with N beams, instead of choosing one token after the other
     #[arg(
         long,
@@ -83,7 +87,8 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub adapter: AdapterArg,
-    /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} after generation
+    /// Print {"tokens": [...], "text": "...", "finish": "length" or "stop"} after generation, and a list of them with
+    /// --num-samples
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// With --json: print each token's log-probability, and those of the N most probable tokens at its position

@@ -27,6 +27,30 @@ pub struct ModelDefaults<'a> {
     pub room: usize,
 }
 
+/// Checks options that exclude each other for a reason.
+///
+/// # Errors
+/// A beam search is to draw samples.
+pub fn check(args: &GenerateArgs) -> Result<(), CliError> {
+    if args.beams.is_some() && args.num_samples.is_some() {
+        let message = "--num-samples cannot be used with --beams: a beam search draws no samples, it finds the most probable text";
+        return Err(CliError::usage(message).hint("omit --beams, or omit --num-samples"));
+    }
+    Ok(())
+}
+
+/// Checks that several samples can differ.
+fn check_samples(samples: Option<usize>, temperature: f64) -> Result<(), CliError> {
+    let samples = samples.unwrap_or(1);
+    if samples == 1 || temperature > 0.0 {
+        return Ok(());
+    }
+    let message = format!(
+        "--num-samples {samples} needs a temperature above 0: at 0 all samples are the same text"
+    );
+    Err(CliError::usage(message).hint("raise --temperature, or omit --num-samples"))
+}
+
 impl Method {
     /// The method that the arguments select.
     pub fn new(args: &GenerateArgs, model: ModelDefaults<'_>) -> Result<Self, CliError> {
@@ -59,10 +83,12 @@ impl Method {
         if args.verbose {
             console::note(&sampling);
         }
+        let chooser = sampling.apply(chooser);
+        check_samples(args.num_samples, chooser.sampler.temperature)?;
         Ok(Self::Tokens(GenerateOptions {
             max_new_tokens: sampling.max_new_tokens.value,
             stop_tokens,
-            chooser: sampling.apply(chooser),
+            chooser,
             ..GenerateOptions::default()
         }))
     }

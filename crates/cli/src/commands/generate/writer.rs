@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::console;
 use crate::error::CliError;
-use crate::output::{print, print_json};
+use crate::output::print;
 
 /// Prints tokens as they are generated, or collects them for JSON.
 pub struct Writer {
@@ -23,7 +23,7 @@ pub struct Writer {
 
 /// The output of `--json`.
 #[derive(Serialize)]
-struct GenerationOutput {
+pub struct GenerationOutput {
     tokens: Vec<u32>,
     text: Option<String>,
     finish: &'static str,
@@ -117,10 +117,14 @@ impl Writer {
         self.show(&shown)
     }
 
-    /// Writes the best of the sequences that a beam search found, and with `verbose` its score on stderr.
-    pub fn show_best(mut self, found: &[Beam], verbose: bool) -> Result<(), CliError> {
+    /// Writes the best of the sequences that a beam search found, and with `verbose` its score on stderr. Returns it for JSON.
+    pub fn show_best(
+        mut self,
+        found: &[Beam],
+        verbose: bool,
+    ) -> Result<Option<GenerationOutput>, CliError> {
         let Some(best) = found.first() else {
-            return Ok(());
+            return Ok(None);
         };
         for &id in &best.tokens {
             self.write(&Chosen {
@@ -128,11 +132,11 @@ impl Writer {
                 ..Chosen::default()
             })?;
         }
-        self.finish(Some(best.finish), None)?;
+        let output = self.finish(Some(best.finish), None)?;
         if verbose {
             console::note(format_args!("score: {:.4}", best.score));
         }
-        Ok(())
+        Ok(output)
     }
 
     /// Returns true if a stop string was found. No more text is written then.
@@ -148,13 +152,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the remaining text and ends the output. Reports the acceptance of draft tokens on stderr or in
-    /// the JSON.
+    /// Writes the remaining text and ends the output, or returns it for JSON. Reports the acceptance of draft tokens on
+    /// stderr or in the JSON.
     pub fn finish(
         mut self,
         finish: Option<Finish>,
         guesses: Option<DraftAcceptance>,
-    ) -> Result<(), CliError> {
+    ) -> Result<Option<GenerationOutput>, CliError> {
         let has_text = self.stream.is_some();
         if let Some(stream) = self.stream.take() {
             let rest = stream.finish();
@@ -175,15 +179,15 @@ impl Writer {
                     self.tokens.len()
                 ));
             }
-            return Ok(());
+            return Ok(None);
         }
         let by_length = !self.stopped && finish == Some(Finish::Length);
-        print_json(&GenerationOutput {
+        Ok(Some(GenerationOutput {
             tokens: self.tokens,
             text: has_text.then_some(self.text),
             finish: if by_length { "length" } else { "stop" },
             logprobs: self.logprobs,
             draft: guesses.map(DraftStatistics::from),
-        })
+        }))
     }
 }

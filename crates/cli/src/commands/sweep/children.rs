@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunOutcome {
-    /// The run reached its last step.
+    /// The run reached its last step, or ended early by its own setting.
     Finished,
     /// The user stopped the run before its last step.
     Stopped,
@@ -85,10 +85,11 @@ pub fn is_done(run: &PlannedRun) -> bool {
     is_finished(run) || run.stopped_early().is_some()
 }
 
-/// Returns true if a run has reached its last step.
+/// Returns true if a run has reached its last step, or has ended early by `train.evaluation.early_stop`.
 pub fn is_finished(run: &PlannedRun) -> bool {
     let history = History::read(&run.folder);
-    history.is_ok_and(|history| history.status(&run.folder) == Status::Finished)
+    let status = history.map(|history| history.status(&run.folder));
+    matches!(status, Ok(Status::Finished | Status::EarlyStopped))
 }
 
 /// Runs `runs` in order, `parallel` at a time, and returns their outcomes in the order in which they ended.

@@ -100,9 +100,17 @@ pub struct TrainArgs {
     /// Steps between two evaluations (train.evaluation.interval)
     #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Optimization")]
     pub eval_interval: Option<usize>,
+    /// End the run when N evaluations in a row have not lowered the validation loss, and keep the checkpoint with the lowest,
+    /// as --keep-best does (train.evaluation.early_stop)
+    #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Optimization")]
+    pub early_stop: Option<usize>,
     /// Micro-batches per step (train.accumulation)
     #[arg(long, value_name = "N", value_parser = values::count, alias = "gradient-accumulation-steps", help_heading = "Optimization")]
     pub accumulation: Option<usize>,
+    /// Train on the first batch at every step, to test that the model can learn it: the loss must approach 0
+    /// (train.overfit_batch)
+    #[arg(long, conflicts_with = "epochs", help_heading = "Optimization")]
+    pub overfit_batch: bool,
     /// Recompute activations in the backward pass: less memory, more time (train.recompute)
     #[arg(long, help_heading = "Speed and memory")]
     pub recompute: bool,
@@ -202,9 +210,11 @@ impl TrainArgs {
         }
         train.seed = self.seed.unwrap_or(train.seed);
         train.documents = self.documents.unwrap_or(train.documents);
-        let interval = &mut train.evaluation.interval;
-        *interval = self.eval_interval.unwrap_or(*interval);
+        let evaluation = &mut train.evaluation;
+        evaluation.interval = self.eval_interval.unwrap_or(evaluation.interval);
+        evaluation.early_stop = self.early_stop.unwrap_or(evaluation.early_stop);
         train.accumulation = self.accumulation.unwrap_or(train.accumulation);
+        train.overfit_batch |= self.overfit_batch;
         train.recompute |= self.recompute;
         let products = &mut train.precision.products;
         *products = self.precision.unwrap_or(*products);
@@ -215,6 +225,6 @@ impl TrainArgs {
         train.ema = self.ema.unwrap_or(train.ema);
         let checkpoints = &mut train.checkpoints;
         checkpoints.keep_last = self.keep_last.unwrap_or(checkpoints.keep_last);
-        checkpoints.keep_best |= self.keep_best;
+        checkpoints.keep_best |= self.keep_best || self.early_stop.is_some();
     }
 }

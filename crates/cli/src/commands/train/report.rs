@@ -1,6 +1,7 @@
 //! Output at the end of a run.
 
 use emberlm_checkpoint::{ModelKind, kind_of};
+use emberlm_trainer::checkpoint::{Best, State};
 use emberlm_trainer::events;
 use emberlm_trainer::{Divergence, ObjectiveConfig, RunResult};
 
@@ -17,6 +18,9 @@ pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), Cli
     let state = &result.state;
     if result.interrupted {
         console::note(format_args!("Stopped after step {}.", state.step));
+    }
+    if result.stopped_early {
+        console::note(stopped_early(state));
     }
     if state.watch.total() > 0 {
         console::note(format_args!("{} steps were skipped.", state.watch.total()));
@@ -57,6 +61,19 @@ pub fn report(result: &RunResult, objective: &ObjectiveConfig) -> Result<(), Cli
     }
     print(&text)?;
     check_divergence(result)
+}
+
+/// States that a run ended early, with the evaluation that was not improved upon.
+fn stopped_early(state: &State) -> String {
+    let (step, evaluations) = (state.step, state.evaluations_since_best);
+    let best = state.best.map(|best| {
+        let Best { loss, step } = best;
+        format!(": none of the last {evaluations} evaluations was below {loss:.4}, the validation loss of step {step}")
+    });
+    format!(
+        "Stopped early after step {step}{}.",
+        best.unwrap_or_default()
+    )
 }
 
 /// Warns if the run seems to have diverged, and returns an error if its model is useless. An interrupted run

@@ -57,6 +57,7 @@ fn resume(
         )),
         Some(step) => {
             console::note(format_args!("Resuming {} after step {step}", run.display()));
+            note_early_stop(run, checkpoint.as_ref(), &now);
         }
         None => console::note(format_args!(
             "{} has no checkpoint yet: beginning again",
@@ -123,6 +124,9 @@ fn fork(
             "{shown} has finished all of its {step} steps; raise the number with --steps"
         ));
     }
+    if changes.iter().all(SettingChange::may_be_resumed) {
+        note_early_stop(target.shown(), Some(&checkpoint), &now);
+    }
     let parent = target.run().unwrap_or(target.shown()).to_owned();
     let fork = Fork::new(out.to_owned(), parent, checkpoint, then);
     Ok((now, RunStart::Forked(fork)))
@@ -137,6 +141,20 @@ fn newest(run: &Path) -> Result<Option<Checkpoint>, CliError> {
 
 fn step_of(checkpoint: Option<&Checkpoint>) -> Option<usize> {
     Some(checkpoint?.state.as_ref()?.step)
+}
+
+/// Prints a note if the run ends at once, since its validation loss has not improved for too many evaluations.
+fn note_early_stop(shown: &Path, checkpoint: Option<&Checkpoint>, now: &RunConfig) {
+    let Some(state) = checkpoint.and_then(|checkpoint| checkpoint.state.as_ref()) else {
+        return;
+    };
+    let evaluations = state.evaluations_since_best;
+    if now.train.evaluation.ends_early(evaluations) && state.step < now.train.steps {
+        console::note(format_args!(
+            "{} has stopped early, after {evaluations} evaluations without a lower validation loss; raise the number with --early-stop, or continue to the last step with --set train.evaluation.early_stop=0",
+            shown.display()
+        ));
+    }
 }
 
 /// The settings that a checkpoint was trained with. `None` for checkpoints of earlier versions.

@@ -1,5 +1,7 @@
 //! The part of every rank in evaluations and checkpoints.
 
+use std::ops::ControlFlow;
+
 use emberlm_kernels::TrainingBackend;
 
 use super::validate::Evaluator;
@@ -22,12 +24,15 @@ impl<B: TrainingBackend> Driver<B> {
         }
     }
 
-    /// Computes this rank's share of an evaluation.
-    pub(super) fn evaluate_as_peer(&self, model: &TrainingModel<B>) -> Result<(), TrainError> {
+    /// Computes this rank's share of an evaluation. Its outcome is the same on all ranks, so that they end early together.
+    pub(super) fn evaluate_as_peer(&mut self, model: &TrainingModel<B>) -> Result<(), TrainError> {
         let evaluated = self.engine.evaluated(model);
         let evaluator = Evaluator::new(&self.validation, &self.engine, &self.stop);
-        // Rank 0 records the outcome, and a stop ends all ranks before the next step.
-        let _ = evaluator.evaluate(&evaluated)?;
+        // A stop ends all ranks before the next step.
+        if let ControlFlow::Continue(Some(found)) = evaluator.evaluate(&evaluated)? {
+            let step = self.step();
+            self.state.record_validation(found.loss, step);
+        }
         if B::is_asynchronous() {
             // Evaluation and training use device memory differently.
             B::memory_cleanup(&model.device());

@@ -40,6 +40,8 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) device: Device<B>,
     pub(crate) recorder: Recorder,
     pub(crate) pace: Pace,
+    /// The loss of a uniform distribution over all tokens or labels, if the loss is a cross-entropy.
+    pub(crate) uniform_loss: Option<f64>,
     /// The newest sample.
     pub(crate) sample: Option<String>,
 }
@@ -56,6 +58,7 @@ impl<B: TrainingBackend> RankZero<B> {
             backend: state.backend.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             floor: floor.map(|floor| floor.nats_per_token),
+            uniform_loss: self.uniform_loss,
             metrics: self.recorder.hooks.metrics().to_vec(),
         });
         self.recorder.hooks.on_start(&RunBegin {
@@ -146,6 +149,7 @@ impl<B: TrainingBackend> RankZero<B> {
             }
         }
         // The checkpoint of the last step is written at the end, like that of an interrupted run.
+        let last = last || config.evaluation.ends_early(state.evaluations_since_best);
         let is_due = log || evaluate || save;
         let checkpoints = &config.checkpoints;
         let temporary = is_due && !save && self.recorder.is_temporary_due(evaluate, checkpoints);
@@ -162,14 +166,15 @@ impl<B: TrainingBackend> RankZero<B> {
         self.recorder.hooks.check()
     }
 
-    /// Writes the last checkpoint and records the end. Returns `result`, or the error of writing the end.
+    /// Writes the last checkpoint and records the end, which is `ending` unless there was an error. Returns `result`, or the
+    /// error of writing the end.
     pub(super) fn end(
         &mut self,
         engine: &StepEngine<B>,
         model: &TrainingModel<B>,
         state: State,
         is_new: bool,
-        interrupted: bool,
+        ending: Ending,
         result: Result<(), TrainError>,
     ) -> Result<(), TrainError> {
         let step = state.step;
@@ -193,18 +198,16 @@ impl<B: TrainingBackend> RankZero<B> {
         // A checkpoint in progress is never half visible. Waiting completes it.
         self.recorder.wait();
         let result = result.and(self.recorder.check());
-        let how = match &result {
+        let ending = match &result {
             Err(TrainError::Discarded { .. }) => Ending::Interrupted,
             Err(_) => Ending::Failed,
-            Ok(()) if interrupted => Ending::Interrupted,
-            Ok(()) => Ending::Finished,
+            Ok(()) => ending,
         };
         self.recorder.record(&Event::Ended {
             time: now(),
             step,
-            how,
+            how: ending,
         });
-        let ending = how;
         self.recorder.hooks.on_end(&RunEnd { step, ending });
         let result = result.and(self.recorder.hooks.check());
         result.and(self.recorder.flush())

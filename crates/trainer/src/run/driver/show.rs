@@ -27,6 +27,11 @@ impl<B: TrainingBackend> RankZero<B> {
     /// The positions computed in `step` steps.
     fn positions(&self, step: usize, config: &TrainConfig, state: &State) -> u64 {
         let before = |sequences| self.source.positions(sequences, self.seq_len);
+        if config.overfit_batch {
+            let start = state.data_start.unwrap_or_default();
+            let steps = step.saturating_sub(start.step) as u64;
+            return start.positions + steps * before(config.step_sequences());
+        }
         let sequences = state.sequences_at(step, config.step_sequences());
         match state.data_start {
             Some(start) => start.positions + before(sequences) - before(start.sequences),

@@ -7,7 +7,7 @@ use emberlm_model::Transformer;
 
 use super::RankZero;
 use super::show::evaluation_figures;
-use crate::checkpoint::{Best, State};
+use crate::checkpoint::State;
 use crate::error::TrainError;
 use crate::evaluate::validation::{Limits, Validated, Validation};
 use crate::hooks::EvaluationEnd;
@@ -104,11 +104,7 @@ impl<B: TrainingBackend> RankZero<B> {
         if let Some(mut found) = found {
             text = found.sample.take().or(text);
             let loss = found.loss;
-            state.validation_loss = Some(loss);
-            better = state.best.is_none_or(|best| loss < best.loss);
-            if better {
-                state.best = Some(Best { loss, step });
-            }
+            better = state.record_validation(loss, step);
             let mut metrics = found.metrics;
             let recorded = self.recorder.hooks.on_evaluation(&EvaluationEnd {
                 step,
