@@ -35,7 +35,8 @@ Examples:
 pub const PLOT: &str = "\
 Examples:
   emberlm plot runs/book --out book.html
-  emberlm plot runs/book runs/small --y gradient_norm --x tokens --log-scale --out norms.png";
+  emberlm plot runs/book runs/small --y gradient_norm --x tokens --log-scale --out norms.png
+  emberlm plot runs/rates --group-by learning_rate --out rates.svg";
 
 pub const RUNS: &str = "\
 Examples:

@@ -10,6 +10,9 @@ use toml::{Table, Value};
 
 use crate::error::CliError;
 
+/// The setting that distinguishes runs of the same configuration.
+pub const SEED: &str = "train.seed";
+
 /// Settings by key.
 pub type RunSettings = BTreeMap<String, Value>;
 
@@ -27,6 +30,14 @@ pub fn read(run: &Path) -> Result<RunSettings, CliError> {
     let mut settings = RunSettings::new();
     flatten("", table, &mut settings);
     Ok(settings)
+}
+
+/// A value as it is displayed: texts without quotes.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
 }
 
 fn flatten(within: &str, table: Table, found: &mut RunSettings) {

@@ -208,21 +208,6 @@ pub fn short(value: f64) -> String {
     format!("{digits}{unit}")
 }
 
-/// Returns the limits of an axis for curves. Cuts off a steep beginning if it would flatten the rest.
-///
-/// `settled` holds the values after the beginning of each curve, `all` holds all values.
-pub fn robust_limits(all: &[f64], settled: &[f64]) -> Option<(f64, f64)> {
-    let (low, high) = ends(all)?;
-    let Some((_, settled)) = ends(settled) else {
-        return Some((low, high));
-    };
-    let high = match high - low > 2.0 * (settled - low) && settled > low {
-        true => settled + 0.25 * (settled - low),
-        false => high,
-    };
-    Some((low, high))
-}
-
 /// Returns the least and the greatest finite value.
 pub fn ends(values: &[f64]) -> Option<(f64, f64)> {
     let numbers = values.iter().copied().filter(|value| value.is_finite());
@@ -290,14 +275,5 @@ mod tests {
     fn numbers_are_short() {
         let texts = [0.4, 7.0, 950.0, 999.6, 12_345.0, 2_048_000.0, 1e12].map(short);
         assert_eq!(texts, ["0", "7", "950", "1k", "12.3k", "2.05M", "1T"]);
-    }
-
-    #[test]
-    fn steep_beginnings_are_cut_off() {
-        let all = [60.0, 8.0, 3.0, 2.0, 1.0];
-        assert_eq!(robust_limits(&all, &all[2..]), Some((1.0, 3.5)));
-        assert_eq!(robust_limits(&all[2..], &all[3..]), Some((1.0, 3.0)));
-        assert_eq!(robust_limits(&all, &[]), Some((1.0, 60.0)));
-        assert_eq!(robust_limits(&[f64::NAN], &[]), None);
     }
 }

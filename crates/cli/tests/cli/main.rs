@@ -68,6 +68,7 @@ mod objectives;
 mod one_conversation;
 mod optimizers;
 mod own_tokenizer;
+mod plot_groups;
 mod plots_and_runs;
 mod precision;
 mod prepare;

@@ -155,8 +155,7 @@ impl Differences {
         for setting in &self.settings {
             let [a, b] = setting.values.each_ref().map(|value| match value {
                 None => NONE.to_owned(),
-                Some(Value::String(text)) => text.clone(),
-                Some(value) => value.to_string(),
+                Some(value) => run_settings::shown(value),
             });
             settings.row([setting.key.clone(), a, b]);
         }
