@@ -36,7 +36,8 @@ pub const PLOT: &str = "\
 Examples:
   emberlm plot runs/book --out book.html
   emberlm plot runs/book runs/small --y gradient_norm --x tokens --log-scale --out norms.png
-  emberlm plot runs/rates --group-by learning_rate --out rates.svg";
+  emberlm plot runs/rates --group-by learning_rate --out rates.svg
+  emberlm plot runs/rates --x learning_rate --group-by configuration --best --out best.png";
 
 pub const RUNS: &str = "\
 Examples:

@@ -55,6 +55,7 @@ mod ranks;
 mod run_folders;
 mod run_history;
 mod run_labels;
+mod run_model;
 mod run_settings;
 mod sandbox;
 mod shell;

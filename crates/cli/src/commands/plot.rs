@@ -1,6 +1,8 @@
 //! `emberlm plot`: plots the curves of runs.
 
 mod grouping;
+mod horizontal;
+mod points;
 mod selection;
 
 use std::path::PathBuf;
@@ -14,8 +16,10 @@ use crate::error::CliError;
 use crate::examples;
 use crate::output::print;
 use crate::plot::{
-    AxisOptions, Figure, Group, NamedRun, Page, PictureFile, Quantity, XQuantity, short,
+    AxisOptions, Figure, Group, Legend, NamedRun, Page, Picture, PictureFile, Quantity, short,
 };
+use crate::run_model::ModelSize;
+use horizontal::Horizontal;
 
 /// Arguments of `plot`.
 #[derive(Debug, Args)]
@@ -27,9 +31,9 @@ pub struct PlotArgs {
     /// The picture's file: a page, a vector or a pixel picture
     #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse, value_hint = ValueHint::FilePath)]
     pub out: PictureFile,
-    /// The horizontal axis
-    #[arg(long, value_enum, default_value_t)]
-    pub x: XQuantity,
+    /// The horizontal axis: steps, tokens, flops or time; or, with one point per run, parameters or a setting such as train.schedule.learning_rate
+    #[arg(long, value_name = "X", value_parser = Horizontal::parse, default_value = "steps")]
+    pub x: Horizontal,
     /// The metric of the vertical axis
     #[arg(long, value_name = "METRIC", default_value = "loss", help = metric_help())]
     pub y: String,
@@ -45,6 +49,12 @@ pub struct PlotArgs {
     /// Draw the mean and the standard deviation of runs with the same value of a setting, such as train.optimizer.kind; or "configuration" for runs that differ only in the seed
     #[arg(long, value_name = "SETTING")]
     pub group_by: Option<String>,
+    /// Draw one point per run, its last value, also over steps, tokens, flops or time
+    #[arg(long)]
+    pub points: bool,
+    /// Draw one point per run, its best value
+    #[arg(long)]
+    pub best: bool,
 }
 
 fn metric_help() -> String {
@@ -58,11 +68,19 @@ fn metric_help() -> String {
 
 /// Draws the plot and writes it.
 pub fn run(args: PlotArgs) -> Result<(), CliError> {
-    let runs = selection::select(&args.runs)?;
+    let mut runs = selection::select(&args.runs)?;
     let count = match runs.len() {
         1 => "1 run".to_owned(),
         count => format!("{count} runs"),
     };
+    if args.group_by.is_some() || matches!(args.x, Horizontal::Setting(_)) {
+        grouping::read_settings(&mut runs)?;
+    }
+    if args.x.needs_model() {
+        for run in &mut runs {
+            run.size = Some(ModelSize::of_run(&run.folder)?);
+        }
+    }
     let (names, groups) = match &args.group_by {
         Some(by) => grouping::grouped(runs, by)?,
         None => (
@@ -70,21 +88,41 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
             runs.into_iter().map(Group::single).collect(),
         ),
     };
-    let all = || groups.iter().flat_map(|group: &Group| &group.runs);
-    let quantity = Quantity::find(&args.y, all())?;
+    let quantity = Quantity::find(&args.y, runs_of(&groups))?;
     let options = AxisOptions {
         log_x: args.log_x,
         log_y: args.log,
         full_range: args.full_range,
     };
-    let figure = Figure::new(&groups, &names, args.x, &quantity, options)?;
-    let page = Page {
-        title: &figure.legend.title,
-        headings: &HEADINGS,
-        rows: &all().map(row).collect::<Vec<_>>(),
-    };
-    args.out.write(&figure, &page)?;
+    match &args.x {
+        Horizontal::Progress(along) if !args.points && !args.best => {
+            let figure = Figure::new(&groups, &names, *along, &quantity, options)?;
+            write(&args.out, &figure, &figure.legend, &groups)?;
+        }
+        _ => {
+            let scatter = points::scatter(&groups, &names, &quantity, &args, options)?;
+            write(&args.out, &scatter, &scatter.legend, &groups)?;
+        }
+    }
     print(&format!("{}: {count}\n", args.out.path.display()))
+}
+
+fn runs_of(groups: &[Group]) -> impl Iterator<Item = &NamedRun> + Clone {
+    groups.iter().flat_map(|group| &group.runs)
+}
+
+fn write(
+    out: &PictureFile,
+    picture: &impl Picture,
+    legend: &Legend,
+    groups: &[Group],
+) -> Result<(), CliError> {
+    let page = Page {
+        title: &legend.title,
+        headings: &HEADINGS,
+        rows: &runs_of(groups).map(row).collect::<Vec<_>>(),
+    };
+    out.write(picture, &page)
 }
 
 /// Column headings of the page's table.

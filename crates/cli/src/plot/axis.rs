@@ -4,6 +4,11 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
+use super::legend::middle_cut;
+
+/// Number of characters that fit along an axis.
+const CATEGORIES: usize = 90;
+
 /// An axis from `from` to `to`. On a logarithmic axis, both are base-10 exponents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
@@ -56,6 +61,25 @@ impl Axis {
                 .collect(),
             log: true,
         }
+    }
+
+    /// Creates an axis of texts, at the positions 0, 1, ….
+    pub fn categories(labels: &[String]) -> Self {
+        let each = CATEGORIES / labels.len().max(1);
+        let tick =
+            |(place, label): (usize, &String)| (place as f64, middle_cut(label, each.max(3)));
+        Self {
+            from: -0.5,
+            to: labels.len() as f64 - 0.5,
+            ticks: labels.iter().enumerate().map(tick).collect(),
+            log: false,
+        }
+    }
+
+    /// Returns true if the axis does not reach a value.
+    pub fn is_outside(&self, value: f64) -> bool {
+        let place = self.coordinate(value);
+        place.is_some_and(|place| !(self.from..=self.to).contains(&place))
     }
 
     /// Converts a value to axis coordinates. Returns `None` if it is not finite.
@@ -151,7 +175,7 @@ fn label(mark: f64, step: f64, most: f64) -> String {
     if mark == 0.0 {
         return "0".to_owned();
     }
-    if most < 0.01 {
+    if !(0.01..1e13).contains(&most) {
         return significant(mark);
     }
     let (unit, name) = match most {
@@ -165,7 +189,7 @@ fn label(mark: f64, step: f64, most: f64) -> String {
 }
 
 /// Formats a number with at most three significant digits: `0.02`, `3e-4`, `20k`.
-fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     let rounded = format!("{value:.2e}");
     let Some((digits, power)) = rounded.split_once('e') else {
         return rounded;
@@ -238,10 +262,19 @@ mod tests {
         );
         let axis = Axis::linear(0.0, 0.001, 4);
         assert_eq!(labels(&axis), ["0", "5e-4", "0.001"]);
+        let axis = Axis::linear(0.0, 2.5e15, 3);
+        assert_eq!(labels(&axis), ["0", "1e15", "2e15"]);
         let axis = Axis::linear(0.0, 2_048_000.0, 4);
         assert_eq!(labels(&axis), ["0", "1M", "2M"]);
         assert_eq!(labels(&Axis::counts(1.02, 8)), ["0", "1"]);
         assert_eq!(labels(&Axis::counts(3.06, 8)), ["0", "1", "2", "3"]);
+    }
+
+    #[test]
+    fn texts_are_at_whole_positions() {
+        let axis = Axis::categories(&["adamw".to_owned(), "lion".to_owned()]);
+        assert_eq!((axis.from, axis.to), (-0.5, 1.5));
+        assert_eq!(axis.ticks[1], (1.0, "lion".to_owned()));
     }
 
     #[test]

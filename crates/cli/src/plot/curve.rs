@@ -39,7 +39,7 @@ impl Curve {
     pub fn new(number: usize, group: &Group, quantity: &Quantity, scale: &Scale) -> Self {
         let skipped = group.runs.iter().flat_map(|run| {
             let steps = quantity.skipped(&run.history).into_iter();
-            steps.filter_map(|(step, y)| Some((scale.coordinate(&run.history, step)?, y)))
+            steps.filter_map(|(step, y)| Some((scale.coordinate(run, step)?, y)))
         });
         let training = readings(group, quantity, scale, |run| &run.history.trained);
         let validation = readings(group, quantity, scale, |run| &run.history.validated);
@@ -76,8 +76,7 @@ fn readings(
 ) -> Vec<Points> {
     let of = |run: &NamedRun| {
         let points = quantity.points(phase(run)).into_iter();
-        let placed =
-            points.filter_map(|(step, y)| Some((scale.coordinate(&run.history, step)?, y)));
+        let placed = points.filter_map(|(step, y)| Some((scale.coordinate(run, step)?, y)));
         placed.collect()
     };
     group.runs.iter().map(of).collect()

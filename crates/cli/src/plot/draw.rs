@@ -17,8 +17,8 @@ use super::paint::{Pen, Picture};
 use super::theme::{self, FAINT, FRAME, GRID, INK, Lettering, Side};
 
 /// Width of the picture, and its height below the legend.
-const WIDTH: u32 = 1600;
-const BELOW: u32 = 820;
+pub const WIDTH: u32 = 1600;
+pub const BELOW: u32 = 820;
 
 /// Maximum number of markers per curve. More would hide the line.
 const MARKERS: usize = 60;
@@ -135,6 +135,13 @@ fn label<DB: DrawingBackend>(
     Ok(())
 }
 
+/// The pixel of a place within the chart area. It leaves room for a whole marker at the top.
+pub fn pixel<DB: DrawingBackend>(plane: &Plane<DB>, place: (f64, f64), pen: Pen) -> (i32, i32) {
+    let at = plane.backend_coord(&place);
+    let (left, top) = plane.plotting_area().get_base_pixel();
+    (at.0 - left, (at.1 - top).max(pen.px(10)))
+}
+
 impl Figure {
     /// Draws the band of a mean.
     fn band<DB: DrawingBackend>(
@@ -239,11 +246,8 @@ impl Figure {
             (None, true) => self.y.to,
             (None, false) => return Ok(()),
         };
-        let at = plane.backend_coord(&(x, place));
+        let at = pixel(plane, (x, place), pen);
         let area = plane.plotting_area().strip_coord_spec();
-        let (left, top) = area.get_base_pixel();
-        // Keeps the whole marker inside the picture.
-        let at = (at.0 - left, (at.1 - top).max(pen.px(10)));
         match is_cross {
             true => cross(&area, at, curve.look, pen),
             false => marker(&area, at, curve.look, pen),

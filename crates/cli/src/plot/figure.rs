@@ -1,5 +1,6 @@
 //! Computes the contents of a plot of curves: curves, limits and labels.
 
+use super::axes::{AxisOptions, log_axis, y_axis};
 use super::axis::{Axis, ends};
 use super::curve::Curve;
 use super::group::Group;
@@ -8,17 +9,6 @@ use super::quantity::Quantity;
 use super::scale::{Scale, XQuantity};
 use super::summary::{headings, row};
 use crate::error::CliError;
-
-/// The axes of a plot.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AxisOptions {
-    /// Makes the horizontal axis logarithmic.
-    pub log_x: bool,
-    /// Makes the vertical axis logarithmic.
-    pub log_y: bool,
-    /// Shows all values, outliers included.
-    pub full_range: bool,
-}
 
 /// A plot of curves.
 #[derive(Clone, Debug)]
@@ -56,7 +46,11 @@ impl Figure {
         let floors = runs().filter_map(|run| run.history.floor);
         let floor = floors.reduce(f64::min);
         let floor = floor.and_then(|loss| quantity.of_loss(loss));
-        let y = y_axis(&curves, quantity, floor, options)?;
+        let all = curves.iter().flat_map(Curve::points).map(|p| p.1).collect();
+        let full = options.is_full(quantity);
+        let lines = curves.iter().flat_map(Curve::lines);
+        let ranges = lines.filter_map(|line| line.range(full));
+        let y = y_axis(all, ranges, quantity, floor, options)?;
         let rows = curves.iter().zip(groups).map(|(curve, group)| LegendRow {
             look: curve.look,
             cells: row(group, validated),
@@ -78,65 +72,16 @@ impl Figure {
 }
 
 fn x_axis(curves: &[Curve], along: XQuantity, log: bool) -> Result<Axis, CliError> {
-    let mut xs: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.0).collect();
+    let xs: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.0).collect();
     if log {
-        xs.retain(|x| *x > 0.0);
-        let Some((from, to)) = ends(&xs) else {
-            return Err(
-                CliError::new("a logarithmic axis shows only numbers above 0")
-                    .hint("leave out --log-x"),
-            );
-        };
-        return Ok(Axis::logarithmic(from, to * (to / from).powf(0.01), 8));
+        return log_axis(&xs, (0.0, 0.01), 8, "--log-x");
     }
     let (_, end) = ends(&xs).unwrap_or((0.0, 0.0));
     let end = if end > 0.0 { 1.02 * end } else { 1.0 };
     Ok(match along {
-        XQuantity::Time => Axis::linear(0.0, end, 8),
+        XQuantity::Time | XQuantity::Flops => Axis::linear(0.0, end, 8),
         XQuantity::Steps | XQuantity::Tokens => Axis::counts(end, 8),
     })
-}
-
-fn y_axis(
-    curves: &[Curve],
-    quantity: &Quantity,
-    floor: Option<f64>,
-    options: AxisOptions,
-) -> Result<Axis, CliError> {
-    let mut all: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.1).collect();
-    if !all.iter().any(|value| value.is_finite()) {
-        let name = quantity.label().to_lowercase();
-        return Err(CliError::new(format!("no finite value to draw: {name}"))
-            .hint("choose another metric with --y"));
-    }
-    all.extend(floor);
-    if options.log_y {
-        all.retain(|value| *value > 0.0);
-        let Some((low, high)) = ends(&all) else {
-            return Err(
-                CliError::new("a logarithmic axis shows only numbers above 0")
-                    .hint("leave out --log-scale"),
-            );
-        };
-        let room = (high / low).powf(0.04).max(1.02);
-        return Ok(Axis::logarithmic(low / room, high * room, 6));
-    }
-    let full = options.full_range || !quantity.has_outliers();
-    let lines = curves.iter().flat_map(Curve::lines);
-    let ranges = lines.filter_map(|line| line.range(full));
-    let mut limits: Vec<f64> = ranges.flat_map(|(low, high)| [low, high]).collect();
-    limits.extend(floor);
-    if quantity.begins_at_zero() {
-        limits.push(0.0);
-    }
-    let (low, high) = ends(&limits).unwrap_or((0.0, 1.0));
-    let room = 0.04 * (high - low);
-    let low = match low {
-        _ if floor == Some(low) => low - 2.0 * room,
-        0.0 => low,
-        _ => low - room,
-    };
-    Ok(Axis::linear(low, high + room, 6))
 }
 
 /// Describes the line styles in use, and states the number of values beyond the vertical axis.
@@ -163,11 +108,7 @@ fn about(curves: &[Curve], y: &Axis) -> String {
     }
     let lines = curves.iter().flat_map(Curve::lines);
     let lines = lines.flat_map(|line| line.points.iter().chain(&line.logged));
-    let places = lines.filter_map(|(_, value)| y.coordinate(*value));
-    match places
-        .filter(|place| !(y.from..=y.to).contains(place))
-        .count()
-    {
+    match lines.filter(|(_, value)| y.is_outside(*value)).count() {
         0 => {}
         1 => parts.push("1 value is outside".to_owned()),
         count => parts.push(format!("{count} values are outside")),
@@ -203,11 +144,7 @@ mod tests {
             paces: paces.collect(),
             ..History::of(steps)
         };
-        Group::single(NamedRun {
-            name: "run".into(),
-            folder: "run".into(),
-            history,
-        })
+        Group::single(NamedRun::new("run".into(), "run".into(), history))
     }
 
     fn figure(

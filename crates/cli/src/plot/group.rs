@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use crate::run_history::History;
+use crate::run_model::ModelSize;
+use crate::run_settings::RunSettings;
 
 /// A run and its display name.
 #[derive(Clone, Debug)]
@@ -10,6 +12,23 @@ pub struct NamedRun {
     pub name: String,
     pub folder: PathBuf,
     pub history: History,
+    /// The settings, if they were read.
+    pub settings: RunSettings,
+    /// The size of the model, if it was read.
+    pub size: Option<ModelSize>,
+}
+
+impl NamedRun {
+    /// Creates a run without settings and size.
+    pub fn new(name: String, folder: PathBuf, history: History) -> Self {
+        Self {
+            name,
+            folder,
+            history,
+            settings: RunSettings::new(),
+            size: None,
+        }
+    }
 }
 
 /// Runs that are drawn as one curve.

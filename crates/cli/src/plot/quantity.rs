@@ -45,6 +45,21 @@ impl Quantity {
         self.0.label()
     }
 
+    /// The metric's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The direction of better values.
+    pub fn direction(&self) -> Direction {
+        self.0.direction
+    }
+
+    /// Formats a value that is in displayed units.
+    pub fn shown(&self, value: f64) -> String {
+        self.0.display(value / self.0.scale)
+    }
+
     /// Returns true if the highest values may be cut off.
     pub fn has_outliers(&self) -> bool {
         self.0.aggregation != Aggregation::Last

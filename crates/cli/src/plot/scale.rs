@@ -3,7 +3,6 @@
 use clap::ValueEnum;
 
 use super::group::NamedRun;
-use crate::run_history::History;
 
 /// A quantity that grows during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -13,6 +12,8 @@ pub enum XQuantity {
     Steps,
     /// Tokens trained on
     Tokens,
+    /// Floating-point operations of training
+    Flops,
     /// Time of training
     Time,
 }
@@ -39,16 +40,22 @@ impl Scale {
         let (unit, label) = match along {
             XQuantity::Steps => (1.0, "steps".to_owned()),
             XQuantity::Tokens => (1.0, "tokens trained on".to_owned()),
+            XQuantity::Flops => (1.0, "floating-point operations".to_owned()),
             XQuantity::Time => (unit, format!("{name} of training")),
         };
         Self { along, unit, label }
     }
 
     /// The coordinate of a step. Returns `None` if the run's history does not determine it.
-    pub fn coordinate(&self, history: &History, step: usize) -> Option<f64> {
+    pub fn coordinate(&self, run: &NamedRun, step: usize) -> Option<f64> {
+        let history = &run.history;
         let place = match self.along {
             XQuantity::Steps => Some(step as f64),
             XQuantity::Tokens => history.tokens_at(step),
+            XQuantity::Flops => run
+                .size
+                .zip(history.tokens_at(step))
+                .map(|(size, tokens)| size.flops_per_token * tokens),
             XQuantity::Time => history.seconds_at(step),
         };
         place.map(|place| place / self.unit)

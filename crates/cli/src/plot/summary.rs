@@ -15,7 +15,7 @@ pub fn headings(names: &str, validated: bool) -> Vec<String> {
 }
 
 /// The placeholder of a missing number.
-const NONE: &str = "–";
+pub const NONE: &str = "–";
 
 /// The legend's row of a group. Losses are those of its run, or means with standard deviations.
 pub fn row(group: &Group, validated: bool) -> Vec<String> {

@@ -69,6 +69,7 @@ mod one_conversation;
 mod optimizers;
 mod own_tokenizer;
 mod plot_groups;
+mod plot_points;
 mod plots_and_runs;
 mod precision;
 mod prepare;

@@ -16,92 +16,100 @@ pub const CONFIGURATION: &str = "configuration";
 /// The name of a setting that a run does not have.
 const UNSET: &str = "unset";
 
-/// The settings of some runs.
-#[derive(Debug)]
-pub struct Settings(Vec<RunSettings>);
-
-impl Settings {
-    /// Reads the settings of each run.
-    ///
-    /// # Errors
-    /// Returns an error if the configuration of a run cannot be read.
-    pub fn read(runs: &[NamedRun]) -> Result<Self, CliError> {
-        let read = runs.iter().map(|run| run_settings::read(&run.folder));
-        Ok(Self(read.collect::<Result<_, _>>()?))
+/// Reads the settings of each run.
+///
+/// # Errors
+/// Returns an error if the configuration of a run cannot be read.
+pub fn read_settings(runs: &mut [NamedRun]) -> Result<(), CliError> {
+    for run in runs {
+        run.settings = run_settings::read(&run.folder)?;
     }
+    Ok(())
+}
 
-    /// The full name of a setting, of which `name` may be the end: `learning_rate` of `train.schedule.learning_rate`.
-    ///
-    /// # Errors
-    /// Returns an error if no run has such a setting, or several match.
-    pub fn find(&self, name: &str) -> Result<String, CliError> {
-        let keys: BTreeSet<&String> = self.0.iter().flat_map(RunSettings::keys).collect();
-        if keys.contains(&name.to_owned()) {
-            return Ok(name.to_owned());
+/// The full name of a setting, of which `name` may be the end: `learning_rate` of `train.schedule.learning_rate`.
+///
+/// # Errors
+/// Returns an error if no run has such a setting, or several match.
+pub fn find_setting<'a>(
+    runs: impl IntoIterator<Item = &'a NamedRun>,
+    name: &str,
+) -> Result<String, CliError> {
+    let keys = runs.into_iter().flat_map(|run| run.settings.keys());
+    let keys: BTreeSet<&str> = keys.map(String::as_str).collect();
+    if keys.contains(name) {
+        return Ok(name.to_owned());
+    }
+    let end = format!(".{name}");
+    let ending: Vec<&str> = keys
+        .iter()
+        .copied()
+        .filter(|key| key.ends_with(&end))
+        .collect();
+    match ending[..] {
+        [key] => Ok(key.to_owned()),
+        [] => {
+            let close = nearest(name, keys.iter().copied());
+            let error = CliError::usage(format!("the runs have no setting `{name}`"));
+            Err(error.did_you_mean(close))
         }
-        let end = format!(".{name}");
-        let ending: Vec<&str> = keys
-            .iter()
-            .filter(|key| key.ends_with(&end))
-            .map(|key| key.as_str())
-            .collect();
-        match ending[..] {
-            [key] => Ok(key.to_owned()),
-            [] => {
-                let close = nearest(name, keys.iter().map(|key| key.as_str()));
-                let error = CliError::usage(format!("the runs have no setting `{name}`"));
-                Err(error.did_you_mean(close))
-            }
-            _ => Err(CliError::usage(format!("several settings end in `{name}`"))
-                .hint(format!("choose one of {}", ending.join(", ")))),
-        }
+        _ => Err(CliError::usage(format!("several settings end in `{name}`"))
+            .hint(format!("choose one of {}", ending.join(", ")))),
     }
+}
 
-    /// The value of a setting of run `number`.
-    pub fn value(&self, number: usize, key: &str) -> Option<&Value> {
-        self.0.get(number)?.get(key)
-    }
+/// The settings except the seed in which the runs differ.
+fn differing(runs: &[NamedRun]) -> Vec<String> {
+    let keys: BTreeSet<&String> = runs.iter().flat_map(|run| run.settings.keys()).collect();
+    let differs = |key: &&String| {
+        let mut values = runs.iter().map(|run| run.settings.get(*key));
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    };
+    let keys = keys.into_iter().filter(|key| *key != SEED);
+    keys.filter(differs).cloned().collect()
+}
 
-    /// The settings except the seed in which the runs differ.
-    pub fn differing(&self) -> Vec<String> {
-        let keys: BTreeSet<&String> = self.0.iter().flat_map(RunSettings::keys).collect();
-        let differs = |key: &&String| {
-            let mut values = self.0.iter().map(|settings| settings.get(*key));
-            let first = values.next();
-            values.any(|value| Some(value) != first)
-        };
-        let keys = keys.into_iter().filter(|key| *key != SEED);
-        keys.filter(differs).cloned().collect()
-    }
+/// True if two runs have the same settings except the seed.
+pub fn differs_only_in_seed(a: &NamedRun, b: &NamedRun) -> bool {
+    let others = |run: &NamedRun| -> RunSettings {
+        let settings = run.settings.iter().filter(|(key, _)| *key != SEED);
+        settings
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    others(a) == others(b)
 }
 
 /// Groups runs that have equal values of the setting `by`, or of all settings except the seed for [`CONFIGURATION`].
 /// Groups are sorted by these values. Also returns the full name of the setting.
 ///
 /// # Errors
-/// Returns an error if a configuration cannot be read or no run has the setting.
+/// Returns an error if no run has the setting.
 pub fn grouped(runs: Vec<NamedRun>, by: &str) -> Result<(String, Vec<Group>), CliError> {
-    let settings = Settings::read(&runs)?;
     let keys = match by {
-        CONFIGURATION => settings.differing(),
-        key => vec![settings.find(key).map_err(|error| {
+        CONFIGURATION => differing(&runs),
+        key => vec![find_setting(&runs, key).map_err(|error| {
             error.hint(format!(
                 "`--group-by {CONFIGURATION}` groups the runs that differ only in {SEED}"
             ))
         })?],
     };
     let mut groups: Vec<(Vec<Option<Value>>, Group)> = Vec::new();
-    for (number, run) in runs.into_iter().enumerate() {
+    for run in runs {
         let values: Vec<_> = keys
             .iter()
-            .map(|key| settings.value(number, key).cloned())
+            .map(|key| run.settings.get(key).cloned())
             .collect();
         match groups.iter_mut().find(|(known, _)| *known == values) {
             Some((_, group)) => group.runs.push(run),
             None => {
                 let name = match by {
                     CONFIGURATION => configuration(&keys, &values),
-                    _ => values.iter().map(text).collect(),
+                    _ => values
+                        .iter()
+                        .map(|value| value_text(value.as_ref()))
+                        .collect(),
                 };
                 groups.push((
                     values,
@@ -133,7 +141,7 @@ pub fn grouped(runs: Vec<NamedRun>, by: &str) -> Result<(String, Vec<Group>), Cl
 fn configuration(keys: &[String], values: &[Option<Value>]) -> String {
     let part = |(key, value): (&String, &Option<Value>)| {
         let key = key.strip_prefix("train.").unwrap_or(key);
-        format!("{key}={}", text(value))
+        format!("{key}={}", value_text(value.as_ref()))
     };
     match keys.is_empty() {
         true => "all".to_owned(),
@@ -146,8 +154,9 @@ fn configuration(keys: &[String], values: &[Option<Value>]) -> String {
     }
 }
 
-fn text(value: &Option<Value>) -> String {
-    value.as_ref().map_or_else(|| UNSET.to_owned(), shown)
+/// A value as text.
+pub fn value_text(value: Option<&Value>) -> String {
+    value.map_or_else(|| UNSET.to_owned(), shown)
 }
 
 /// Orders values: numbers by size before other values by their text, and missing values last.
@@ -175,40 +184,41 @@ pub fn number(value: &Value) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_history::History;
 
-    fn settings(pairs: &[(&str, Value)]) -> RunSettings {
+    fn run(pairs: &[(&str, Value)]) -> NamedRun {
         let pairs = pairs.iter();
-        pairs
-            .map(|(key, value)| ((*key).to_owned(), value.clone()))
-            .collect()
+        let settings = pairs.map(|(key, value)| ((*key).to_owned(), value.clone()));
+        NamedRun {
+            settings: settings.collect(),
+            ..NamedRun::new("run".into(), "run".into(), History::default())
+        }
     }
 
     #[test]
     fn a_setting_is_found_by_its_end() {
-        let all = Settings(vec![settings(&[
+        let all = [run(&[
             ("train.schedule.learning_rate", Value::Float(1e-3)),
             ("train.optimizer.kind", Value::String("adamw".into())),
             ("train.schedule.kind", Value::String("cosine".into())),
-        ])]);
+        ])];
         let full = "train.schedule.learning_rate";
         for name in [full, "learning_rate", "schedule.learning_rate"] {
-            assert_eq!(all.find(name).expect("a setting"), full);
+            assert_eq!(find_setting(&all, name).expect("a setting"), full);
         }
-        assert!(all.find("rate").is_err());
-        assert!(all.find("kind").is_err());
+        assert!(find_setting(&all, "rate").is_err());
+        assert!(find_setting(&all, "kind").is_err());
     }
 
     #[test]
     fn the_seed_makes_no_difference() {
-        let of = |rate: f64, seed| {
-            settings(&[("rate", Value::Float(rate)), (SEED, Value::Integer(seed))])
-        };
-        let seeds = Settings(vec![of(0.1, 1), of(0.1, 2)]);
-        assert!(seeds.differing().is_empty());
-        let rates = Settings(vec![of(0.1, 1), of(0.1, 2), of(0.2, 1)]);
-        assert_eq!(rates.differing(), ["rate"]);
-        let unset = Settings(vec![of(0.1, 1), settings(&[])]);
-        assert_eq!(unset.differing(), ["rate"]);
+        let of =
+            |rate: f64, seed| run(&[("rate", Value::Float(rate)), (SEED, Value::Integer(seed))]);
+        assert!(differing(&[of(0.1, 1), of(0.1, 2)]).is_empty());
+        assert!(differs_only_in_seed(&of(0.1, 1), &of(0.1, 2)));
+        assert_eq!(differing(&[of(0.1, 1), of(0.1, 2), of(0.2, 1)]), ["rate"]);
+        assert!(!differs_only_in_seed(&of(0.1, 1), &of(0.2, 1)));
+        assert_eq!(differing(&[of(0.1, 1), run(&[])]), ["rate"]);
     }
 
     #[test]
@@ -221,9 +231,7 @@ mod tests {
             Some(Value::String("a".into())),
         ];
         values.sort_by(|a, b| compare(a.as_ref(), b.as_ref()));
-        assert_eq!(
-            values.each_ref().map(text),
-            ["2.5", "10", "a", "b", "unset"]
-        );
+        let texts = values.each_ref().map(|value| value_text(value.as_ref()));
+        assert_eq!(texts, ["2.5", "10", "a", "b", "unset"]);
     }
 }

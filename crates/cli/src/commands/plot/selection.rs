@@ -43,11 +43,7 @@ pub fn select(arguments: &[PathBuf]) -> Result<Vec<NamedRun>, CliError> {
         if history.steps.is_empty() {
             return Err(no_steps(&folder));
         }
-        Ok(NamedRun {
-            name,
-            folder,
-            history,
-        })
+        Ok(NamedRun::new(name, folder, history))
     })
     .collect()
 }
@@ -94,11 +90,7 @@ fn newest() -> Result<Vec<NamedRun>, CliError> {
     Ok(runs
         .map(|(name, (_, folder, history))| {
             history.damage.iter().for_each(|damage| warn(damage));
-            NamedRun {
-                name,
-                folder,
-                history,
-            }
+            NamedRun::new(name, folder, history)
         })
         .collect())
 }

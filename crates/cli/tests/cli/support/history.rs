@@ -77,4 +77,18 @@ impl Sandbox {
         self.write(&format!("{run}/events.jsonl"), text);
         self.write(&format!("{run}/config.toml"), format!("[train]\n{train}\n"));
     }
+
+    /// Three seeds of each of two learning rates.
+    pub fn with_seeds() -> Self {
+        let sandbox = Self::new();
+        for seed in [1, 2, 3] {
+            let shift = f64::from(seed);
+            for (rate, loss) in [("0.01", 2.0), ("0.001", 5.0)] {
+                let train = format!("seed = {seed}\nschedule.learning_rate = {rate}");
+                let run = format!("runs/rate-{rate}-{seed}");
+                sandbox.write_losses(&run, &[loss + 2.0 + shift, loss + shift], &train);
+            }
+        }
+        sandbox
+    }
 }
