@@ -39,13 +39,14 @@ mod token_label;
 
 pub use axes::AxisOptions;
 pub use axis::short;
+pub use curve::{Points, readings};
 pub use figure::Figure;
 pub use file::{Format, PictureFile};
 pub use group::{Group, NamedRun};
 pub use heat_map::HeatMap;
 pub use intervals::{IntervalRow, Intervals};
 pub use legend::{Legend, middle_cut};
-pub use mean::Mean;
+pub use mean::{Mean, mean_curve};
 pub use page::Page;
 pub use paint::{Picture, svg};
 pub use quantity::Quantity;

@@ -1,5 +1,6 @@
 //! `emberlm plot`: plots the curves of runs.
 
+mod data;
 mod grouping;
 mod horizontal;
 mod points;
@@ -19,7 +20,9 @@ use crate::plot::{
     AxisOptions, Figure, Group, Legend, NamedRun, Page, Picture, PictureFile, Quantity, short,
 };
 use crate::run_model::ModelSize;
+use data::PlotFile;
 use horizontal::Horizontal;
+use points::Collected;
 
 /// Arguments of `plot`.
 #[derive(Debug, Args)]
@@ -28,9 +31,9 @@ pub struct PlotArgs {
     /// Runs, or folders of runs, in the order of the legend [default: the running and the newest runs of runs, at most 8]
     #[arg(value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// The picture's file: a page, a vector or a pixel picture
-    #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse, value_hint = ValueHint::FilePath)]
-    pub out: PictureFile,
+    /// The picture's file: a page, a vector or a pixel picture; or its data as comma-separated values
+    #[arg(long, value_name = PlotFile::VALUE_NAME, value_parser = PlotFile::parse, value_hint = ValueHint::FilePath)]
+    pub out: PlotFile,
     /// The horizontal axis: steps, tokens, flops or time; or, with one point per run, parameters or a setting such as train.schedule.learning_rate
     #[arg(long, value_name = "X", value_parser = Horizontal::parse, default_value = "steps")]
     pub x: Horizontal,
@@ -95,16 +98,25 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
         full_range: args.full_range,
     };
     match &args.x {
-        Horizontal::Progress(along) if !args.points && !args.best => {
-            let figure = Figure::new(&groups, &names, *along, &quantity, options)?;
-            write(&args.out, &figure, &figure.legend, &groups)?;
-        }
+        Horizontal::Progress(along) if !args.points && !args.best => match &args.out {
+            PlotFile::Csv(path) => data::curves(&groups, &names, *along, &quantity).write(path)?,
+            PlotFile::Picture(file) => {
+                let figure = Figure::new(&groups, &names, *along, &quantity, options)?;
+                write(file, &figure, &figure.legend, &groups)?;
+            }
+        },
         _ => {
-            let scatter = points::scatter(&groups, &names, &quantity, &args, options)?;
-            write(&args.out, &scatter, &scatter.legend, &groups)?;
+            let points = Collected::new(&groups, &names, &quantity, &args)?;
+            match &args.out {
+                PlotFile::Csv(path) => points.csv().write(path)?,
+                PlotFile::Picture(file) => {
+                    let scatter = points.plot(&quantity, options)?;
+                    write(file, &scatter, &scatter.legend, &groups)?;
+                }
+            }
         }
     }
-    print(&format!("{}: {count}\n", args.out.path.display()))
+    print(&format!("{}: {count}\n", args.out.path().display()))
 }
 
 fn runs_of(groups: &[Group]) -> impl Iterator<Item = &NamedRun> + Clone {

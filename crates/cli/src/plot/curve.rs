@@ -68,7 +68,7 @@ impl Curve {
 }
 
 /// The readings of each run by position.
-fn readings(
+pub fn readings(
     group: &Group,
     quantity: &Quantity,
     scale: &Scale,

@@ -53,23 +53,31 @@ impl<'a> Reading<'a> {
 
     /// The title of a plot of the values.
     pub fn title(&self) -> String {
+        let [which, phase] = self.words();
+        let label = self.quantity.label();
+        let mut letters = label.chars();
+        let first = letters.next().map(|first| first.to_lowercase().to_string());
+        let label = first.unwrap_or_default() + letters.as_str();
+        format!("{which} {phase} {label}")
+    }
+
+    /// The heading of a column of the values.
+    pub fn column(&self) -> String {
+        let words = self.words().join("_").to_lowercase();
+        format!("{words}_{}", self.quantity.name())
+    }
+
+    /// The selected value and its phase.
+    fn words(&self) -> [&'static str; 2] {
         let which = match self.best {
             None | Some(Direction::Neutral) => "Last",
             Some(Direction::LowerIsBetter) => "Lowest",
             Some(Direction::HigherIsBetter) => "Highest",
         };
-        let phase = if self.is_validation {
-            "validation"
-        } else {
-            "training"
+        let phase = match self.is_validation {
+            true => "validation",
+            false => "training",
         };
-        let label = self.quantity.label();
-        let mut letters = label.chars();
-        let first = letters.next().map(|first| first.to_lowercase().to_string());
-        format!(
-            "{which} {phase} {}{}",
-            first.unwrap_or_default(),
-            letters.as_str()
-        )
+        [which, phase]
     }
 }

@@ -18,6 +18,18 @@ pub enum XQuantity {
     Time,
 }
 
+impl XQuantity {
+    /// The heading of a column of positions, with the unit of time.
+    pub fn column(self) -> &'static str {
+        match self {
+            Self::Steps => "step",
+            Self::Tokens => "tokens",
+            Self::Flops => "flops",
+            Self::Time => "seconds",
+        }
+    }
+}
+
 /// Converts steps to horizontal coordinates.
 pub struct Scale {
     along: XQuantity,
@@ -44,6 +56,15 @@ impl Scale {
             XQuantity::Time => (unit, format!("{name} of training")),
         };
         Self { along, unit, label }
+    }
+
+    /// Creates a scale with time in seconds.
+    pub fn in_base_units(along: XQuantity) -> Self {
+        Self {
+            along,
+            unit: 1.0,
+            label: along.column().to_owned(),
+        }
     }
 
     /// The coordinate of a step. Returns `None` if the run's history does not determine it.

@@ -26,6 +26,8 @@ pub enum Position {
 /// A point of a plot.
 #[derive(Clone, Debug)]
 pub struct Point {
+    /// The name of the run, or of its group.
+    pub name: String,
     pub x: Position,
     /// The value, or the mean of those of several runs.
     pub y: Mean,

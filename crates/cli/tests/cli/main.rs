@@ -77,6 +77,7 @@ mod prepare_errors;
 mod readme;
 mod reference;
 mod resume;
+mod run_details;
 #[cfg(unix)]
 mod run_folder;
 mod sampling_settings;

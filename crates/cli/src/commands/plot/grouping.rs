@@ -60,14 +60,9 @@ pub fn find_setting<'a>(
 
 /// The settings except the seed in which the runs differ.
 fn differing(runs: &[NamedRun]) -> Vec<String> {
-    let keys: BTreeSet<&String> = runs.iter().flat_map(|run| run.settings.keys()).collect();
-    let differs = |key: &&String| {
-        let mut values = runs.iter().map(|run| run.settings.get(*key));
-        let first = values.next();
-        values.any(|value| Some(value) != first)
-    };
-    let keys = keys.into_iter().filter(|key| *key != SEED);
-    keys.filter(differs).cloned().collect()
+    let mut keys = run_settings::differing(runs.iter().map(|run| &run.settings));
+    keys.retain(|key| key != SEED);
+    keys
 }
 
 /// True if two runs have the same settings except the seed.

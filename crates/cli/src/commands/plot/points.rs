@@ -1,71 +1,107 @@
 //! A plot with one point per run, or one per mean over seeds.
 
 use super::PlotArgs;
+use super::data::{self, PlotFile};
 use super::grouping::{
     CONFIGURATION, compare, differs_only_in_seed, find_setting, number, value_text,
 };
 use super::horizontal::Horizontal;
+use crate::csv::Csv;
 use crate::error::{CliError, warn};
 use crate::plot::{
     AxisOptions, Group, Labels, Mean, NamedRun, Point, Position, Quantity, Reading, Scale, Scatter,
     Series,
 };
 
-/// Builds the plot of the runs' last or best values.
-///
-/// # Errors
-/// Returns an error if the quantity of the horizontal axis or the metric is missing.
-pub fn scatter(
-    groups: &[Group],
-    names: &str,
-    quantity: &Quantity,
-    args: &PlotArgs,
-    options: AxisOptions,
-) -> Result<Scatter, CliError> {
-    let runs: Vec<&NamedRun> = groups.iter().flat_map(|group| &group.runs).collect();
-    let reading = Reading::new(quantity, &runs, args.best)?;
-    let place = Place::new(&args.x, &runs)?;
-    let is_mean = groups.iter().any(|group| group.is_mean);
-    let series: Vec<Series> = match is_mean && names != CONFIGURATION {
-        // Runs and configurations have one colour: their positions distinguish them.
-        false => vec![Series {
-            name: match runs.len() {
-                1 => "1 run".to_owned(),
-                count => format!("{count} runs"),
-            },
-            points: points(&runs, &place, &reading, is_mean),
-            is_mean,
-        }],
-        true => groups
-            .iter()
-            .map(|group| Series {
-                name: group.label(),
-                points: points(
-                    &group.runs.iter().collect::<Vec<_>>(),
-                    &place,
-                    &reading,
-                    true,
-                ),
-                is_mean: true,
-            })
-            .collect(),
-    };
-    let labels = Labels {
-        title: reading.title(),
-        names: match is_mean && names != CONFIGURATION {
-            true => names.to_owned(),
-            false => String::new(),
-        },
-        along: place.label(),
-    };
-    Scatter::new(&series, labels, &place.categories, quantity, options)
+/// Points, and what they show.
+pub struct Collected {
+    series: Vec<Series>,
+    labels: Labels,
+    categories: Vec<String>,
+    /// The heading of a column of the names.
+    names: String,
+    /// The heading of a column of the values.
+    value: String,
 }
 
-/// The points of some runs: one per run, or one per configuration.
-fn points(runs: &[&NamedRun], place: &Place, reading: &Reading, is_mean: bool) -> Vec<Point> {
+impl Collected {
+    /// Collects the last or best values of runs.
+    ///
+    /// # Errors
+    /// Returns an error if the quantity of the horizontal axis is missing, or the metric has no best value.
+    pub fn new(
+        groups: &[Group],
+        names: &str,
+        quantity: &Quantity,
+        args: &PlotArgs,
+    ) -> Result<Self, CliError> {
+        let runs: Vec<&NamedRun> = groups.iter().flat_map(|group| &group.runs).collect();
+        let reading = Reading::new(quantity, &runs, args.best)?;
+        let in_base_units = matches!(args.out, PlotFile::Csv(_));
+        let place = Place::new(&args.x, &runs, in_base_units)?;
+        let is_mean = groups.iter().any(|group| group.is_mean);
+        let points = |group: &Group| points(group, &place, &reading);
+        let series: Vec<Series> = match is_mean && names != CONFIGURATION {
+            // Runs and configurations have one colour: their positions distinguish them.
+            false => vec![Series {
+                name: match runs.len() {
+                    1 => "1 run".to_owned(),
+                    count => format!("{count} runs"),
+                },
+                points: groups.iter().flat_map(points).collect(),
+                is_mean,
+            }],
+            true => groups
+                .iter()
+                .map(|group| Series {
+                    name: group.label(),
+                    points: points(group),
+                    is_mean: true,
+                })
+                .collect(),
+        };
+        let heading = match is_mean && names != CONFIGURATION {
+            true => names,
+            false => "",
+        };
+        Ok(Self {
+            series,
+            labels: Labels {
+                title: reading.title(),
+                names: heading.to_owned(),
+                along: place.label(),
+            },
+            names: names.to_owned(),
+            value: reading.column(),
+            categories: place.categories,
+        })
+    }
+
+    /// The plot of the points.
+    ///
+    /// # Errors
+    /// Returns an error if there is nothing to draw.
+    pub fn plot(self, quantity: &Quantity, options: AxisOptions) -> Result<Scatter, CliError> {
+        Scatter::new(
+            &self.series,
+            self.labels,
+            &self.categories,
+            quantity,
+            options,
+        )
+    }
+
+    /// The points as comma-separated values.
+    pub fn csv(&self) -> Csv {
+        data::points(&self.series, &self.names, &self.labels.along, &self.value)
+    }
+}
+
+/// The points of a group: one per run, or of a mean one per set of runs that differ only in the seed.
+fn points(group: &Group, place: &Place, reading: &Reading) -> Vec<Point> {
     let mut sets: Vec<Vec<&NamedRun>> = Vec::new();
-    for run in runs {
-        let same = |set: &&mut Vec<&NamedRun>| is_mean && differs_only_in_seed(set[0], run);
+    for run in &group.runs {
+        let same = |set: &&mut Vec<&NamedRun>| group.is_mean && differs_only_in_seed(set[0], run);
         match sets.iter_mut().find(same) {
             Some(set) => set.push(run),
             None => sets.push(vec![run]),
@@ -78,6 +114,7 @@ fn points(runs: &[&NamedRun], place: &Place, reading: &Reading, is_mean: bool) -
         });
         let (xs, ys): (Vec<Position>, Vec<f64>) = values.unzip();
         Some(Point {
+            name: group.name.clone(),
             x: mean_position(xs)?,
             y: Mean::of(&ys)?,
             runs: ys.len(),
@@ -122,11 +159,12 @@ enum Source {
 }
 
 impl Place {
-    fn new(x: &Horizontal, runs: &[&NamedRun]) -> Result<Self, CliError> {
+    fn new(x: &Horizontal, runs: &[&NamedRun], in_base_units: bool) -> Result<Self, CliError> {
         let source = match x {
-            Horizontal::Progress(quantity) => {
-                Source::Progress(Scale::new(*quantity, runs.iter().copied()))
-            }
+            Horizontal::Progress(quantity) => Source::Progress(match in_base_units {
+                true => Scale::in_base_units(*quantity),
+                false => Scale::new(*quantity, runs.iter().copied()),
+            }),
             Horizontal::Parameters => Source::Parameters,
             Horizontal::Setting(name) => Source::Setting(
                 find_setting(runs.iter().copied(), name)
