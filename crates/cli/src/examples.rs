@@ -49,6 +49,11 @@ Examples:
   emberlm runs tag runs/book baseline
   emberlm runs diff runs/book runs/small";
 
+pub const REPORT: &str = "\
+Examples:
+  emberlm report runs/book --out book.html
+  emberlm report runs/rates --out rates.md";
+
 pub const WATCH: &str = "\
 Examples:
   emberlm watch

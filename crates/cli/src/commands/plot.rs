@@ -21,6 +21,7 @@ use crate::plot::{
 };
 use crate::run_model::ModelSize;
 use data::PlotFile;
+pub use grouping::{CONFIGURATION, grouped};
 use horizontal::Horizontal;
 use points::Collected;
 
@@ -85,7 +86,7 @@ pub fn run(args: PlotArgs) -> Result<(), CliError> {
         }
     }
     let (names, groups) = match &args.group_by {
-        Some(by) => grouping::grouped(runs, by)?,
+        Some(by) => grouped(runs, by)?,
         None => (
             "run".to_owned(),
             runs.into_iter().map(Group::single).collect(),

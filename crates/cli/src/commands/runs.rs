@@ -17,7 +17,9 @@ mod remove;
 mod show;
 mod table;
 
+pub use details::RunDetails;
 pub use diff::DiffArgs;
+pub use facts::{date, facts};
 pub use labels::{NoteArgs, TagArgs};
 pub use remove::RemoveArgs;
 pub use show::ShowArgs;

@@ -1,4 +1,4 @@
-//! A self-contained HTML page with a picture and a table.
+//! Self-contained HTML pages with pictures and tables.
 
 use std::fmt::Write;
 
@@ -18,26 +18,26 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Renders the page as HTML with an inline SVG picture.
     pub fn html(&self, svg: &str) -> String {
-        let title = escaped(self.title);
-        let mut dark = String::new();
-        for (colour, other) in theme::dark() {
-            let (colour, other) = (theme::hex(colour), theme::hex(other));
-            // CSS rules take precedence over SVG presentation attributes.
-            let _ = write!(
-                dark,
-                "svg [fill=\"{colour}\"]{{fill:{other}}}svg [stroke=\"{colour}\"]{{stroke:{other}}}\n  "
-            );
-        }
-        let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
-            let cell = |text: &str| format!("<{tag}>{}</{tag}>", escaped(text));
-            let cells: String = cells.map(cell).collect();
-            format!("<tr>{cells}</tr>\n")
-        };
-        let mut table = cells("th", &mut self.headings.iter().copied());
-        for row in self.rows {
-            table += &cells("td", &mut row.iter().map(String::as_str));
-        }
-        format!(
+        document(
+            self.title,
+            &format!("{svg}\n{}", table(self.headings, self.rows)),
+        )
+    }
+}
+
+/// Renders a self-contained page with pictures in SVG, whose colours follow the reader's colour scheme.
+pub fn document(title: &str, body: &str) -> String {
+    let title = escaped(title);
+    let mut dark = String::new();
+    for (colour, other) in theme::dark() {
+        let (colour, other) = (theme::hex(colour), theme::hex(other));
+        // CSS rules take precedence over SVG presentation attributes.
+        let _ = write!(
+            dark,
+            "svg [fill=\"{colour}\"]{{fill:{other}}}svg [stroke=\"{colour}\"]{{stroke:{other}}}\n  "
+        );
+    }
+    format!(
             "<!doctype html>
 <html lang=\"en\">
 <head>
@@ -52,7 +52,8 @@ svg {{ width: 100%; height: auto }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem }}
 th, td {{ padding: .3rem 1rem; text-align: right; border-bottom: 1px solid #e2e2e8; white-space: nowrap }}
 th {{ font-weight: 600 }}
-th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
+th:first-child, td:first-child, .facts td {{ text-align: left; padding-left: 0 }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere }}
 @media (prefers-color-scheme: dark) {{
   body {{ background: #15171c; color: #e8e8ee }}
   th, td {{ border-color: #2b2e36 }}
@@ -60,18 +61,39 @@ th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
 </style>
 </head>
 <body>
-{svg}
-<div class=\"table\"><table>
-{table}</table></div>
-</body>
+{body}</body>
 </html>
 "
-        )
+    )
+}
+
+/// Renders a table of names and numbers.
+pub fn table<S: AsRef<str>>(headings: &[S], rows: &[Vec<String>]) -> String {
+    let mut table = row("th", headings.iter().map(AsRef::as_ref));
+    for cells in rows {
+        table += &row("td", cells.iter().map(String::as_str));
     }
+    format!("<div class=\"table\"><table>\n{table}</table></div>\n")
+}
+
+/// Renders a table of names and texts.
+pub fn facts(facts: &[(String, String)]) -> String {
+    let rows = facts
+        .iter()
+        .map(|(name, value)| row("td", [name.as_str(), value].into_iter()));
+    let rows: String = rows.collect();
+    format!("<div class=\"table\"><table class=\"facts\">\n{rows}</table></div>\n")
+}
+
+fn row<'a>(tag: &str, cells: impl Iterator<Item = &'a str>) -> String {
+    let cells: String = cells
+        .map(|text| format!("<{tag}>{}</{tag}>", escaped(text)))
+        .collect();
+    format!("<tr>{cells}</tr>\n")
 }
 
 /// Escapes text for HTML, which has no notation for control characters.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in neutralized(text).chars() {
         match character {

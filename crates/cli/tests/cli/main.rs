@@ -76,6 +76,7 @@ mod prepare;
 mod prepare_errors;
 mod readme;
 mod reference;
+mod report;
 mod resume;
 mod run_details;
 #[cfg(unix)]
