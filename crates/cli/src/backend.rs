@@ -9,6 +9,7 @@ mod cache;
 pub mod devices;
 #[cfg(feature = "gpu")]
 mod failure;
+pub mod machine;
 mod placement;
 mod products;
 mod quiet;

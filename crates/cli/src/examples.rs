@@ -35,13 +35,24 @@ Examples:
 pub const PLOT: &str = "\
 Examples:
   emberlm plot runs/book --out book.html
-  emberlm plot runs/book runs/small --y gradient_norm --x tokens --log-scale --out norms.png";
+  emberlm plot runs/book runs/small --y gradient_norm --x tokens --log-scale --out norms.png
+  emberlm plot runs/rates --group-by learning_rate --out rates.svg
+  emberlm plot runs/rates --x learning_rate --group-by configuration --best --out best.png
+  emberlm plot runs/rates --out curves.csv";
 
 pub const RUNS: &str = "\
 Examples:
   emberlm runs
+  emberlm runs show runs/book
+  emberlm runs --csv > runs.csv
+  emberlm runs rm runs/small --yes
   emberlm runs tag runs/book baseline
   emberlm runs diff runs/book runs/small";
+
+pub const REPORT: &str = "\
+Examples:
+  emberlm report runs/book --out book.html
+  emberlm report runs/rates --out rates.md";
 
 pub const WATCH: &str = "\
 Examples:

@@ -18,7 +18,7 @@ pub fn hint(program: &Command, error: &clap::Error, args: &[String]) -> Option<S
             let parent = if word == command { "*" } else { command };
             subcommand(parent, word)
         }
-        // A subcommand in the place of the command's path, such as `runs rm NAME`.
+        // A subcommand in the place of the command's path, such as `runs delete NAME`.
         ErrorKind::ArgumentConflict => {
             let after = args.iter().skip_while(|arg| *arg != command).nth(1)?;
             subcommand(command, after)
@@ -46,7 +46,7 @@ pub fn hint(program: &Command, error: &clap::Error, args: &[String]) -> Option<S
     }
 }
 
-/// The hint for a word that may be meant as a subcommand of `parent`, such as `rm` of `runs`.
+/// The hint for a word that may be meant as a subcommand of `parent`, such as `delete` of `runs`.
 pub fn subcommand(parent: &str, word: &str) -> Option<String> {
     find("command", parent, &word.to_ascii_lowercase())
 }

@@ -21,6 +21,8 @@
 //! | `sandbox` | child processes for untrusted work |
 //! | `run_folders`, `run_history`, `run_settings`, `run_labels` | finding runs; their events, settings and
 //! tags |
+//! | `run_sessions`, `run_model` | command lines and machines of runs; the size of their models |
+//! | `csv` | comma-separated values |
 //! | `head_habits`, `plot` | attention statistics; plots of runs and attention |
 
 // wgpu's types nest deeper than the default limit.
@@ -34,6 +36,7 @@ mod built_in_tales;
 mod cache_arg;
 mod commands;
 mod console;
+mod csv;
 mod draft_model;
 mod ending;
 mod error;
@@ -55,6 +58,8 @@ mod ranks;
 mod run_folders;
 mod run_history;
 mod run_labels;
+mod run_model;
+mod run_sessions;
 mod run_settings;
 mod sandbox;
 mod shell;

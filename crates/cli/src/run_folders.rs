@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::shell::shell_path;
 
 /// The default folder of runs.
-const DEFAULT_FOLDER: &str = "runs";
+pub const DEFAULT_FOLDER: &str = "runs";
 
 /// Returns true if `folder` is a run.
 pub fn is_run(folder: &Path) -> bool {

@@ -1,6 +1,6 @@
 //! A run's settings from its `config.toml`, keyed by path such as `train.steps`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use emberlm_system::read::{DESCRIPTION_LIMIT, read_text};
@@ -9,6 +9,9 @@ use emberlm_trainer::run_config::toml_reason;
 use toml::{Table, Value};
 
 use crate::error::CliError;
+
+/// The setting that distinguishes runs of the same configuration.
+pub const SEED: &str = "train.seed";
 
 /// Settings by key.
 pub type RunSettings = BTreeMap<String, Value>;
@@ -27,6 +30,25 @@ pub fn read(run: &Path) -> Result<RunSettings, CliError> {
     let mut settings = RunSettings::new();
     flatten("", table, &mut settings);
     Ok(settings)
+}
+
+/// A value as it is displayed: texts without quotes.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// The settings in which runs differ, sorted.
+pub fn differing<'a>(runs: impl Iterator<Item = &'a RunSettings> + Clone) -> Vec<String> {
+    let keys: BTreeSet<&String> = runs.clone().flat_map(RunSettings::keys).collect();
+    let differs = |key: &&String| {
+        let mut values = runs.clone().map(|settings| settings.get(*key));
+        let first = values.next();
+        values.any(|value| Some(value) != first)
+    };
+    keys.into_iter().filter(differs).cloned().collect()
 }
 
 fn flatten(within: &str, table: Table, found: &mut RunSettings) {

@@ -29,6 +29,7 @@ pub mod prepare;
 mod preset_list;
 pub mod pull;
 pub mod reference;
+pub mod report;
 pub mod runs;
 pub mod serve;
 pub mod sweep;
@@ -68,8 +69,10 @@ pub enum Command {
     Sweep(sweep::SweepArgs),
     /// Draw loss and metric curves of runs
     Plot(plot::PlotArgs),
-    /// List, tag and compare runs
+    /// List, show, remove, tag and compare runs
     Runs(runs::RunsArgs),
+    /// Write a run or a sweep as one document
+    Report(report::ReportArgs),
     /// Serve a live page of runs
     Watch(watch::WatchArgs),
     /// Find a micro-batch that fits into memory
@@ -142,6 +145,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Sweep(args) => sweep::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Runs(args) => runs::run(args),
+        Command::Report(args) => report::run(args),
         Command::Watch(args) => watch::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Generate(args) => generate::run(args),

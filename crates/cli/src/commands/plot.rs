@@ -1,38 +1,64 @@
 //! `emberlm plot`: plots the curves of runs.
 
-use std::path::{Path, PathBuf};
+mod data;
+mod grouping;
+mod horizontal;
+mod points;
+mod selection;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use emberlm_trainer::metrics::built_in;
 use indicatif::HumanDuration;
 
-use crate::error::{CliError, warn};
+use crate::error::CliError;
 use crate::examples;
 use crate::output::print;
-use crate::plot::{Figure, NamedRun, Page, PictureFile, Quantity, XQuantity, short};
-use crate::run_folders::{is_run, names, runs_in};
-use crate::run_history::History;
+use crate::plot::{
+    AxisOptions, Figure, Group, Legend, NamedRun, Page, Picture, PictureFile, Quantity, short,
+};
+use crate::run_model::ModelSize;
+use data::PlotFile;
+pub use grouping::{CONFIGURATION, grouped};
+use horizontal::Horizontal;
+use points::Collected;
 
 /// Arguments of `plot`.
 #[derive(Debug, Args)]
 #[command(after_help = examples::PLOT)]
 pub struct PlotArgs {
-    /// Runs, or folders of runs, in the order of the legend
-    #[arg(value_name = "RUN", required = true)]
+    /// Runs, or folders of runs, in the order of the legend [default: the running and the newest runs of runs, at most 8]
+    #[arg(value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// The picture's file: a page, a vector or a pixel picture
-    #[arg(long, value_name = PictureFile::VALUE_NAME, value_parser = PictureFile::parse, value_hint = ValueHint::FilePath)]
-    pub out: PictureFile,
-    /// The horizontal axis
-    #[arg(long, value_enum, default_value_t)]
-    pub x: XQuantity,
+    /// The picture's file: a page, a vector or a pixel picture; or its data as comma-separated values
+    #[arg(long, value_name = PlotFile::VALUE_NAME, value_parser = PlotFile::parse, value_hint = ValueHint::FilePath)]
+    pub out: PlotFile,
+    /// The horizontal axis: steps, tokens, flops or time; or, with one point per run, parameters or a setting such as train.schedule.learning_rate
+    #[arg(long, value_name = "X", value_parser = Horizontal::parse, default_value = "steps")]
+    pub x: Horizontal,
     /// The metric of the vertical axis
     #[arg(long, value_name = "METRIC", default_value = "loss", help = metric_help())]
     pub y: String,
     /// Use a logarithmic vertical axis
     #[arg(long = "log-scale", alias = "log")]
     pub log: bool,
+    /// Use a logarithmic horizontal axis
+    #[arg(long)]
+    pub log_x: bool,
+    /// Show all values: by default, the vertical axis ends before outliers
+    #[arg(long)]
+    pub full_range: bool,
+    /// Draw the mean and the standard deviation of runs with the same value of a setting, such as train.optimizer.kind; or "configuration" for runs that differ only in the seed
+    #[arg(long, value_name = "SETTING")]
+    pub group_by: Option<String>,
+    /// Draw one point per run, its last value, also over steps, tokens, flops or time
+    #[arg(long)]
+    pub points: bool,
+    /// Draw one point per run, its best value
+    #[arg(long)]
+    pub best: bool,
 }
 
 fn metric_help() -> String {
@@ -46,54 +72,70 @@ fn metric_help() -> String {
 
 /// Draws the plot and writes it.
 pub fn run(args: PlotArgs) -> Result<(), CliError> {
-    let mut runs = Vec::new();
-    for run in &args.runs {
-        let inner = match run.is_dir() && !is_run(run) {
-            true => runs_in(run)?,
-            false => Vec::new(),
-        };
-        match inner.is_empty() {
-            true if run.is_dir() && !is_run(run) => return Err(no_runs(run)),
-            true => runs.push(run.clone()),
-            false => runs.extend(inner),
-        }
-    }
-    let runs: Vec<NamedRun> = runs
-        .iter()
-        .zip(names(&runs))
-        .map(|(run, name)| read(run, name))
-        .collect::<Result<_, _>>()?;
-    let quantity = Quantity::find(&args.y, &runs)?;
-    let figure = Figure::new(&runs, args.x, &quantity, args.log)?;
-    let page = Page {
-        title: &figure.title,
-        headings: &HEADINGS,
-        rows: &runs.iter().map(row).collect::<Vec<_>>(),
-    };
-    args.out.write(&figure, &page)?;
+    let mut runs = selection::select(&args.runs)?;
     let count = match runs.len() {
         1 => "1 run".to_owned(),
         count => format!("{count} runs"),
     };
-    print(&format!("{}: {count}\n", args.out.path.display()))
-}
-
-fn no_runs(folder: &Path) -> CliError {
-    let message = format!("{} is not a run and does not contain one", folder.display());
-    CliError::new(message)
-        .hint("a run is a folder that `emberlm train` created; `emberlm runs DIR` lists runs")
-}
-
-fn read(run: &Path, name: String) -> Result<NamedRun, CliError> {
-    let history = History::read(run)?;
-    history.damage.iter().for_each(|damage| warn(damage));
-    if history.steps.is_empty() {
-        let message = format!("{} has no logged step yet", run.display());
-        return Err(
-            CliError::new(message).hint("wait for its first log line, or lower train.log_interval")
-        );
+    if args.group_by.is_some() || matches!(args.x, Horizontal::Setting(_)) {
+        grouping::read_settings(&mut runs)?;
     }
-    Ok(NamedRun { name, history })
+    if args.x.needs_model() {
+        for run in &mut runs {
+            run.size = Some(ModelSize::of_run(&run.folder)?);
+        }
+    }
+    let (names, groups) = match &args.group_by {
+        Some(by) => grouped(runs, by)?,
+        None => (
+            "run".to_owned(),
+            runs.into_iter().map(Group::single).collect(),
+        ),
+    };
+    let quantity = Quantity::find(&args.y, runs_of(&groups))?;
+    let options = AxisOptions {
+        log_x: args.log_x,
+        log_y: args.log,
+        full_range: args.full_range,
+    };
+    match &args.x {
+        Horizontal::Progress(along) if !args.points && !args.best => match &args.out {
+            PlotFile::Csv(path) => data::curves(&groups, &names, *along, &quantity).write(path)?,
+            PlotFile::Picture(file) => {
+                let figure = Figure::new(&groups, &names, *along, &quantity, options)?;
+                write(file, &figure, &figure.legend, &groups)?;
+            }
+        },
+        _ => {
+            let points = Collected::new(&groups, &names, &quantity, &args)?;
+            match &args.out {
+                PlotFile::Csv(path) => points.csv().write(path)?,
+                PlotFile::Picture(file) => {
+                    let scatter = points.plot(&quantity, options)?;
+                    write(file, &scatter, &scatter.legend, &groups)?;
+                }
+            }
+        }
+    }
+    print(&format!("{}: {count}\n", args.out.path().display()))
+}
+
+fn runs_of(groups: &[Group]) -> impl Iterator<Item = &NamedRun> + Clone {
+    groups.iter().flat_map(|group| &group.runs)
+}
+
+fn write(
+    out: &PictureFile,
+    picture: &impl Picture,
+    legend: &Legend,
+    groups: &[Group],
+) -> Result<(), CliError> {
+    let page = Page {
+        title: &legend.title,
+        headings: &HEADINGS,
+        rows: &runs_of(groups).map(row).collect::<Vec<_>>(),
+    };
+    out.write(picture, &page)
 }
 
 /// Column headings of the page's table.

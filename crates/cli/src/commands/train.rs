@@ -7,7 +7,7 @@
 //! | `start` | the model to start from, and the objective |
 //! | `resume`, `target` | opens a stopped run, or forks it |
 //! | `memory` | memory check and report |
-//! | `labels` | writes tags and note |
+//! | `labels`, `sessions` | writes tags and note; records the command line and the machine |
 //! | `stopping` | the steps that are lost without a checkpoint |
 //! | `report` | output at the end of a run |
 
@@ -17,6 +17,7 @@ mod labels;
 mod memory;
 mod report;
 mod resume;
+mod sessions;
 pub mod start;
 mod stopping;
 mod target;
@@ -132,7 +133,9 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         tensorboard: args.tensorboard,
         say: Arc::new(|line| console::note(line)),
         interrupter,
-        hooks: hooks.chain([stop_report.hook()]).collect(),
+        hooks: hooks
+            .chain([sessions::hook(backend), stop_report.hook()])
+            .collect(),
     };
     let objective = config.train.objective.clone();
     let result = backend.run(Training {

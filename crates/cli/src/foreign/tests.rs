@@ -101,7 +101,7 @@ fn words_of_other_programs_have_a_hint() {
         ("run llama3", "emberlm chat MODEL"),
         ("list", "emberlm models"),
         ("ps", "emberlm serve"),
-        ("rm m", "emberlm deletes nothing"),
+        ("rm m", "`emberlm runs rm RUN`"),
         ("show m", "emberlm info MODEL"),
         ("finetune_lora m", "--adapter lora"),
         ("perplexity -m a", "emberlm eval MODEL --data DATASET"),
@@ -129,8 +129,7 @@ fn words_of_other_programs_have_a_hint() {
         ("generate m --dtype float16", "`--weights int8`"),
         ("generate m --weights q4_k_m", "--weights q4_0"),
         ("serve m --api-key k", "`--api-key-file FILE`"),
-        ("runs rm x", "remove the run's folder"),
-        ("runs delete x", "remove the run's folder"),
+        ("runs delete x", "`emberlm runs rm RUN`"),
     ] {
         let hint = of(line).unwrap_or_else(|| panic!("{line} has a hint"));
         assert!(hint.contains(expected), "{line}: {hint}");

@@ -4,6 +4,11 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
+use super::legend::middle_cut;
+
+/// Number of characters that fit along an axis.
+const CATEGORIES: usize = 90;
+
 /// An axis from `from` to `to`. On a logarithmic axis, both are base-10 exponents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
@@ -56,6 +61,25 @@ impl Axis {
                 .collect(),
             log: true,
         }
+    }
+
+    /// Creates an axis of texts, at the positions 0, 1, ….
+    pub fn categories(labels: &[String]) -> Self {
+        let each = CATEGORIES / labels.len().max(1);
+        let tick =
+            |(place, label): (usize, &String)| (place as f64, middle_cut(label, each.max(3)));
+        Self {
+            from: -0.5,
+            to: labels.len() as f64 - 0.5,
+            ticks: labels.iter().enumerate().map(tick).collect(),
+            log: false,
+        }
+    }
+
+    /// Returns true if the axis does not reach a value.
+    pub fn is_outside(&self, value: f64) -> bool {
+        let place = self.coordinate(value);
+        place.is_some_and(|place| !(self.from..=self.to).contains(&place))
     }
 
     /// Converts a value to axis coordinates. Returns `None` if it is not finite.
@@ -151,7 +175,7 @@ fn label(mark: f64, step: f64, most: f64) -> String {
     if mark == 0.0 {
         return "0".to_owned();
     }
-    if most < 0.01 {
+    if !(0.01..1e13).contains(&most) {
         return significant(mark);
     }
     let (unit, name) = match most {
@@ -165,7 +189,7 @@ fn label(mark: f64, step: f64, most: f64) -> String {
 }
 
 /// Formats a number with at most three significant digits: `0.02`, `3e-4`, `20k`.
-fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     let rounded = format!("{value:.2e}");
     let Some((digits, power)) = rounded.split_once('e') else {
         return rounded;
@@ -208,21 +232,6 @@ pub fn short(value: f64) -> String {
     format!("{digits}{unit}")
 }
 
-/// Returns the limits of an axis for curves. Cuts off a steep beginning if it would flatten the rest.
-///
-/// `settled` holds the values after the beginning of each curve, `all` holds all values.
-pub fn robust_limits(all: &[f64], settled: &[f64]) -> Option<(f64, f64)> {
-    let (low, high) = ends(all)?;
-    let Some((_, settled)) = ends(settled) else {
-        return Some((low, high));
-    };
-    let high = match high - low > 2.0 * (settled - low) && settled > low {
-        true => settled + 0.25 * (settled - low),
-        false => high,
-    };
-    Some((low, high))
-}
-
 /// Returns the least and the greatest finite value.
 pub fn ends(values: &[f64]) -> Option<(f64, f64)> {
     let numbers = values.iter().copied().filter(|value| value.is_finite());
@@ -253,10 +262,19 @@ mod tests {
         );
         let axis = Axis::linear(0.0, 0.001, 4);
         assert_eq!(labels(&axis), ["0", "5e-4", "0.001"]);
+        let axis = Axis::linear(0.0, 2.5e15, 3);
+        assert_eq!(labels(&axis), ["0", "1e15", "2e15"]);
         let axis = Axis::linear(0.0, 2_048_000.0, 4);
         assert_eq!(labels(&axis), ["0", "1M", "2M"]);
         assert_eq!(labels(&Axis::counts(1.02, 8)), ["0", "1"]);
         assert_eq!(labels(&Axis::counts(3.06, 8)), ["0", "1", "2", "3"]);
+    }
+
+    #[test]
+    fn texts_are_at_whole_positions() {
+        let axis = Axis::categories(&["adamw".to_owned(), "lion".to_owned()]);
+        assert_eq!((axis.from, axis.to), (-0.5, 1.5));
+        assert_eq!(axis.ticks[1], (1.0, "lion".to_owned()));
     }
 
     #[test]
@@ -290,14 +308,5 @@ mod tests {
     fn numbers_are_short() {
         let texts = [0.4, 7.0, 950.0, 999.6, 12_345.0, 2_048_000.0, 1e12].map(short);
         assert_eq!(texts, ["0", "7", "950", "1k", "12.3k", "2.05M", "1T"]);
-    }
-
-    #[test]
-    fn steep_beginnings_are_cut_off() {
-        let all = [60.0, 8.0, 3.0, 2.0, 1.0];
-        assert_eq!(robust_limits(&all, &all[2..]), Some((1.0, 3.5)));
-        assert_eq!(robust_limits(&all[2..], &all[3..]), Some((1.0, 3.0)));
-        assert_eq!(robust_limits(&all, &[]), Some((1.0, 60.0)));
-        assert_eq!(robust_limits(&[f64::NAN], &[]), None);
     }
 }

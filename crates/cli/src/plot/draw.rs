@@ -5,20 +5,20 @@ use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
-use plotters::element::{EmptyElement, PathElement, Rectangle, Text};
+use plotters::element::{EmptyElement, PathElement, Polygon, Rectangle, Text};
 use plotters::style::{Color, RGBColor};
 
 use super::axis::Axis;
-use super::clip::clipped;
-use super::figure::{Curve, Figure};
-use super::legend;
+use super::clip::{clipped, clipped_band};
+use super::curve::{Curve, Line};
+use super::figure::Figure;
 use super::marker::{cross, marker};
 use super::paint::{Pen, Picture};
 use super::theme::{self, FAINT, FRAME, GRID, INK, Lettering, Side};
 
 /// Width of the picture, and its height below the legend.
-const WIDTH: u32 = 1600;
-const BELOW: u32 = 820;
+pub const WIDTH: u32 = 1600;
+pub const BELOW: u32 = 820;
 
 /// Maximum number of markers per curve. More would hide the line.
 const MARKERS: usize = 60;
@@ -29,7 +29,7 @@ pub type Plane<'a, DB> = ChartContext<'a, DB, Cartesian2d<Axis, Axis>>;
 
 impl Picture for Figure {
     fn size(&self) -> (u32, u32) {
-        (WIDTH, legend::height(self) as u32 + BELOW)
+        (WIDTH, self.legend.height() as u32 + BELOW)
     }
 
     fn draw<DB: DrawingBackend>(
@@ -37,14 +37,18 @@ impl Picture for Figure {
         area: &DrawingArea<DB, Shift>,
         pen: Pen,
     ) -> Result<(), Failure<DB>> {
-        let (head, below) = area.split_vertically(pen.px(legend::height(self)));
-        legend::draw(self, &head, pen)?;
+        let (head, below) = area.split_vertically(pen.px(self.legend.height()));
+        self.legend.draw(&head, pen)?;
         let mut plane = plane(&below, pen, &self.x, &self.y, &self.along)?;
         if let Some(floor) = self.floor.and_then(|floor| self.y.coordinate(floor)) {
             dashes(&mut plane, &self.x, floor, pen)?;
         }
         for curve in &self.curves {
-            self.faint(curve, &mut plane, pen)?;
+            for line in curve.lines() {
+                self.band(line, curve.look.colour, &mut plane)?;
+                let behind = theme::lighter(curve.look.colour);
+                self.line(&line.logged, behind, pen.width(12), &mut plane, pen)?;
+            }
         }
         for curve in &self.curves {
             self.training(curve, &mut plane, pen)?;
@@ -131,24 +135,33 @@ fn label<DB: DrawingBackend>(
     Ok(())
 }
 
+/// The pixel of a place within the chart area. It leaves room for a whole marker at the top.
+pub fn pixel<DB: DrawingBackend>(plane: &Plane<DB>, place: (f64, f64), pen: Pen) -> (i32, i32) {
+    let at = plane.backend_coord(&place);
+    let (left, top) = plane.plotting_area().get_base_pixel();
+    (at.0 - left, (at.1 - top).max(pen.px(10)))
+}
+
 impl Figure {
-    /// Draws the logged values faintly behind the smoothed line.
-    fn faint<DB: DrawingBackend>(
+    /// Draws the band of a mean.
+    fn band<DB: DrawingBackend>(
         &self,
-        curve: &Curve,
+        line: &Line,
+        colour: RGBColor,
         plane: &mut Plane<DB>,
-        pen: Pen,
     ) -> Result<(), Failure<DB>> {
-        if curve.smooth.is_none() {
-            return Ok(());
-        }
-        self.line(
-            &curve.logged,
-            theme::lighter(curve.look.colour),
-            pen.width(12),
-            plane,
-            pen,
-        )
+        let placed = line.band.iter().filter_map(|&(x, low, high)| {
+            let edges = self.y.coordinate(high).map(|high| {
+                // On a logarithmic axis, an edge at 0 or below is beyond the lower end.
+                let low = self.y.coordinate(low).unwrap_or(self.y.from - 1.0);
+                (low, high)
+            });
+            Some((self.x.coordinate(x)?, edges))
+        });
+        let polygons = clipped_band(placed, self.y.from, self.y.to).into_iter();
+        let style = colour.mix(theme::BAND).filled();
+        plane.draw_series(polygons.map(|polygon| Polygon::new(polygon, style)))?;
+        Ok(())
     }
 
     fn training<DB: DrawingBackend>(
@@ -157,8 +170,8 @@ impl Figure {
         plane: &mut Plane<DB>,
         pen: Pen,
     ) -> Result<(), Failure<DB>> {
-        let line = curve.smooth.as_ref().unwrap_or(&curve.logged);
-        let width = match curve.validation.is_empty() {
+        let line = &curve.training.points;
+        let width = match curve.validation.points.is_empty() {
             true => pen.width(30),
             false => pen.width(18),
         };
@@ -178,7 +191,7 @@ impl Figure {
         plane: &mut Plane<DB>,
         pen: Pen,
     ) -> Result<(), Failure<DB>> {
-        let points = &curve.validation;
+        let points = &curve.validation.points;
         self.line(points, curve.look.colour, pen.width(42), plane, pen)?;
         let every = points.len().div_ceil(MARKERS).max(1);
         // Counts from the latest point, so that it always has a marker.
@@ -196,7 +209,9 @@ impl Figure {
         plane: &mut Plane<DB>,
         pen: Pen,
     ) -> Result<(), Failure<DB>> {
-        let placed = points.iter().map(|&(x, y)| (x, self.y.coordinate(y)));
+        let placed = points.iter();
+        let placed =
+            placed.filter_map(|&(x, y)| Some((self.x.coordinate(x)?, self.y.coordinate(y))));
         let style = colour.stroke_width(width);
         for part in clipped(placed, self.y.from, self.y.to) {
             if pen.is_bitmap {
@@ -221,6 +236,9 @@ impl Figure {
         pen: Pen,
         is_cross: bool,
     ) -> Result<(), Failure<DB>> {
+        let Some(x) = self.x.coordinate(x) else {
+            return Ok(());
+        };
         let place = y.and_then(|y| self.y.coordinate(y));
         let inside = place.filter(|place| (self.y.from..=self.y.to).contains(place));
         let place = match (inside, is_cross) {
@@ -228,11 +246,8 @@ impl Figure {
             (None, true) => self.y.to,
             (None, false) => return Ok(()),
         };
-        let at = plane.backend_coord(&(x, place));
+        let at = pixel(plane, (x, place), pen);
         let area = plane.plotting_area().strip_coord_spec();
-        let (left, top) = area.get_base_pixel();
-        // Keeps the whole marker inside the picture.
-        let at = (at.0 - left, (at.1 - top).max(pen.px(10)));
         match is_cross {
             true => cross(&area, at, curve.look, pen),
             false => marker(&area, at, curve.look, pen),

@@ -1,40 +1,19 @@
-//! Computes the contents of a plot from run histories: curves, limits and labels.
+//! Computes the contents of a plot of curves: curves, limits and labels.
 
-use clap::ValueEnum;
-
-use super::axis::{Axis, ends, robust_limits, short};
+use super::axes::{AxisOptions, log_axis, y_axis};
+use super::axis::{Axis, ends};
+use super::curve::Curve;
+use super::group::Group;
+use super::legend::{Legend, LegendRow};
 use super::quantity::Quantity;
-use super::smooth::outline;
-use super::theme::Look;
+use super::scale::{Scale, XQuantity};
+use super::summary::{headings, row};
 use crate::error::CliError;
-use crate::run_history::{EvaluationPoint, History};
 
-/// The quantity of the horizontal axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum XQuantity {
-    /// Steps made
-    #[default]
-    Steps,
-    /// Tokens trained on
-    Tokens,
-    /// Time of training
-    Time,
-}
-
-/// A run and its display name.
-#[derive(Clone, Debug)]
-pub struct NamedRun {
-    pub name: String,
-    pub history: History,
-}
-
-/// A plot of runs.
+/// A plot of curves.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// The heading.
-    pub title: String,
-    /// A description of the line styles, below the heading.
-    pub about: String,
+    pub legend: Legend,
     /// Label of the horizontal axis.
     pub along: String,
     pub x: Axis,
@@ -42,238 +21,110 @@ pub struct Figure {
     pub curves: Vec<Curve>,
     /// The lowest achievable validation loss, converted to the plotted quantity.
     pub floor: Option<f64>,
-    /// Column headings of the legend.
-    pub headings: [&'static str; 4],
-    /// Rows of the legend, one per curve.
-    pub rows: Vec<[String; 4]>,
-}
-
-/// The curve of one run.
-#[derive(Clone, Debug)]
-pub struct Curve {
-    pub look: Look,
-    pub logged: Vec<(f64, f64)>,
-    /// Smoothed values, if there are enough points.
-    pub smooth: Option<Vec<(f64, f64)>>,
-    pub validation: Vec<(f64, f64)>,
-    /// Skipped steps with their values. `None` stands for NaN.
-    pub skipped: Vec<(f64, Option<f64>)>,
 }
 
 impl Figure {
-    /// Builds the plot of `runs`.
+    /// Builds the plot of `groups`. `names` is the heading of their names.
     ///
     /// # Errors
     /// Returns an error if there is nothing to draw.
     pub fn new(
-        runs: &[NamedRun],
+        groups: &[Group],
+        names: &str,
         along: XQuantity,
         quantity: &Quantity,
-        log: bool,
+        options: AxisOptions,
     ) -> Result<Self, CliError> {
-        let scale = Scale::new(along, runs);
-        let curves: Vec<Curve> = runs
+        let runs = || groups.iter().flat_map(|group| &group.runs);
+        let scale = Scale::new(along, runs());
+        let curves: Vec<Curve> = groups
             .iter()
             .enumerate()
-            .map(|(number, run)| Curve::new(number, run, quantity, &scale))
+            .map(|(number, group)| Curve::new(number, group, quantity, &scale))
             .collect();
-        let validated = runs.iter().any(|run| run.history.best().is_some());
-        let floors = runs.iter().filter_map(|run| run.history.floor);
+        let validated = runs().any(|run| run.history.best().is_some());
+        let floors = runs().filter_map(|run| run.history.floor);
         let floor = floors.reduce(f64::min);
         let floor = floor.and_then(|loss| quantity.of_loss(loss));
-        let y = y_axis(&curves, quantity, floor, log)?;
-        let xs = curves.iter().flat_map(Curve::points).map(|(x, _)| x);
-        let (_, end) = ends(&xs.collect::<Vec<_>>()).unwrap_or((0.0, 0.0));
-        let end = if end > 0.0 { 1.02 * end } else { 1.0 };
+        let all = curves.iter().flat_map(Curve::points).map(|p| p.1).collect();
+        let full = options.is_full(quantity);
+        let lines = curves.iter().flat_map(Curve::lines);
+        let ranges = lines.filter_map(|line| line.range(full));
+        let y = y_axis(all, ranges, quantity, floor, options)?;
+        let rows = curves.iter().zip(groups).map(|(curve, group)| LegendRow {
+            look: curve.look,
+            cells: row(group, validated),
+        });
         Ok(Self {
-            title: quantity.label(),
-            about: about(&curves),
-            along: scale.label,
-            x: match along {
-                XQuantity::Time => Axis::linear(0.0, end, 8),
-                XQuantity::Steps | XQuantity::Tokens => Axis::counts(end, 8),
+            legend: Legend {
+                title: quantity.label(),
+                about: about(&curves, &y),
+                headings: headings(names, validated),
+                rows: rows.collect(),
             },
+            along: scale.label,
+            x: x_axis(&curves, along, options.log_x)?,
             y,
             floor,
-            headings: headings(validated),
-            rows: runs.iter().map(|run| row(run, validated)).collect(),
             curves,
         })
     }
 }
 
-/// Converts steps to horizontal coordinates.
-struct Scale {
-    along: XQuantity,
-    unit: f64,
-    label: String,
-}
-
-impl Scale {
-    fn new(along: XQuantity, runs: &[NamedRun]) -> Self {
-        let seconds = runs.iter().filter_map(|run| run.history.paces.last());
-        let longest = seconds.map(|pace| pace.seconds).fold(0.0, f64::max);
-        let (unit, name) = match longest {
-            ..180.0 => (1.0, "seconds"),
-            ..10_800.0 => (60.0, "minutes"),
-            ..259_200.0 => (3600.0, "hours"),
-            _ => (86_400.0, "days"),
-        };
-        let (unit, label) = match along {
-            XQuantity::Steps => (1.0, "steps".to_owned()),
-            XQuantity::Tokens => (1.0, "tokens trained on".to_owned()),
-            XQuantity::Time => (unit, format!("{name} of training")),
-        };
-        Self { along, unit, label }
-    }
-
-    fn coordinate(&self, history: &History, step: usize) -> Option<f64> {
-        let place = match self.along {
-            XQuantity::Steps => Some(step as f64),
-            XQuantity::Tokens => history.tokens_at(step),
-            XQuantity::Time => history.seconds_at(step),
-        };
-        place.map(|place| place / self.unit)
-    }
-}
-
-impl Curve {
-    fn new(number: usize, run: &NamedRun, quantity: &Quantity, scale: &Scale) -> Self {
-        let history = &run.history;
-        let place = |step: usize| scale.coordinate(history, step);
-        let placed = |points: Vec<(usize, f64)>| -> Vec<_> {
-            let points = points.into_iter();
-            points
-                .filter_map(|(step, y)| Some((place(step)?, y)))
-                .collect()
-        };
-        let logged = placed(quantity.points(&history.trained));
-        let validation = placed(quantity.points(&history.validated));
-        let skipped = quantity.skipped(history).into_iter();
-        Self {
-            look: Look::of(number),
-            smooth: quantity.smoothed(&logged),
-            validation,
-            skipped: skipped
-                .filter_map(|(step, y)| Some((place(step)?, y)))
-                .collect(),
-            logged: outline(logged),
-        }
-    }
-
-    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.logged.iter().chain(&self.validation).copied()
-    }
-
-    /// The values of the main line after the first tenth of the run.
-    fn settled(&self) -> Vec<f64> {
-        let line = self.smooth.as_ref().unwrap_or(&self.logged);
-        let xs: Vec<f64> = self.points().map(|(x, _)| x).collect();
-        let begin = ends(&xs).map_or(0.0, |(_, end)| end / 10.0);
-        let later = line.iter().chain(&self.validation);
-        later.filter(|(x, _)| *x > begin).map(|&(_, y)| y).collect()
-    }
-}
-
-fn y_axis(
-    curves: &[Curve],
-    quantity: &Quantity,
-    floor: Option<f64>,
-    log: bool,
-) -> Result<Axis, CliError> {
-    let mut all: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.1).collect();
-    if !all.iter().any(|value| value.is_finite()) {
-        let name = quantity.label().to_lowercase();
-        return Err(CliError::new(format!("no finite value to draw: {name}"))
-            .hint("choose another metric with --y"));
-    }
-    all.extend(floor);
+fn x_axis(curves: &[Curve], along: XQuantity, log: bool) -> Result<Axis, CliError> {
+    let xs: Vec<f64> = curves.iter().flat_map(Curve::points).map(|p| p.0).collect();
     if log {
-        all.retain(|value| *value > 0.0);
-        let Some((low, high)) = ends(&all) else {
-            return Err(
-                CliError::new("a logarithmic axis shows only numbers above 0")
-                    .hint("leave out --log-scale"),
-            );
-        };
-        let room = (high / low).powf(0.04).max(1.02);
-        return Ok(Axis::logarithmic(low / room, high * room, 6));
+        return log_axis(&xs, (0.0, 0.01), 8, "--log-x");
     }
-    if quantity.begins_at_zero() {
-        all.push(0.0);
-    }
-    let mut settled: Vec<f64> = curves.iter().flat_map(Curve::settled).collect();
-    if !quantity.has_outliers() {
-        settled.clear();
-    }
-    let (low, high) = robust_limits(&all, &settled).unwrap_or((0.0, 1.0));
-    let room = 0.04 * (high - low);
-    let low = match low {
-        _ if floor == Some(low) => low - 2.0 * room,
-        0.0 => low,
-        _ => low - room,
-    };
-    Ok(Axis::linear(low, high + room, 6))
+    let (_, end) = ends(&xs).unwrap_or((0.0, 0.0));
+    let end = if end > 0.0 { 1.02 * end } else { 1.0 };
+    Ok(match along {
+        XQuantity::Time | XQuantity::Flops => Axis::linear(0.0, end, 8),
+        XQuantity::Steps | XQuantity::Tokens => Axis::counts(end, 8),
+    })
 }
 
-/// Describes the line styles in use.
-fn about(curves: &[Curve]) -> String {
+/// Describes the line styles in use, and states the number of values beyond the vertical axis.
+fn about(curves: &[Curve], y: &Axis) -> String {
     let mut parts = Vec::new();
-    if curves.iter().any(|curve| !curve.validation.is_empty()) {
-        parts.push("thick with markers: validation; thin: training");
+    let smoothed = curves.iter().any(|curve| !curve.training.logged.is_empty());
+    let training = match smoothed {
+        true => "training, smoothed, the logged values faint behind",
+        false => "training",
+    };
+    if curves
+        .iter()
+        .any(|curve| !curve.validation.points.is_empty())
+    {
+        parts.push(format!("thick with markers: validation; thin: {training}"));
     } else {
-        parts.push("training");
+        parts.push(training.to_owned());
     }
-    if curves.iter().any(|curve| curve.smooth.is_some()) {
-        parts.push("smoothed, the logged values faint behind");
+    if curves.iter().any(Curve::has_band) {
+        parts.push("band: mean ± standard deviation".to_owned());
     }
     if curves.iter().any(|curve| !curve.skipped.is_empty()) {
-        parts.push("crosses: skipped steps");
+        parts.push("crosses: skipped steps".to_owned());
     }
-    parts
-        .join("; ")
-        .replace("training; smoothed", "training, smoothed")
-}
-
-fn headings(validated: bool) -> [&'static str; 4] {
-    match validated {
-        true => ["run", "validation loss", "lowest", "at step"],
-        false => ["run", "training loss", "tokens", "at step"],
+    let lines = curves.iter().flat_map(Curve::lines);
+    let lines = lines.flat_map(|line| line.points.iter().chain(&line.logged));
+    match lines.filter(|(_, value)| y.is_outside(*value)).count() {
+        0 => {}
+        1 => parts.push("1 value is outside".to_owned()),
+        count => parts.push(format!("{count} values are outside")),
     }
-}
-
-/// The placeholder of a missing number.
-const NONE: &str = "–";
-
-fn row(run: &NamedRun, validated: bool) -> [String; 4] {
-    let history = &run.history;
-    let figures = if validated {
-        let both = history.last_evaluation().zip(history.best());
-        both.map(|(last, best)| {
-            let loss = |e: EvaluationPoint| match e.loss.is_finite() {
-                true => format!("{:.4}", e.loss),
-                false => NONE.to_owned(),
-            };
-            [loss(last), loss(best), best.step.to_string()]
-        })
-    } else {
-        let last = history.steps.last();
-        last.map(|last| {
-            let loss = format!("{:.4}", last.loss);
-            [loss, short(last.tokens as f64), last.step.to_string()]
-        })
-    };
-    let [a, b, c] = figures.unwrap_or_else(|| [NONE; 3].map(str::to_owned));
-    [run.name.clone(), a, b, c]
+    parts.join("; ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot::NamedRun;
+    use crate::run_history::{EvaluationPoint, History};
     use crate::run_history::{PacePoint, SkippedStep};
     use emberlm_trainer::events::Event;
 
-    fn run(losses: &[f64]) -> NamedRun {
+    fn run(losses: &[f64]) -> Group {
         let steps = losses.iter().enumerate().map(|(at, &loss)| Event::Step {
             step: 10 * (at + 1),
             tokens: 1000 * (at as u64 + 1),
@@ -293,19 +144,21 @@ mod tests {
             paces: paces.collect(),
             ..History::of(steps)
         };
-        NamedRun {
-            name: "run".into(),
-            history,
-        }
+        Group::single(NamedRun::new("run".into(), "run".into(), history))
     }
 
     fn figure(
-        runs: &[NamedRun],
+        groups: &[Group],
         along: XQuantity,
         name: &str,
-        log: bool,
+        log_y: bool,
     ) -> Result<Figure, CliError> {
-        Figure::new(runs, along, &Quantity::find(name, runs)?, log)
+        let runs = groups.iter().flat_map(|group| &group.runs);
+        let options = AxisOptions {
+            log_y,
+            ..AxisOptions::default()
+        };
+        Figure::new(groups, "run", along, &Quantity::find(name, runs)?, options)
     }
 
     #[test]
@@ -313,7 +166,12 @@ mod tests {
         let runs = [run(&[3.0, 2.0, 1.0, 0.5])];
         let xs = |along| {
             let figure = figure(&runs, along, "loss", false).expect("curves");
-            let xs: Vec<f64> = figure.curves[0].logged.iter().map(|p| p.0).collect();
+            let xs: Vec<f64> = figure.curves[0]
+                .training
+                .points
+                .iter()
+                .map(|p| p.0)
+                .collect();
             (xs, figure.along)
         };
         assert_eq!(xs(XQuantity::Steps).0, [10.0, 20.0, 30.0, 40.0]);
@@ -326,19 +184,22 @@ mod tests {
     #[test]
     fn perplexity_and_its_floor_are_exponentials_of_the_loss() {
         let mut runs = [run(&[1.0, 0.0])];
-        runs[0].history.floor = Some(0.0);
-        runs[0].history.evaluations = vec![EvaluationPoint {
+        runs[0].runs[0].history.floor = Some(0.0);
+        runs[0].runs[0].history.evaluations = vec![EvaluationPoint {
             step: 20,
             loss: 2.0,
         }];
         let readings = vec![(20, 2f64.exp())];
-        let validated = &mut runs[0].history.validated;
+        let validated = &mut runs[0].runs[0].history.validated;
         validated.insert("perplexity".into(), readings);
         let figure = figure(&runs, XQuantity::Steps, "perplexity", true).expect("curves");
         assert_eq!(figure.floor, Some(1.0));
-        assert_eq!(figure.curves[0].validation, [(20.0, 2f64.exp())]);
-        assert_eq!(figure.curves[0].logged[0].1, 1f64.exp());
-        assert_eq!(figure.rows[0], ["run", "2.0000", "2.0000", "20"]);
+        assert_eq!(figure.curves[0].validation.points, [(20.0, 2f64.exp())]);
+        assert_eq!(figure.curves[0].training.points[0].1, 1f64.exp());
+        assert_eq!(
+            figure.legend.rows[0].cells,
+            ["run", "2.0000", "2.0000", "20"]
+        );
     }
 
     #[test]
@@ -351,7 +212,7 @@ mod tests {
         assert!(figure(&nothing, XQuantity::Steps, "loss", false).is_err());
         assert!(figure(&[run(&[-1.0])], XQuantity::Steps, "loss", true).is_err());
         let mut with_skipped = run(&[2.0, f64::NAN, 1.0]);
-        with_skipped.history.skipped = vec![SkippedStep {
+        with_skipped.runs[0].history.skipped = vec![SkippedStep {
             step: 20,
             loss: None,
             gradient_norm: None,
@@ -359,6 +220,50 @@ mod tests {
         let figure = figure(&[with_skipped], XQuantity::Steps, "loss", false);
         let figure = figure.expect("curves");
         assert_eq!(figure.curves[0].skipped, [(20.0, None)]);
-        assert!(figure.about.contains("skipped"), "{}", figure.about);
+        assert!(
+            figure.legend.about.contains("skipped"),
+            "{}",
+            figure.legend.about
+        );
+    }
+
+    #[test]
+    fn a_group_has_the_mean_of_its_runs_and_a_band() {
+        let of = |losses: &[f64]| run(losses).runs.remove(0);
+        let group = Group {
+            name: "0.001".into(),
+            runs: vec![of(&[3.0, 2.0]), of(&[5.0, 4.0]), of(&[4.0, 6.0, 1.0])],
+            is_mean: true,
+        };
+        let figure = figure(&[group], XQuantity::Steps, "loss", false).expect("curves");
+        let line = &figure.curves[0].training;
+        // The deviations of 3, 4, 5 and of 2, 4, 6 are 1 and 2.
+        assert_eq!(line.points, [(10.0, 4.0), (20.0, 4.0)]);
+        assert_eq!(line.band, [(10.0, 3.0, 5.0), (20.0, 2.0, 6.0)]);
+        // The last losses are 2, 4 and 1: the mean is 7/3, the variance (1/9 + 25/9 + 16/9) / 2 = 7/3.
+        let expected = ["0.001 (3 runs)", "2.3333 ± 1.5275", "2k–3k", "20–30"];
+        assert_eq!(figure.legend.rows[0].cells, expected);
+        assert!(figure.legend.about.contains("standard deviation"));
+    }
+
+    #[test]
+    fn outliers_are_cut_off_and_counted() {
+        let mut losses = vec![60.0];
+        losses.extend((0..20).map(|i| 4.0 - 0.1 * f64::from(i)));
+        losses.extend([900.0, 1000.0]);
+        let groups = [run(&losses)];
+        let figure = |full_range| {
+            let quantity = Quantity::find("loss", groups[0].runs.iter()).expect("a metric");
+            let options = AxisOptions {
+                full_range,
+                ..AxisOptions::default()
+            };
+            Figure::new(&groups, "run", XQuantity::Steps, &quantity, options).expect("curves")
+        };
+        let robust = figure(false);
+        assert!((4.0..12.0).contains(&robust.y.to), "{:?}", robust.y);
+        assert!(robust.legend.about.contains("3 values are outside"));
+        assert!(figure(true).y.to > 1000.0);
+        assert!(!figure(true).legend.about.contains("outside"));
     }
 }

@@ -1,4 +1,4 @@
-//! A self-contained HTML page with a picture and a table.
+//! Self-contained HTML pages with pictures and tables.
 
 use std::fmt::Write;
 
@@ -18,44 +18,24 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Renders the page as HTML with an inline SVG picture.
     pub fn html(&self, svg: &str) -> String {
-        let mut dark = String::new();
-        for (colour, other) in theme::dark() {
-            let (colour, other) = (theme::hex(colour), theme::hex(other));
-            // CSS rules take precedence over SVG presentation attributes.
-            let _ = write!(
-                dark,
-                "svg [fill=\"{colour}\"]{{fill:{other}}}svg [stroke=\"{colour}\"]{{stroke:{other}}}\n  "
-            );
-        }
-        let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
-            let cell = |text: &str| format!("<{tag}>{}</{tag}>", escaped(text));
-            let cells: String = cells.map(cell).collect();
-            format!("<tr>{cells}</tr>\n")
-        };
-        let mut table = cells("th", &mut self.headings.iter().copied());
-        for row in self.rows {
-            table += &cells("td", &mut row.iter().map(String::as_str));
-        }
-        let css = format!(
-            "svg {{ width: 100%; height: auto }}
-.table {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem }}
-th, td {{ padding: .3rem 1rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }}
-th {{ font-weight: 600 }}
-th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
-@media (prefers-color-scheme: dark) {{
-  {dark}}}
-"
-        );
-        let body = format!("{svg}\n<div class=\"table\"><table>\n{table}</table></div>\n");
-        document(self.title, &css, &body)
+        let body = format!("{svg}\n{}", table(self.headings, self.rows));
+        document(self.title, "", &body)
     }
 }
 
-/// A self-contained page in light and dark colours, with further rules of style. `css` can use the colours `--ink`, `--paper`, `--faint`,
-/// `--line` and `--warm`.
+/// Renders a self-contained page. Pictures in SVG follow the reader's colour scheme. Further rules of style in `css` can use the colours
+/// `--ink`, `--paper`, `--faint`, `--line` and `--warm`.
 pub fn document(title: &str, css: &str, body: &str) -> String {
     let title = escaped(title);
+    let mut dark = String::new();
+    for (colour, other) in theme::dark() {
+        let (colour, other) = (theme::hex(colour), theme::hex(other));
+        // CSS rules take precedence over SVG presentation attributes.
+        let _ = write!(
+            dark,
+            "svg [fill=\"{colour}\"]{{fill:{other}}}svg [stroke=\"{colour}\"]{{stroke:{other}}}\n  "
+        );
+    }
     format!(
         "<!doctype html>
 <html lang=\"en\">
@@ -66,10 +46,17 @@ pub fn document(title: &str, css: &str, body: &str) -> String {
 <title>{title}</title>
 <style>
 :root {{ --ink: #26262e; --paper: #fff; --faint: #63636e; --line: #e2e2e8; --warm: #d9480f }}
+body {{ margin: 0 auto; padding: 1.5rem; max-width: 1600px; font: 16px/1.5 system-ui, sans-serif; background: var(--paper); color: var(--ink) }}
+svg {{ width: 100%; height: auto }}
+.table {{ overflow-x: auto }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; margin-top: 1rem }}
+th, td {{ padding: .3rem 1rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }}
+th {{ font-weight: 600 }}
+th:first-child, td:first-child, .facts td {{ text-align: left; padding-left: 0 }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere }}
 @media (prefers-color-scheme: dark) {{
   :root {{ --ink: #e8e8ee; --paper: #15171c; --faint: #a3a3ae; --line: #2b2e36; --warm: #ff922b }}
-}}
-body {{ margin: 0 auto; padding: 1.5rem; max-width: 1600px; font: 16px/1.5 system-ui, sans-serif; background: var(--paper); color: var(--ink) }}
+  {dark}}}
 {css}</style>
 </head>
 <body>
@@ -77,6 +64,31 @@ body {{ margin: 0 auto; padding: 1.5rem; max-width: 1600px; font: 16px/1.5 syste
 </html>
 "
     )
+}
+
+/// Renders a table of names and numbers.
+pub fn table<S: AsRef<str>>(headings: &[S], rows: &[Vec<String>]) -> String {
+    let mut table = row("th", headings.iter().map(AsRef::as_ref));
+    for cells in rows {
+        table += &row("td", cells.iter().map(String::as_str));
+    }
+    format!("<div class=\"table\"><table>\n{table}</table></div>\n")
+}
+
+/// Renders a table of names and texts.
+pub fn facts(facts: &[(String, String)]) -> String {
+    let rows = facts
+        .iter()
+        .map(|(name, value)| row("td", [name.as_str(), value].into_iter()));
+    let rows: String = rows.collect();
+    format!("<div class=\"table\"><table class=\"facts\">\n{rows}</table></div>\n")
+}
+
+fn row<'a>(tag: &str, cells: impl Iterator<Item = &'a str>) -> String {
+    let cells: String = cells
+        .map(|text| format!("<{tag}>{}</{tag}>", escaped(text)))
+        .collect();
+    format!("<tr>{cells}</tr>\n")
 }
 
 /// Escapes text for HTML, which has no notation for control characters.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use emberlm_trainer::metrics::{Aggregation, Direction, Metric};
 
-use super::figure::NamedRun;
+use super::group::NamedRun;
 use super::smooth::smoothed;
 use crate::error::CliError;
 use crate::run_history::{History, Series, SkippedStep};
@@ -18,8 +18,11 @@ impl Quantity {
     ///
     /// # Errors
     /// Returns an error if no run has.
-    pub fn find(name: &str, runs: &[NamedRun]) -> Result<Self, CliError> {
-        let found = runs.iter().find_map(|run| run.history.metric(name));
+    pub fn find<'a>(
+        name: &str,
+        runs: impl Iterator<Item = &'a NamedRun> + Clone,
+    ) -> Result<Self, CliError> {
+        let found = runs.clone().find_map(|run| run.history.metric(name));
         if let Some(metric) = found {
             return Ok(Self(metric.clone()));
         }
@@ -31,7 +34,7 @@ impl Quantity {
                 .chain(run.history.validated.keys());
             names.cloned().collect::<Vec<_>>()
         };
-        let known: BTreeSet<String> = runs.iter().flat_map(read).collect();
+        let known: BTreeSet<String> = runs.flat_map(read).collect();
         let known: Vec<String> = known.into_iter().collect();
         let message = format!("the runs have no metric `{name}`");
         Err(CliError::usage(message).hint(format!("--y may be {}", known.join(", "))))
@@ -40,6 +43,21 @@ impl Quantity {
     /// The axis label: title and unit.
     pub fn label(&self) -> String {
         self.0.label()
+    }
+
+    /// The metric's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The direction of better values.
+    pub fn direction(&self) -> Direction {
+        self.0.direction
+    }
+
+    /// Formats a value that is in displayed units.
+    pub fn shown(&self, value: f64) -> String {
+        self.0.display(value / self.0.scale)
     }
 
     /// Returns true if the highest values may be cut off.

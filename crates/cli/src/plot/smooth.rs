@@ -14,7 +14,7 @@ fn reach(points: usize) -> usize {
 /// behind the curve (Cleveland 1979, without the robustness iterations). Returns `None` if there are too few
 /// points. NaN values are ignored. Fewer neighbours are used near the steep beginning of a curve.
 pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
-    let points = &means(points);
+    let points = &averaged(points);
     let reach = reach(points.len());
     if reach == 0 {
         return None;
@@ -68,7 +68,7 @@ impl Sums {
 }
 
 /// Averages neighbouring points if there are more than [`MANY`].
-fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub fn averaged(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let of = |part: &[(f64, f64)]| {
         let numbers = || part.iter().filter(|(_, y)| y.is_finite());
         let count = numbers().count() as f64;

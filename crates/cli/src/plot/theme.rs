@@ -63,6 +63,9 @@ impl Look {
     }
 }
 
+/// Opacity of bands.
+pub const BAND: f64 = 0.18;
+
 /// A colour for lines behind a curve: the colour at 30% opacity on white.
 pub fn lighter(colour: RGBColor) -> RGBColor {
     mixed(colour, PAPER)

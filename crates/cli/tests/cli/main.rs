@@ -75,13 +75,17 @@ mod optimizers;
 mod overfit_batch;
 mod own_tokenizer;
 mod patch;
+mod plot_groups;
+mod plot_points;
 mod plots_and_runs;
 mod precision;
 mod prepare;
 mod prepare_errors;
 mod readme;
 mod reference;
+mod report;
 mod resume;
+mod run_details;
 #[cfg(unix)]
 mod run_folder;
 mod sampling_settings;

@@ -1,49 +1,10 @@
 //! `emberlm plot` and `emberlm runs`: pictures and lists of runs, for any contents of their events.
 
-use std::fs::{self, File};
+use std::fs::File;
 
 use serde_json::{Value, json};
 
 use super::support::{AssertText, Sandbox};
-
-impl Sandbox {
-    /// Writes a run of `steps` steps. Its loss decays from 4 towards `floor`.
-    fn write_history(&self, run: &str, steps: usize, floor: Option<f64>, end: Option<&str>) {
-        let mut text = String::new();
-        let mut add = |event: Value| text += &format!("{event}\n");
-        add(
-            json!({"event": "begun", "time": 1000.0, "step": 0, "steps": 40, "backend": "flex",
-            "version": "0.1.0", "floor": floor}),
-        );
-        for step in 1..=steps {
-            let loss = floor.unwrap_or(0.0) + 4.0 * 0.9f64.powi(step as i32);
-            add(
-                json!({"event": "step", "step": step, "tokens": 1024 * step, "loss": loss,
-                "perplexity": loss.exp(), "gradient_norm": 1.0, "learning_rate": 1e-3}),
-            );
-            add(
-                json!({"event": "pace", "time": 1000.0 + step as f64, "step": step,
-                "tokens_per_second": 1024.0, "utilization": null, "memory_mib": 100, "seconds_left": 1.0}),
-            );
-            if step % 5 == 0 {
-                add(
-                    json!({"event": "evaluation", "step": step, "loss": loss + 0.1,
-                    "perplexity": (loss + 0.1).exp(), "tokens": 100}),
-                );
-            }
-        }
-        if let Some(how) = end {
-            add(json!({"event": "ended", "time": 2000.0, "step": steps, "how": how}));
-        }
-        self.write(&format!("{run}/events.jsonl"), text);
-    }
-
-    fn append(&self, run: &str, line: &str) {
-        let path = self.path(run).join("events.jsonl");
-        let before = fs::read_to_string(&path).unwrap();
-        fs::write(path, before + line).unwrap();
-    }
-}
 
 /// A PNG file's width and height, and its number of pixels of a colour.
 fn pixels(sandbox: &Sandbox, name: &str, colour: [u8; 3]) -> (u32, u32, usize) {

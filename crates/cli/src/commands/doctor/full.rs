@@ -10,13 +10,11 @@
 //! | `comparisons`, `runs`, `benchmarks` | the checks' implementations |
 //! | `finding` | results of a check |
 //! | `report` | the written report |
-//! | `machine` | a description of the hardware |
 
 mod benchmarks;
 mod check;
 mod comparisons;
 mod finding;
-mod machine;
 mod report;
 mod runs;
 mod session;
@@ -30,11 +28,11 @@ use serde::Serialize;
 
 use self::check::{Check, share_of_time};
 use self::finding::{Findings, Outcome};
-use self::machine::Machine;
 use self::report::{CheckReport, Report};
 use self::session::Session;
 use super::cpu_backend;
 use crate::backend::Placement;
+use crate::backend::machine::Machine;
 use crate::error::CliError;
 use crate::new_folder::folder_parser;
 use crate::output::{print, print_json};

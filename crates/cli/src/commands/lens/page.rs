@@ -12,6 +12,7 @@ const CSS: &str = "p { color: var(--faint) }
 table { border-collapse: collapse; font: 14px/1.5 ui-monospace, monospace }
 th, td { padding: .2rem .5rem; text-align: center; white-space: nowrap; border: 1px solid var(--line) }
 th { font-weight: 600 }
+th:first-child { padding-left: .5rem }
 td { background: color-mix(in srgb, var(--warm) calc(var(--share) * 55%), transparent) }
 ";
 

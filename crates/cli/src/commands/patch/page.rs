@@ -14,6 +14,7 @@ p { color: var(--faint) }
 table { border-collapse: collapse; font: 14px/1.5 ui-monospace, monospace; font-variant-numeric: tabular-nums }
 th, td { padding: .2rem .5rem; text-align: right; white-space: nowrap; border: 1px solid var(--line) }
 th { font-weight: 600 }
+th:first-child { padding-left: .5rem }
 td { background: color-mix(in srgb, var(--side) calc(var(--share) * 60%), transparent) }
 .more { --side: var(--warm) }
 .less { --side: var(--cold) }

@@ -10,6 +10,7 @@ use super::{code, header, row};
 use crate::commands::sweep;
 use crate::error::CliError;
 use crate::run_labels;
+use crate::run_sessions;
 
 /// The text around the tables.
 const TEMPLATE: &str = include_str!("files.md.in");
@@ -21,7 +22,11 @@ const TEMPLATE: &str = include_str!("files.md.in");
 pub fn page() -> Result<String, CliError> {
     let (dataset, checkpoint) = (dataset_files(), checkpoint_files());
     let mut run = run_files();
-    run.extend([run_labels::format(), sweep::early_stop_format()]);
+    run.extend([
+        run_labels::format(),
+        run_sessions::format(),
+        sweep::early_stop_format(),
+    ]);
     let sweep = sweep::formats();
     let events = events().to_value();
     let described = [&dataset, &run, &checkpoint, &sweep].into_iter().flatten();

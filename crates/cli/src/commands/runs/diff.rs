@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use emberlm_trainer::metrics::{Direction, Metric, built_in};
 use serde::Serialize;
 use toml::Value;
 
+use super::readings::{Readings, readings};
 use crate::error::{CliError, warn};
 use crate::output::{Align, Table, print, print_json};
 use crate::run_folders::{check_run, names};
-use crate::run_history::{History, Series};
+use crate::run_history::History;
 use crate::run_settings::{self, RunSettings};
 
 /// Arguments of `runs diff`.
@@ -42,18 +42,6 @@ struct Setting {
     key: String,
     /// `None` if a run lacks the setting.
     values: [Option<Value>; 2],
-}
-
-/// Readings of a metric in one phase.
-#[derive(Debug, Serialize)]
-struct Readings {
-    name: String,
-    phase: &'static str,
-    last: [Option<f64>; 2],
-    /// The best reading by the metric's direction, if it has one.
-    best: [Option<f64>; 2],
-    #[serde(skip)]
-    metric: Metric,
 }
 
 /// Prints the differences.
@@ -93,59 +81,6 @@ fn differing(a: &RunSettings, b: &RunSettings) -> Vec<Setting> {
         .collect()
 }
 
-/// Readings of a metric, as pairs of step and value.
-type Points = [(usize, f64)];
-/// Selects the metrics of one phase of a run.
-type Phase = fn(&History) -> &Series;
-
-/// Readings of each metric that either run has. Built-in metrics are listed first.
-fn readings(histories: &[History]) -> Vec<Readings> {
-    let mut metrics: Vec<&Metric> = built_in().iter().collect();
-    for metric in histories.iter().flat_map(|history| &history.metrics) {
-        if !metrics.iter().any(|known| known.name == metric.name) {
-            metrics.push(metric);
-        }
-    }
-    let series: [(&str, Phase); 2] = [
-        ("training", |history| &history.trained),
-        ("validation", |history| &history.validated),
-    ];
-    let of = |metric: &Metric, phase, series: Phase| {
-        let pair = |pick: &dyn Fn(&Points) -> Option<f64>| {
-            let one = |at: usize| {
-                let points = series(histories.get(at)?).get(metric.name.as_ref())?;
-                pick(points)
-            };
-            [one(0), one(1)]
-        };
-        Readings {
-            name: metric.name.clone().into_owned(),
-            phase,
-            last: pair(&|points| points.last().map(|point| point.1)),
-            best: pair(&|points| best(metric.direction, points)),
-            metric: metric.clone(),
-        }
-    };
-    let all = metrics.into_iter().flat_map(|metric| {
-        series
-            .iter()
-            .map(move |&(phase, series)| (metric, phase, series))
-    });
-    let all = all.map(|(metric, phase, series)| of(metric, phase, series));
-    all.filter(|readings| readings.last.iter().any(Option::is_some))
-        .collect()
-}
-
-fn best(direction: Direction, points: &Points) -> Option<f64> {
-    let values = points.iter().map(|point| point.1);
-    let values = values.filter(|value| !value.is_nan());
-    match direction {
-        Direction::LowerIsBetter => values.reduce(f64::min),
-        Direction::HigherIsBetter => values.reduce(f64::max),
-        Direction::Neutral => None,
-    }
-}
-
 impl Differences {
     fn table(&self) -> String {
         const NONE: &str = "-";
@@ -155,29 +90,24 @@ impl Differences {
         for setting in &self.settings {
             let [a, b] = setting.values.each_ref().map(|value| match value {
                 None => NONE.to_owned(),
-                Some(Value::String(text)) => text.clone(),
-                Some(value) => value.to_string(),
+                Some(value) => run_settings::shown(value),
             });
             settings.row([setting.key.clone(), a, b]);
         }
         let mut metrics = Table::new([Align::Left, Align::Left, Align::Right, Align::Right]);
         metrics.row(["metric", "", a, b]);
         for readings in &self.metrics {
-            let name = format!(
-                "{} {}",
-                readings.phase,
-                readings.metric.title.to_lowercase()
-            );
-            let mut row = |which: &str, values: [Option<f64>; 2]| {
-                let shown = |value: Option<f64>| {
-                    value.map_or_else(|| NONE.to_owned(), |value| readings.metric.display(value))
-                };
-                let [a, b] = values.map(shown);
-                metrics.row([name.clone(), which.to_owned(), a, b]);
+            let mut row = |which: &str, values: &[Option<f64>]| {
+                let shown = values.iter().map(|value| readings.shown(*value));
+                metrics.row(
+                    [readings.title(), which.to_owned()]
+                        .into_iter()
+                        .chain(shown),
+                );
             };
-            row("last", readings.last);
+            row("last", &readings.last);
             if readings.best.iter().any(Option::is_some) {
-                row("best", readings.best);
+                row("best", &readings.best);
             }
         }
         match self.settings.is_empty() {
@@ -210,13 +140,5 @@ mod tests {
             values,
         });
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn the_best_reading_follows_the_direction() {
-        let points = [(1, 2.0), (2, f64::NAN), (3, 1.0), (4, 3.0)];
-        assert_eq!(best(Direction::LowerIsBetter, &points), Some(1.0));
-        assert_eq!(best(Direction::HigherIsBetter, &points), Some(3.0));
-        assert_eq!(best(Direction::Neutral, &points), None);
     }
 }

@@ -15,9 +15,7 @@ use super::stopping::{EarlyStop, StopRule};
 use crate::commands::train::{self, TrainArgs};
 use crate::error::CliError;
 use crate::opened_model::OpenedModel;
-
-/// The setting that distinguishes runs of the same configuration.
-pub const SEED: &str = "train.seed";
+use crate::run_settings::{SEED, shown};
 
 /// All runs of a sweep, validated.
 #[derive(Clone, Debug)]
@@ -191,11 +189,7 @@ fn configuration(own: &Settings) -> String {
 
 fn part((key, value): &(String, Value)) -> String {
     let key = key.strip_prefix("train.").unwrap_or(key);
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let written = format!("{key}={text}");
+    let written = format!("{key}={}", shown(value));
     let safe = |c: char| c.is_ascii_alphanumeric() || "._+-=".contains(c);
     match written.chars().all(safe) {
         true => written,

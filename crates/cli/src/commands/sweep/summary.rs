@@ -12,6 +12,7 @@ use super::stopping::EarlyStop;
 use crate::output::{Align, Table};
 use crate::plot::{IntervalRow, Intervals};
 use crate::run_history::{EvaluationPoint, History};
+use crate::run_settings;
 
 /// The results of a sweep.
 #[derive(Debug, Serialize)]
@@ -164,7 +165,7 @@ fn own(run: &PlannedRun) -> BTreeMap<String, Value> {
     let settings = run
         .settings
         .iter()
-        .filter(|(key, _)| key != super::plan::SEED);
+        .filter(|(key, _)| key != run_settings::SEED);
     settings.cloned().collect()
 }
 

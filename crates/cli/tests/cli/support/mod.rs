@@ -1,5 +1,6 @@
 //! Test helpers: a sandbox folder to run the binary in, and models made without training.
 
+pub mod history;
 pub mod messages;
 pub mod model;
 pub mod server;

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::Size;
 use super::check::Check;
 use super::finding::{Finding, Findings, LossPair, Outcome};
-use super::machine::Machine;
 use crate::backend::Placement;
+use crate::backend::machine::Machine;
 use crate::error::CliError;
 use crate::output::{Align, Table};
 

@@ -1,10 +1,10 @@
-//! The hardware and system that a report was made on.
+//! The hardware and system of this machine.
 
 use serde::Serialize;
 use sysinfo::System;
 
-use crate::backend::devices::{self, DeviceInfo, Kind};
-use crate::backend::{BackendName, Placement};
+use super::devices::{self, DeviceInfo, Kind};
+use super::{BackendName, Placement};
 use crate::output::size;
 
 /// The hardware and system of this machine.
