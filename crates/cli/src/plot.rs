@@ -34,4 +34,4 @@ pub use legend::middle_cut;
 pub use page::Page;
 pub use paint::svg;
 pub use quantity::Quantity;
-pub use token_label::token_label;
+pub use token_label::id_label;
