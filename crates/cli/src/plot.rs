@@ -54,4 +54,4 @@ pub use reading::Reading;
 pub use scale::{Scale, XQuantity};
 pub use scatter::{Labels, Point, Position, Scatter, Series};
 pub use summary::{headings, row};
-pub use token_label::token_label;
+pub use token_label::{id_label, token_label};

@@ -36,21 +36,27 @@ impl TextArg {
             return Err(CliError::new(message)
                 .hint("its attention weights are shown by emberlm attention MODEL"));
         }
-        let tokenizer = || model.tokenizer();
-        let tokens = match (&self.prompt, model) {
-            (None, _) => self.tokens.clone().unwrap_or_default(),
-            (Some(text), OpenedModel::Encoder(_)) => {
-                let tokenizer = tokenizer()?;
-                let tokenizer = needed(tokenizer.as_ref(), path)?;
-                SequenceEncoder::new(tokenizer, usize::MAX)
-                    .encode(text)?
-                    .ids
-            }
-            (Some(text), OpenedModel::Decoder(_) | OpenedModel::EncoderDecoder(_)) => {
-                needed(tokenizer()?.as_ref(), path)?.encode_prompt(text)?
-            }
+        let tokens = match &self.prompt {
+            Some(text) => encoded(text, model, path)?,
+            None => self.tokens.clone().unwrap_or_default(),
         };
         model.check_tokens(&tokens)?;
         Ok(tokens)
+    }
+}
+
+/// The tokens of a prompt, or of the text that an encoder reads.
+///
+/// # Errors
+/// The model has no tokenizer, or it cannot encode the text.
+pub fn encoded(text: &str, model: &OpenedModel, path: &Path) -> Result<Vec<u32>, CliError> {
+    let tokenizer = model.tokenizer()?;
+    let tokenizer = needed(tokenizer.as_ref(), path)?;
+    match model {
+        OpenedModel::Decoder(_) => Ok(tokenizer.encode_prompt(text)?),
+        OpenedModel::Encoder(_) | OpenedModel::EncoderDecoder(_) => {
+            let encoder = SequenceEncoder::new(tokenizer, usize::MAX);
+            Ok(encoder.encode(text)?.ids)
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! `emberlm activations`: writes the tensors inside a model's pass over a text.
 
-mod pattern;
 mod recorder;
 
 use std::collections::HashMap;
@@ -9,10 +8,11 @@ use std::path::PathBuf;
 use burn::tensor::Device;
 use clap::{Args, ValueHint};
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::id_tensor;
 use emberlm_model::nn::probe::Site;
 use emberlm_model::weights::{HostTensor, save_own};
+use glob::Pattern;
 
-use super::attention::weights::row;
 use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
@@ -20,7 +20,6 @@ use crate::examples;
 use crate::opened_model::OpenedModel;
 use crate::output::print;
 use crate::text_arg::TextArg;
-use pattern::Pattern;
 use recorder::Recorder;
 
 /// Arguments of `activations`.
@@ -87,7 +86,7 @@ impl Job for Activations<'_> {
     type Output = Result<Vec<(String, HostTensor)>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let ids = row::<B::InnerBackend>(self.tokens, &device);
+        let ids = id_tensor::<B::InnerBackend>(self.tokens, [1, self.tokens.len()], &device);
         let mut recorder = Recorder::new(self.wanted);
         match self.model {
             OpenedModel::Decoder(model) | OpenedModel::EncoderDecoder(model) => {

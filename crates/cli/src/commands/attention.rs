@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::head_habits::{AttentionPattern, HeadHabits};
 use crate::output::{Align, Table, print, print_json};
 use crate::plot::heat_map::Reach;
-use crate::plot::{Format, HeatMap, Page, PictureFile, heat_map, token_label};
+use crate::plot::{Format, HeatMap, Page, PictureFile, heat_map, id_label};
 use weights::{Attended, Subject, Weights};
 
 /// Computes the attention weights, then plots or summarizes them.
@@ -129,12 +129,7 @@ fn chosen(name: &str, number: Option<usize>, count: usize) -> Result<Vec<usize>,
 }
 
 fn labels(tokens: &[u32], tokenizer: Option<&Tokenizer>) -> Vec<String> {
-    let bytes = |id| tokenizer.and_then(|tokenizer| tokenizer.decode_bytes(&[id]).ok());
-    let label = |&id: &u32| match bytes(id) {
-        Some(bytes) if !bytes.is_empty() => token_label(&bytes),
-        _ => id.to_string(),
-    };
-    tokens.iter().map(label).collect()
+    tokens.iter().map(|&id| id_label(id, tokenizer)).collect()
 }
 
 /// The output of `--json`.

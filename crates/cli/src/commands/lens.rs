@@ -11,18 +11,18 @@ use std::path::PathBuf;
 use burn::tensor::Device;
 use clap::{Args, ValueHint};
 use emberlm_kernels::TrainingBackend;
+use emberlm_model::id_tensor;
 use emberlm_system::write::write_whole;
 use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
-use super::attention::weights::row;
 use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
 use crate::opened_model::OpenedModel;
 use crate::output::{Align, Table, print, print_json};
-use crate::plot::token_label;
+use crate::plot::id_label;
 use crate::text_arg::TextArg;
 use streams::Streams;
 
@@ -115,7 +115,10 @@ impl Job for Lens<'_> {
         };
         let decoder = model.decoder::<B::InnerBackend>(&device)?;
         let mut streams = Streams::default();
-        decoder.forward_probed(row(self.tokens, &device), &mut streams);
+        decoder.forward_probed(
+            id_tensor(self.tokens, [1, self.tokens.len()], &device),
+            &mut streams,
+        );
         let streams = streams.tensors.into_iter().map(|stream| {
             let logits = decoder.lens(stream).squeeze_dim::<2>(0); // [seq, vocab_size]
             let width = logits.dims()[1].max(1);
@@ -164,7 +167,7 @@ struct Layer {
 
 #[derive(Serialize)]
 struct Predicted {
-    id: usize,
+    id: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
     probability: f64,
@@ -181,10 +184,13 @@ impl Predictions {
         let chosen = last.map_or(0, |last| best(last, 1).first().copied().unwrap_or(0));
         let layers = layers.enumerate().map(|(at, probabilities)| {
             let probability = probabilities.get(chosen).copied().unwrap_or(0.0);
-            let predicted = best(probabilities, top).into_iter().map(|id| Predicted {
-                id,
-                token: token(id, tokenizer),
-                probability: probabilities[id],
+            let predicted = best(probabilities, top).into_iter().map(|place| {
+                let id = place as u32;
+                Predicted {
+                    id,
+                    token: token(id, tokenizer),
+                    probability: probabilities[place],
+                }
             });
             let terms = probabilities.iter().filter(|&&p| p > 0.0);
             Layer {
@@ -215,31 +221,20 @@ fn best(probabilities: &[f64], count: usize) -> Vec<usize> {
 }
 
 /// The text of a token.
-fn token(id: usize, tokenizer: Option<&Tokenizer>) -> Option<String> {
-    let bytes = tokenizer?.decode_bytes(&[u32::try_from(id).ok()?]).ok()?;
+fn token(id: u32, tokenizer: Option<&Tokenizer>) -> Option<String> {
+    let bytes = tokenizer?.decode_bytes(&[id]).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The token as it is printed: its text, or its id without a tokenizer.
-pub fn label(id: usize, tokenizer: Option<&Tokenizer>) -> String {
-    let bytes = u32::try_from(id)
-        .ok()
-        .and_then(|id| tokenizer?.decode_bytes(&[id]).ok());
-    match bytes {
-        Some(bytes) if !bytes.is_empty() => token_label(&bytes),
-        Some(_) | None => id.to_string(),
-    }
 }
 
 fn table(report: &Report, tokenizer: Option<&Tokenizer>) -> String {
     let mut text = String::new();
     for predictions in &report.positions {
         let read = report.tokens.get(predictions.position).copied();
-        let read = label(read.unwrap_or_default() as usize, tokenizer);
+        let read = id_label(read.unwrap_or_default(), tokenizer);
         text += &format!("After token {} ({read}):\n", predictions.position);
         let last = predictions.layers.last();
         let chosen = last.and_then(|last| last.top.first());
-        let chosen = chosen.map_or_else(String::new, |chosen| label(chosen.id, tokenizer));
+        let chosen = chosen.map_or_else(String::new, |chosen| id_label(chosen.id, tokenizer));
         let shown = predictions.layers.iter().map(|layer| layer.top.len()).max();
         let columns = [Align::Left, Align::Right, Align::Right].into_iter();
         let pairs = [Align::Left, Align::Right].repeat(shown.unwrap_or(0));
@@ -261,7 +256,7 @@ fn table(report: &Report, tokenizer: Option<&Tokenizer>) -> String {
             ];
             let top = layer.top.iter().flat_map(|predicted| {
                 let probability = format!("{:.3}", predicted.probability);
-                [label(predicted.id, tokenizer), probability]
+                [id_label(predicted.id, tokenizer), probability]
             });
             table.row(first.into_iter().chain(top));
         }

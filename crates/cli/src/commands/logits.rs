@@ -7,10 +7,9 @@ use burn::tensor::{Device, Tensor};
 use clap::Args;
 use emberlm_checkpoint::{ModelKind, kind_of};
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::CacheFormat;
 use emberlm_model::weights::{HostTensor, save_own};
+use emberlm_model::{CacheFormat, id_tensor};
 
-use super::attention::weights::row;
 use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Job};
 use crate::cache_arg::{self, CacheArg};
@@ -108,7 +107,8 @@ impl Job for Logits<'_> {
     type Output = Result<HostTensor, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let ids = row::<B::InnerBackend>(self.tokens, &device); // [1, seq]
+        let row = |ids: &[u32]| id_tensor::<B::InnerBackend>(ids, [1, ids.len()], &device);
+        let ids = row(self.tokens); // [1, seq]
         match &self.subject.model {
             OpenedModel::Decoder(model) => {
                 let formats = Formats {
@@ -138,7 +138,7 @@ impl Job for Logits<'_> {
             OpenedModel::EncoderDecoder(model) => {
                 let loaded = model.decoder::<B::InnerBackend>(&device)?;
                 let source = loaded.encode_source(ids, None);
-                let logits = loaded.decode(row(&self.subject.input, &device), &source);
+                let logits = loaded.decode(row(&self.subject.input), &source);
                 Ok(host(logits.squeeze_dim::<2>(0))) // [target, vocab_size]
             }
         }

@@ -62,7 +62,7 @@ pub fn run(args: PatchArgs) -> Result<(), CliError> {
     let experiments = Experiments::read(&args.experiments)?;
     let model = OpenedModel::open_with(&args.model, &args.adapter)?;
     let tokenizer = model.tokenizer()?;
-    let texts = experiments.texts(&model, tokenizer.as_ref(), &args)?;
+    let texts = experiments.texts(&model, tokenizer.as_ref(), (&args.model, &args.experiments))?;
     let report = backend.run(Patches {
         model: &model,
         experiments: &experiments,

@@ -1,5 +1,7 @@
 //! Labels of tokens, limited to Latin-1, which the bundled fonts cover.
 
+use emberlm_tokenizer::Tokenizer;
+
 /// Maximum length of a label in characters. A longer one is cut and ends in two dots.
 const LONGEST: usize = 12;
 
@@ -24,6 +26,15 @@ pub fn token_label(bytes: &[u8]) -> String {
         text = text.chars().take(LONGEST - 2).collect::<String>() + "..";
     }
     text
+}
+
+/// The label of a token id: its text, or the id if there is no tokenizer or no text.
+pub fn id_label(id: u32, tokenizer: Option<&Tokenizer>) -> String {
+    let bytes = tokenizer.and_then(|tokenizer| tokenizer.decode_bytes(&[id]).ok());
+    match bytes {
+        Some(bytes) if !bytes.is_empty() => token_label(&bytes),
+        Some(_) | None => id.to_string(),
+    }
 }
 
 #[cfg(test)]

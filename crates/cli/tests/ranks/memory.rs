@@ -60,8 +60,12 @@ fn fit_predicts_and_measures_the_memory_of_a_rank() {
         let asked = &fit["asked"];
         let predicted = asked["predicted"]["total"].as_f64().unwrap();
         let simulated = asked["measured"].as_f64().unwrap();
-        // As for a single process, peaks vary by a tenth, and by some MiB of the threads' buffers.
-        let off = |found: f64, peak: f64| ((found - peak).abs() - 16.0 * MIB).max(0.0) / peak;
+        // As for a single process, peaks vary by a tenth, and by some MiB of the threads' buffers. The allocator returns freed memory
+        // after a delay, in which a fast and idle machine allocates more: the measurement of one process is up to a fifth above the peak.
+        let off = |found: f64, peak: f64| {
+            let tolerated = if found > peak { 0.1 * peak } else { 0.0 };
+            ((found - peak).abs() - tolerated - 16.0 * MIB).max(0.0) / peak
+        };
         let mut offs = Vec::new();
         for number in 0..3 {
             let run = format!(

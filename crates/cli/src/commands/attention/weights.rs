@@ -1,13 +1,13 @@
 //! The attention weights of a model of any kind, on the host.
 
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use clap::ValueEnum;
 use emberlm_checkpoint::{Model, ModelKind, kind_of};
 use emberlm_generate::{GenerateOptions, Generator, SamplerConfig};
 use emberlm_kernels::{Backend, TrainingBackend};
-use emberlm_model::Transformer;
-use emberlm_tokenizer::{SequenceEncoder, Tokenizer};
+use emberlm_model::{Transformer, id_tensor};
+use emberlm_tokenizer::Tokenizer;
 
 use super::AttentionArgs;
 use crate::backend::Job;
@@ -15,6 +15,7 @@ use crate::error::CliError;
 use crate::head_habits::AttentionPattern;
 use crate::model::needed;
 use crate::opened_model::OpenedModel;
+use crate::text_arg::encoded;
 
 /// The most tokens of a target that the model generates itself.
 const TARGET_TOKENS: usize = 32;
@@ -74,17 +75,9 @@ impl Subject {
         let path = &args.model;
         let model = OpenedModel::open_with(path, &args.adapter)?;
         let tokenizer = model.tokenizer()?;
-        let tokens = match (&args.prompt, kind) {
-            (Some(text), ModelKind::Decoder) => {
-                needed(tokenizer.as_ref(), path)?.encode_prompt(text)?
-            }
-            (Some(text), ModelKind::Encoder | ModelKind::EncoderDecoder) => {
-                let tokenizer = needed(tokenizer.as_ref(), path)?;
-                SequenceEncoder::new(tokenizer, usize::MAX)
-                    .encode(text)?
-                    .ids
-            }
-            (None, _) => args.tokens.clone().unwrap_or_default(),
+        let tokens = match &args.prompt {
+            Some(text) => encoded(text, &model, path)?,
+            None => args.tokens.clone().unwrap_or_default(),
         };
         let target = match (&args.target, &args.target_tokens) {
             (Some(text), _) => Some(needed(tokenizer.as_ref(), path)?.encode(text)?),
@@ -161,17 +154,18 @@ impl Job for Weights<'_> {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let subject = self.subject;
         let tokens = &subject.tokens;
+        let row = |ids: &[u32]| id_tensor::<B::InnerBackend>(ids, [1, ids.len()], &device);
         match &subject.model {
             OpenedModel::Decoder(model) => {
                 (self.check)(tokens.len(), tokens.len())?;
                 let decoder = model.decoder::<B::InnerBackend>(&device)?;
-                let ids = row::<B::InnerBackend>(tokens, &device);
+                let ids = row(tokens);
                 self.attended(tokens, tokens, decoder.attention_weights(ids))
             }
             OpenedModel::Encoder(model) => {
                 (self.check)(tokens.len(), tokens.len())?;
                 let encoder = model.load::<B::InnerBackend>(&device)?;
-                let ids = row::<B::InnerBackend>(tokens, &device);
+                let ids = row(tokens);
                 self.attended(tokens, tokens, encoder.text_attention_weights(ids))
             }
             OpenedModel::EncoderDecoder(model) => {
@@ -183,8 +177,8 @@ impl Job for Weights<'_> {
                     AttentionOf::Cross => (&target, tokens),
                 };
                 (self.check)(queries.len(), keys.len())?;
-                let source = row::<B::InnerBackend>(tokens, &device);
-                let targets = row::<B::InnerBackend>(&target, &device);
+                let source = row(tokens);
+                let targets = row(&target);
                 let encode = || loaded.encode_source(source.clone(), None);
                 let weights = match subject.of {
                     AttentionOf::Encoder => loaded.encoder_attention_weights(source, None),
@@ -241,10 +235,4 @@ impl Weights<'_> {
             weights: layers.map(|(_, weights)| heads(weights)).collect(),
         })
     }
-}
-
-/// Token ids as `[1, seq]`.
-pub fn row<B: BurnBackend>(tokens: &[u32], device: &Device<B>) -> Tensor<B, 2, Int> {
-    let ids: Vec<i64> = tokens.iter().map(|&id| i64::from(id)).collect();
-    Tensor::from_data(TensorData::new(ids, [1, tokens.len()]), device)
 }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use emberlm_tokenizer::Tokenizer;
 
-use super::{Report, label};
+use super::Report;
+use crate::plot::id_label;
 use crate::plot::page::{document, escaped};
 
 const CSS: &str = "p { color: var(--faint) }
@@ -21,7 +22,7 @@ pub fn html(report: &Report, title: &str, tokenizer: Option<&Tokenizer>) -> Stri
     let mut table = "<tr><th>after</th>".to_owned();
     for predictions in &report.positions {
         let read = report.tokens.get(predictions.position).copied();
-        let read = label(read.unwrap_or_default() as usize, tokenizer);
+        let read = id_label(read.unwrap_or_default(), tokenizer);
         let _ = write!(table, "<th>{}</th>", escaped(&read));
     }
     table += "</tr>\n";
@@ -40,11 +41,11 @@ pub fn html(report: &Report, title: &str, tokenizer: Option<&Tokenizer>) -> Stri
                 continue;
             };
             let about = top.iter().map(|one| {
-                let token = escaped(&label(one.id, tokenizer));
+                let token = escaped(&id_label(one.id, tokenizer));
                 format!("{:.4}  {token}", one.probability)
             });
             let about = about.collect::<Vec<_>>().join("&#10;");
-            let (share, best) = (best.probability, escaped(&label(best.id, tokenizer)));
+            let (share, best) = (best.probability, escaped(&id_label(best.id, tokenizer)));
             let _ = write!(
                 table,
                 "<td style=\"--share:{share:.4}\" title=\"{about}\">{best}</td>"

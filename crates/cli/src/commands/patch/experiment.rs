@@ -9,7 +9,6 @@ use emberlm_trainer::run_config::toml_reason;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::PatchArgs;
 use crate::error::CliError;
 use crate::model::needed;
 use crate::opened_model::OpenedModel;
@@ -171,7 +170,7 @@ impl Experiments {
         Ok(read)
     }
 
-    /// Tokenizes the texts.
+    /// Tokenizes the texts. `paths` are those of the model and of the file, for messages.
     ///
     /// # Errors
     /// A text needs a tokenizer, is too long, or has another number of tokens than the other; an answer is not one token.
@@ -179,13 +178,13 @@ impl Experiments {
         &self,
         model: &OpenedModel,
         tokenizer: Option<&Tokenizer>,
-        args: &PatchArgs,
+        (model_path, file): (&Path, &Path),
     ) -> Result<Texts, CliError> {
-        let path = args.experiments.display();
+        let path = file.display();
         let text = |text: &Text| {
             let ids = match text {
                 Text::Ids(ids) => ids.clone(),
-                Text::Text(text) => needed(tokenizer, &args.model)?.encode_prompt(text)?,
+                Text::Text(text) => needed(tokenizer, model_path)?.encode_prompt(text)?,
             };
             if ids.is_empty() {
                 return Err(CliError::new(format!("{path}: a text is empty"))
@@ -197,7 +196,7 @@ impl Experiments {
         let token = |token: &Token| {
             let id = match token {
                 Token::Id(id) => *id,
-                Token::Text(text) => match needed(tokenizer, &args.model)?.encode(text)?[..] {
+                Token::Text(text) => match needed(tokenizer, model_path)?.encode(text)?[..] {
                     [id] => id,
                     ref ids => {
                         let count = ids.len();

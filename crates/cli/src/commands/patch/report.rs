@@ -4,8 +4,8 @@ use emberlm_tokenizer::Tokenizer;
 use serde::Serialize;
 
 use super::experiment::{By, Kind, Replacement};
-use crate::commands::lens::label;
 use crate::output::{Align, Table};
+use crate::plot::id_label;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -46,7 +46,7 @@ impl Report {
     pub fn places(&self, of: &Experiment, tokenizer: Option<&Tokenizer>) -> Vec<String> {
         let places = of.effects.first().map_or(0, Vec::len);
         let name = |place: usize| match (of.by, self.tokens.get(place)) {
-            (By::Position, Some(&id)) => label(id as usize, tokenizer),
+            (By::Position, Some(&id)) => id_label(id, tokenizer),
             (By::Layer, _) => String::new(),
             (By::Position | By::Head, _) => place.to_string(),
         };
