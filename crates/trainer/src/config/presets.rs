@@ -53,11 +53,21 @@ pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
             name: name.to_owned(),
         });
     };
+    let mut model = preset.config;
+    model.dropout = dropout(name);
     Ok(RunConfig {
-        model: preset.config,
+        model,
         data: DataConfig::default(),
         train: training(name),
     })
+}
+
+/// The dropout that a preset trains with. The models of presets have none.
+fn dropout(name: &str) -> f64 {
+    match name {
+        "char-small" => 0.2,
+        _ => 0.0,
+    }
 }
 
 /// The default configuration for fine-tuning: nanoGPT's settings for GPT-2 with a small, constant learning
