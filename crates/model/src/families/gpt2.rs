@@ -24,7 +24,8 @@ pub(super) fn presets() -> Vec<Preset> {
         "gpt2-large", "GPT-2 large, 774M parameters" => gpt2(1280, 36, 20);
         "gpt2-xl", "GPT-2 XL, 1.5B parameters" => gpt2(1600, 48, 25);
         "char-nano", "nanoGPT's CPU model for characters: 4 layers of width 128, no biases" => without_biases(sized(64, 128, 4, 4));
-        "bpe-nano", "the same for small byte-pair vocabularies on a CPU: 6 layers of width 192" => without_biases(sized(256, 192, 6, 6));
+        "char-small", "nanoGPT's GPU model for characters: 6 layers of width 384, no biases" => without_biases(sized(256, 384, 6, 6));
+        "bpe-nano", "as char-nano, for small byte-pair vocabularies on a CPU: 6 layers of width 192" => without_biases(sized(256, 192, 6, 6));
     }
 }
 

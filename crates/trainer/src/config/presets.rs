@@ -53,11 +53,21 @@ pub fn run(name: &str) -> Result<RunConfig, RunConfigError> {
             name: name.to_owned(),
         });
     };
+    let mut model = preset.config;
+    model.dropout = dropout(name);
     Ok(RunConfig {
-        model: preset.config,
+        model,
         data: DataConfig::default(),
         train: training(name),
     })
+}
+
+/// The dropout that a preset trains with. The models of presets have none.
+fn dropout(name: &str) -> f64 {
+    match name {
+        "char-small" => 0.2,
+        _ => 0.0,
+    }
 }
 
 /// The default configuration for fine-tuning: nanoGPT's settings for GPT-2 with a small, constant learning
@@ -219,6 +229,12 @@ fn training(name: &str) -> TrainConfig {
         },
         // nanoGPT's settings for character-level models on a CPU.
         "char-nano" | "bpe-nano" | "llama-nano" => TrainConfig::default(),
+        // nanoGPT's settings for character-level models on a GPU.
+        "char-small" => TrainConfig {
+            steps: 5000,
+            micro_batch: 64,
+            ..TrainConfig::default()
+        },
         // nanoGPT's settings for GPT-2.
         _ => TrainConfig {
             steps: 600_000,
@@ -322,6 +338,31 @@ mod tests {
         let lower = run("llama-nano").expect("a preset");
         assert_eq!(run("LLaMA-Nano").expect("a preset"), lower);
         assert_eq!(lower.train, TrainConfig::default());
+    }
+
+    #[test]
+    fn char_small_has_the_settings_of_nanogpt() {
+        let RunConfig { model, train, .. } = run("char-small").expect("a preset");
+        let sizes = (model.n_layers, model.heads, model.d_model, model.seq_len);
+        assert_eq!((sizes, model.dropout), ((6, 6, 384, 256), 0.2));
+        assert_eq!(
+            (train.steps, train.micro_batch, train.accumulation),
+            (5000, 64, 1)
+        );
+        assert_eq!((train.clip_norm, train.evaluation.interval), (1.0, 250));
+        let ScheduleConfig::Cosine(schedule) = train.schedule else {
+            panic!("{:?}", train.schedule);
+        };
+        assert_eq!(schedule.learning_rate, 1e-3);
+        assert_eq!(
+            (schedule.min_learning_rate, schedule.warmup_steps),
+            (1e-4, 100)
+        );
+        let OptimizerConfig::AdamW(optimizer) = train.optimizer else {
+            panic!("{:?}", train.optimizer);
+        };
+        let betas = (optimizer.beta1, optimizer.beta2);
+        assert_eq!((betas, optimizer.weight_decay), ((0.9, 0.99), 0.1));
     }
 
     #[test]
