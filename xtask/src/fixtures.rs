@@ -51,6 +51,7 @@ const SCRIPTS: &[Script] = &[
         ..Script::new("crates/model/tests/fixtures/make_gguf.py")
     },
     Script::new("crates/model/tests/fixtures/make_adapters.py"),
+    Script::new("crates/model/tests/fixtures/make_additions.py"),
     Script::new("crates/model/tests/fixtures/make_encoders.py"),
     Script::new("crates/model/tests/fixtures/make_encoder_decoder.py"),
     Script::new("crates/model/tests/fixtures/make_attentions.py"),

@@ -1,5 +1,6 @@
 //! Model configuration as written by the user: sizes and one variant per component. [`crate::transformer::checked`] holds the rules.
 
+mod additions;
 mod architecture;
 mod attention;
 pub(crate) mod base;
@@ -13,6 +14,7 @@ pub(crate) mod limits;
 mod positions;
 mod tiny;
 
+pub use additions::{ResidualMix, ValueEmbeddings, ZeroInit};
 pub use architecture::{Architecture, ModelKind};
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
 pub use derived::DerivedSize;
@@ -70,6 +72,12 @@ pub struct ModelConfig {
     /// Factor on the output of each sublayer before it is added to the residual stream; by default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual_scale: Option<f64>,
+    /// Learned factors of each block's input, a · stream + b · embeddings, in a decoder: { stream (a at the start, default 1), embedding (b at the start, default 0.1) }; by default none (modded-nanogpt).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual_mix: Option<ResidualMix>,
+    /// Value embeddings of a decoder: in some blocks a vector of each token, times a gate per key-value head, is added to its values: { layers (a list or { every = 2 }, the default), gate_inputs (default 32) }; by default none (Zhou et al. 2024, nanochat).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_embeddings: Option<ValueEmbeddings>,
     /// Normalize the embeddings before the first block.
     pub norm_embedding: bool,
     /// The linear layers that have a bias: { qkv, attention_out, feed_forward }, or true or false for all three.
@@ -95,6 +103,9 @@ pub struct ModelConfig {
     pub head: Head,
     /// Weight initialization: kind "normal" { std (default 0.02), scale_residual (default false) }, "fan_in" (PyTorch's defaults), "le_cun", "truncated_xavier", "small" or "t5" { factor (default 1) }.
     pub init: Init,
+    /// Linear layers that start with zeros instead: "head" (an untied one), "residual" (those that write to the residual stream).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zero_init: Vec<ZeroInit>,
     /// The stacks: kind "decoder" (the default), "encoder" { segments (BERT's token types, default 0), first_position (row of a text's first token in the table of learned positions, default 0), first_norm (default true), attention_dropout (default 0), head } or "encoder_decoder" { encoder_layers (default n_layers, which are the decoder's), start_token (begins every target), padding_token (stands for ignored labels) }.
     #[serde(default, skip_serializing_if = "Architecture::is_decoder")]
     pub architecture: Architecture,

@@ -123,6 +123,12 @@ pub enum ContextError {
         "the cross-attention has no memory to attend to: pass the projected memory in the context"
     )]
     NoMemory,
+    /// Value embeddings were given no token ids.
+    #[error("the value embeddings have no tokens to look up: pass the token ids in the context")]
+    NoTokens,
+    /// A block that mixes the embeddings into its input was given none.
+    #[error("the block has no embeddings to mix into its input: pass them in the context")]
+    NoEmbeddings,
     /// The memory belongs to another stack.
     #[error(
         "the memory was projected for {projected} blocks, the stack has {blocks}: project it with this stack"

@@ -10,6 +10,8 @@
 //! | [`Mixture`] | feed-forward layers of which a router chooses some for each token |
 //! | [`Block`] | attention, optional cross-attention and feed-forward layer around the residual stream |
 //! | [`Stack`] | blocks and a final norm |
+//! | [`ResidualMix`] | `a x + b x₀` |
+//! | [`ValueEmbedding`] | `v + 2 σ(x W) e` |
 //! | [`Embeddings`] | `scale · tokens[id] + positions[i]` |
 //! | [`LmHead`] | `hidden · Wᵀ` |
 //!
@@ -39,10 +41,12 @@ pub(crate) mod packed_rows;
 pub(crate) mod position;
 pub mod probe;
 pub(crate) mod relative_bias;
+pub(crate) mod residual_mix;
 pub(crate) mod router_loss;
 pub(crate) mod stack;
 pub(crate) mod token_table;
 pub mod tokens;
+pub(crate) mod value_embedding;
 
 pub use attention::{Attention, AttentionConfig, Mechanism};
 pub use block::{Block, BlockConfig};
@@ -59,4 +63,6 @@ pub use mixture::{Mixture, MixtureConfig, Routing, SharedExpert};
 pub use norm::{Norm, NormConfig};
 pub use position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};
 pub use relative_bias::{RelativeBias, RelativeConfig};
+pub use residual_mix::ResidualMix;
 pub use stack::{LayerRotaryConfig, Stack, StackConfig};
+pub use value_embedding::{ValueEmbedding, ValueEmbeddingConfig};

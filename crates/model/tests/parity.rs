@@ -5,6 +5,7 @@
 //! Linear attention, isolated documents and ragged passes have no fixtures and are compared between backends.
 
 mod adapters;
+mod additions;
 pub mod checks;
 #[cfg(feature = "vulkan")]
 mod documents;

@@ -294,6 +294,8 @@ fn component_name(component: Component) -> &'static str {
         Component::Segments => "segment embedding",
         Component::EmbeddingNorm => "embedding norm",
         Component::RelativeBias => "relative positions",
+        Component::ResidualMix => "mix of embeddings",
+        Component::ValueEmbeddings => "value embeddings",
         Component::AttentionQkv => "attention: queries, keys, values",
         Component::AttentionOut => "attention: output",
         Component::CrossQueries => "cross-attention: queries",

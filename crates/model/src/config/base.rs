@@ -31,6 +31,8 @@ pub(crate) fn common(family: Family) -> ModelConfig {
         scale_embedding: false,
         embedding_scale: None,
         residual_scale: None,
+        residual_mix: None,
+        value_embeddings: None,
         norm_embedding: false,
         bias: Biases::all(false),
         norm: Norm::Rms { epsilon: 1e-5 },
@@ -50,6 +52,7 @@ pub(crate) fn common(family: Family) -> ModelConfig {
             std: 0.02,
             scale_residual: false,
         },
+        zero_init: Vec::new(),
         architecture: Architecture::Decoder,
     }
 }

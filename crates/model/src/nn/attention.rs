@@ -10,13 +10,14 @@ use std::ops::Range;
 use std::slice;
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, SelfAttention, ops};
 
 use crate::config::QkNormSpan;
 use crate::error::ContextError;
+use crate::nn::adapter_rows::AdapterRows;
 use crate::nn::alibi::AlibiSlopes;
 use crate::nn::context::{AttentionContext, reject_mask};
 use crate::nn::features::FeatureTable;
@@ -27,6 +28,7 @@ use crate::nn::norm::Norm;
 use crate::nn::packed::{BlockPass, RowSpan, Span};
 use crate::nn::position::RotaryTable;
 use crate::nn::probe::{LayerProbe, Point};
+use crate::nn::value_embedding::ValueEmbedding;
 
 /// Computes `out(softmax(scale · q kᵀ) v)`, or linear attention's estimate of it. One fused linear layer computes
 /// queries, keys and values.
@@ -54,6 +56,8 @@ pub struct Attention<B: BurnBackend> {
     pub q_norm: Option<Norm<B>>,
     /// Norm of the keys, applied before the rotation.
     pub k_norm: Option<Norm<B>>,
+    /// Vectors of tokens that are added to the values, if any.
+    pub values: Option<ValueEmbedding<B>>,
     /// Random features of linear attention; `None` with a softmax.
     features: Option<FeatureTable<B>>,
     /// Slopes of ALiBi's linear biases, if any.
@@ -81,12 +85,24 @@ impl<B: Backend> Attention<B> {
         context: AttentionContext<'_, B>,
         residual: Option<Tensor<B, 3>>,
     ) -> Result<Tensor<B, 3>, ContextError> {
-        self.check(&context.mask, context.cache.is_some())?;
+        self.check(
+            &context.mask,
+            context.cache.is_some(),
+            context.ids.is_some(),
+        )?;
         Ok(self.run(x, context, residual))
     }
 
     /// Returns an error if the attention does not support the mask.
-    pub(crate) fn check(&self, mask: &AttentionMask<B>, cached: bool) -> Result<(), ContextError> {
+    pub(crate) fn check(
+        &self,
+        mask: &AttentionMask<B>,
+        cached: bool,
+        has_ids: bool,
+    ) -> Result<(), ContextError> {
+        if self.values.is_some() && !has_ids {
+            return Err(ContextError::NoTokens);
+        }
         match self.features {
             Some(_) => reject_mask(mask),
             None if cached && mask.documents.is_some() => Err(ContextError::CachedDocuments),
@@ -105,6 +121,7 @@ impl<B: Backend> Attention<B> {
             rotary,
             mask,
             cache,
+            ids,
         } = context;
         let mut span = Span {
             rows: RowSpan::of_batch(&x),
@@ -112,7 +129,10 @@ impl<B: Backend> Attention<B> {
             cache,
             memory: None,
         };
-        let mut pass = BlockPass::new(rotary);
+        let mut pass = BlockPass {
+            ids,
+            ..BlockPass::new(rotary)
+        };
         self.run_rows(x, residual, slice::from_mut(&mut span), &mut pass)
     }
 
@@ -127,7 +147,7 @@ impl<B: Backend> Attention<B> {
     ) -> Tensor<B, 3> {
         let rotary = pass.rotary;
         let [batch, seq, _] = x.dims();
-        let qkv = self.qkv.run(x, None, pass.adapters);
+        let qkv = self.projected(x, pass.ids.as_ref(), pass.adapters);
         if let (Some(probe), [span]) = (&mut pass.probe, &*spans) {
             let mixed = merge_heads(self.probed(&qkv, span, rotary, probe));
             return self.out.run(mixed, residual, pass.adapters);
@@ -149,6 +169,22 @@ impl<B: Backend> Attention<B> {
             }
         };
         self.out.run(mixed, residual, pass.adapters)
+    }
+
+    /// Queries, keys and values of rows `[batch, seq, d_model]`.
+    fn projected(
+        &self,
+        x: Tensor<B, 3>,
+        ids: Option<&Tensor<B, 2, Int>>,
+        adapters: Option<&AdapterRows>,
+    ) -> Tensor<B, 3> {
+        match (&self.values, ids) {
+            (Some(values), Some(ids)) => {
+                let qkv = self.qkv.run(x.clone(), None, adapters);
+                values.added(qkv, &x, ids.clone())
+            }
+            _ => self.qkv.run(x, None, adapters),
+        }
     }
 
     /// The attention of each span as one operation on the rows of `qkv`; `None` if queries, keys or values are computed
@@ -237,7 +273,7 @@ impl<B: Backend> Attention<B> {
         rotary: Option<&RotaryTable<B>>,
         mask: AttentionMask<B>,
     ) -> Result<Tensor<B, 4>, ContextError> {
-        self.check(&mask, false)?;
+        self.check(&mask, false, true)?;
         Ok(self.run_weights(x, rotary, mask))
     }
 

@@ -43,6 +43,7 @@ use crate::nn::norm::Norm;
 use crate::nn::packed::{BlockPass, RowSpan, Span};
 use crate::nn::position::RotaryTable;
 use crate::nn::probe::Point;
+use crate::nn::residual_mix::ResidualMix;
 
 /// One block of a stack.
 ///
@@ -60,6 +61,8 @@ use crate::nn::probe::Point;
 /// ```
 #[derive(Module, Debug)]
 pub struct Block<B: BurnBackend> {
+    /// Mixes the stack's input into the block's, if present.
+    pub mix: Option<ResidualMix<B>>,
     /// Norm of the attention, if any.
     pub norm1: Option<Norm<B>>,
     /// Self-attention.
@@ -93,22 +96,38 @@ impl<B: Backend> Block<B> {
         context: impl Into<BlockContext<'a, B>>,
     ) -> Result<Tensor<B, 3>, ContextError> {
         let context = context.into();
-        let AttentionContext { mask, cache, .. } = &context.attention;
-        self.check(mask, cache.is_some(), context.memory.is_some())?;
+        self.check(&context)?;
         Ok(self.run(x, context))
     }
 
     /// Returns an error if the block does not support the context.
-    pub(crate) fn check(
+    fn check(&self, context: &BlockContext<'_, B>) -> Result<(), ContextError> {
+        if self.mix.is_some() && context.embedded.is_none() {
+            return Err(ContextError::NoEmbeddings);
+        }
+        let AttentionContext {
+            mask, cache, ids, ..
+        } = &context.attention;
+        self.check_attentions(
+            mask,
+            cache.is_some(),
+            ids.is_some(),
+            context.memory.is_some(),
+        )
+    }
+
+    /// Returns an error if the attentions do not support the context.
+    pub(crate) fn check_attentions(
         &self,
         mask: &AttentionMask<B>,
         cached: bool,
+        has_ids: bool,
         has_memory: bool,
     ) -> Result<(), ContextError> {
         match (&self.cross, has_memory) {
             (None, true) => Err(ContextError::NoCrossAttention),
             (Some(_), false) => Err(ContextError::NoMemory),
-            (None, false) | (Some(_), true) => self.attention.check(mask, cached),
+            (None, false) | (Some(_), true) => self.attention.check(mask, cached, has_ids),
         }
     }
 
@@ -117,6 +136,7 @@ impl<B: Backend> Block<B> {
         let BlockContext {
             attention,
             memory,
+            embedded,
             routings,
         } = context;
         let mut span = Span {
@@ -127,6 +147,8 @@ impl<B: Backend> Block<B> {
         };
         let mut pass = BlockPass {
             routings,
+            ids: attention.ids,
+            embedded,
             ..BlockPass::new(attention.rotary)
         };
         self.run_rows(x, slice::from_mut(&mut span), &mut pass)
@@ -140,6 +162,10 @@ impl<B: Backend> Block<B> {
         pass: &mut BlockPass<'_, B>,
     ) -> Tensor<B, 3> {
         let attention = &self.attention;
+        let x = match (&self.mix, pass.embedded.take()) {
+            (Some(mix), Some(embedded)) => mix.forward(x, embedded),
+            _ => x,
+        };
         let x = pass.see(Point::ResidPre, x);
         let x = match self.wiring {
             Wiring::PreNorm => {
@@ -296,7 +322,7 @@ impl<B: Backend> Block<B> {
         rotary: Option<&RotaryTable<B>>,
         mask: AttentionMask<B>,
     ) -> Result<Tensor<B, 4>, ContextError> {
-        self.attention.check(&mask, false)?;
+        self.attention.check(&mask, false, true)?;
         let x = match self.wiring {
             Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.first_norm(x),
             Wiring::PostNorm | Wiring::OutputNorm => x,

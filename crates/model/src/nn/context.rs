@@ -24,6 +24,8 @@ pub struct AttentionContext<'a, B: Backend> {
     pub mask: AttentionMask<B>,
     /// Keys and values of earlier tokens; those of the input are appended.
     pub cache: Option<&'a mut LayerCache<B>>,
+    /// Token ids `[batch, seq]`; required if the attention has value embeddings.
+    pub ids: Option<Tensor<B, 2, Int>>,
 }
 
 impl<B: Backend> Default for AttentionContext<'_, B> {
@@ -32,6 +34,7 @@ impl<B: Backend> Default for AttentionContext<'_, B> {
             rotary: None,
             mask: AttentionMask::default(),
             cache: None,
+            ids: None,
         }
     }
 }
@@ -43,6 +46,8 @@ pub struct BlockContext<'a, B: Backend> {
     pub attention: AttentionContext<'a, B>,
     /// Memory of the cross-attention; required if the block has one, and otherwise not allowed.
     pub memory: Option<BlockMemory<'a, B>>,
+    /// The stack's input `[batch, seq, d_model]`; required if the block mixes it into its own.
+    pub embedded: Option<Tensor<B, 3>>,
     /// Receives the routing of a mixture of experts.
     pub routings: Option<&'a mut Vec<Routing<B>>>,
 }
@@ -73,6 +78,7 @@ impl<'a, B: Backend> From<AttentionContext<'a, B>> for BlockContext<'a, B> {
         Self {
             attention,
             memory: None,
+            embedded: None,
             routings: None,
         }
     }
@@ -85,6 +91,8 @@ pub struct StackContext<'a, B: BurnBackend> {
     pub mask: AttentionMask<B>,
     /// Memory of the cross-attentions; required if the blocks have them, and otherwise not allowed.
     pub memory: Option<&'a StackMemory<B>>,
+    /// Token ids `[batch, seq]`; required if attentions have value embeddings.
+    pub ids: Option<Tensor<B, 2, Int>>,
 }
 
 impl<B: BurnBackend> Default for StackContext<'_, B> {
@@ -95,7 +103,11 @@ impl<B: BurnBackend> Default for StackContext<'_, B> {
 
 impl<B: BurnBackend> From<AttentionMask<B>> for StackContext<'_, B> {
     fn from(mask: AttentionMask<B>) -> Self {
-        Self { mask, memory: None }
+        Self {
+            mask,
+            memory: None,
+            ids: None,
+        }
     }
 }
 

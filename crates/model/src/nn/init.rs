@@ -7,9 +7,10 @@
 //! | linear layer into the residual stream | with `scale_residual` N(0, std²/(2·n_layers)), else as other linear layers | as other linear layers | as other linear layers | as other linear layers | N(0, 4/(n_layers²·d)) |
 //! | untied head | as linear layers | as linear layers | as linear layers | as linear layers | as linear layers |
 //! | bias of a linear layer | 0 | U(±1/√in) | 0 | 0 | 0 |
+//! | gate of value embeddings | 0 | 0 | 0 | 0 | 0 |
 //! | gain and bias of a norm | 1, 0 | 1, 0 | 1, 0 | 1, 0 | 1, 0 |
 //!
-//! `d` is `d_model`.
+//! `d` is `d_model`. Layers of `zero_init` start with zeros instead.
 //!
 //! Values are drawn on the host. Each parameter has a separate random stream, which depends only on the seed and the
 //! parameter's path. Initial weights are therefore the same on every backend and independent of other parameters.
@@ -22,7 +23,7 @@ use rand_distr::{Distribution, StandardNormal, Uniform};
 
 use emberlm_kernels::Backend;
 
-use crate::config::Init;
+use crate::config::{Init, ZeroInit};
 use crate::nn::token_table::{TokenTable, rows_of_parts};
 
 /// Role of a linear layer's output, which determines its initialization.
@@ -37,6 +38,8 @@ pub(crate) enum OutputRole {
 /// Draws the initial parameters of a model.
 pub(crate) struct Initializer<'a, B: Backend> {
     init: Init,
+    /// Layers that start with zeros.
+    zeros: &'a [ZeroInit],
     n_layers: usize,
     d_model: usize,
     /// Seed of the streams. `None` initializes with zeros, for weights to be loaded.
@@ -49,9 +52,9 @@ pub(crate) struct Initializer<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Initializer<'a, B> {
-    /// Draws parameters of a model with `[n_layers, d_model]`.
+    /// Draws parameters of a model with `[n_layers, d_model]`, except for those of the layers `zeros`.
     pub(crate) fn new(
-        init: Init,
+        (init, zeros): (Init, &'a [ZeroInit]),
         [n_layers, d_model]: [usize; 2],
         seed: Option<u64>,
         device: &'a Device<B>,
@@ -59,6 +62,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
     ) -> Self {
         Self {
             init,
+            zeros,
             n_layers,
             d_model,
             seed,
@@ -82,6 +86,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
             .fold(0, |seed, x| (seed << 16) ^ x as u64);
         Self {
             init: Init::FanIn,
+            zeros: &[],
             n_layers: 1,
             d_model,
             seed: Some(seed),
@@ -107,8 +112,8 @@ impl<'a, B: Backend> Initializer<'a, B> {
 
     /// Draws an untied head's weight, `[vocab_size, d_model]`.
     pub(crate) fn head(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
-        let distribution = self.linear_distribution(shape, shape[1], OutputRole::Hidden);
-        self.table(path, shape, distribution)
+        let drawn = self.linear_distribution(shape, shape[1], OutputRole::Hidden);
+        self.table(path, shape, self.unless(ZeroInit::Head, drawn))
     }
 
     /// The distribution of an embedding's rows.
@@ -129,7 +134,20 @@ impl<'a, B: Backend> Initializer<'a, B> {
         fan_in: usize,
         into: OutputRole,
     ) -> Param<Tensor<B, 2>> {
-        self.drawn(path, shape, self.linear_distribution(shape, fan_in, into))
+        let drawn = self.linear_distribution(shape, fan_in, into);
+        let drawn = match into {
+            OutputRole::Hidden => drawn,
+            OutputRole::Residual => self.unless(ZeroInit::Residual, drawn),
+        };
+        self.drawn(path, shape, drawn)
+    }
+
+    /// The distribution, or only zeros for layers that start with them.
+    fn unless(&self, zero: ZeroInit, drawn: WeightDistribution) -> WeightDistribution {
+        match self.zeros.contains(&zero) {
+            true => WeightDistribution::Zeros,
+            false => drawn,
+        }
     }
 
     /// The distribution of a linear layer's weight.
@@ -157,6 +175,11 @@ impl<'a, B: Backend> Initializer<'a, B> {
             }
             Init::Small => self.small(),
         }
+    }
+
+    /// Fills a matrix with zeros.
+    pub(crate) fn zero_matrix(&self, path: &str, shape: [usize; 2]) -> Param<Tensor<B, 2>> {
+        self.drawn(path, shape, WeightDistribution::Zeros)
     }
 
     /// Draws a linear layer's bias, `[width]`.
@@ -257,6 +280,8 @@ fn xavier(shape: [usize; 2]) -> WeightDistribution {
 /// A distribution with mean 0.
 #[derive(Clone, Copy, Debug)]
 enum WeightDistribution {
+    /// Only zeros.
+    Zeros,
     /// Normal distribution with this standard deviation.
     Normal(f64),
     /// Normal distribution with this standard deviation; values beyond three standard deviations are redrawn.
@@ -276,6 +301,7 @@ impl WeightDistribution {
                 .collect()
         };
         match self {
+            Self::Zeros => vec![0.0; count],
             Self::Normal(std) => normal(std, f32::INFINITY),
             Self::Truncated(std) => normal(std, 3.0),
             Self::Uniform(bound) => {

@@ -140,6 +140,10 @@ pub(crate) struct BlockPass<'p, B: Backend> {
     pub rotary: Option<&'p RotaryTable<B>>,
     /// The angles of every row, if there are several spans.
     pub angles: Option<ops::Angles<B>>,
+    /// The token of each row, `[batch, seq]`.
+    pub ids: Option<Tensor<B, 2, Int>>,
+    /// The stack's input.
+    pub embedded: Option<Tensor<B, 3>>,
     /// The adapter of each row.
     pub adapters: Option<&'p AdapterRows>,
     /// Receives the routing of a mixture of experts.
@@ -154,6 +158,8 @@ impl<'p, B: Backend> BlockPass<'p, B> {
         Self {
             rotary,
             angles: None,
+            ids: None,
+            embedded: None,
             adapters: None,
             routings: None,
             probe: None,

@@ -6,7 +6,7 @@ pub use config::{LayerRotaryConfig, StackConfig};
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 
 use emberlm_kernels::{AttentionMask, Backend, Precision};
 
@@ -103,6 +103,26 @@ pub(crate) struct StackSpan<'a, B: Backend> {
     pub memory: Option<&'a StackMemory<B>>,
 }
 
+/// The inputs that all sequences of a pass through a stack have in common.
+pub(crate) struct StackInputs<'a, B: Backend> {
+    /// The token of each row, `[batch, seq]`.
+    pub ids: Option<Tensor<B, 2, Int>>,
+    /// The adapter of each row.
+    pub adapters: Option<&'a AdapterRows>,
+    /// Sees and replaces tensors. It needs a batch.
+    pub probe: Option<&'a mut dyn Probe<B>>,
+}
+
+impl<B: Backend> Default for StackInputs<'_, B> {
+    fn default() -> Self {
+        Self {
+            ids: None,
+            adapters: None,
+            probe: None,
+        }
+    }
+}
+
 impl<B: Backend> Stack<B> {
     /// Maps `[batch, seq, d_model]` to the same shape. With a cache, `x` continues the cached tokens, and its keys and
     /// values are appended to the cache.
@@ -182,8 +202,10 @@ impl<B: Backend> Stack<B> {
             }
             _ => {}
         }
+        let [cached, has_ids] = [cache.is_some(), context.ids.is_some()];
         let has_memory = context.memory.is_some();
-        let check = |block: &Block<B>| block.check(&context.mask, cache.is_some(), has_memory);
+        let check =
+            |block: &Block<B>| block.check_attentions(&context.mask, cached, has_ids, has_memory);
         self.blocks.iter().try_for_each(check)
     }
 
@@ -194,8 +216,12 @@ impl<B: Backend> Stack<B> {
         context: StackContext<'_, B>,
         cache: Option<&mut KvCache<B>>,
     ) -> Tensor<B, 3> {
+        let inputs = StackInputs {
+            ids: context.ids.clone(),
+            ..StackInputs::default()
+        };
         let span = StackSpan::of_batch(&x, context, cache);
-        self.finish(self.run_blocks(x, vec![span], None, None))
+        self.finish(self.run_blocks(x, vec![span], inputs))
     }
 
     /// [`Stack::run`] without a cache, with a probe.
@@ -205,20 +231,30 @@ impl<B: Backend> Stack<B> {
         context: StackContext<'_, B>,
         probe: &mut dyn Probe<B>,
     ) -> Tensor<B, 3> {
+        let inputs = StackInputs {
+            ids: context.ids.clone(),
+            adapters: None,
+            probe: Some(&mut *probe),
+        };
         let span = StackSpan::of_batch(&x, context, None);
-        let x = self.run_blocks(x, vec![span], None, Some(probe));
+        let x = self.run_blocks(x, vec![span], inputs);
         probe.rows(Site::Final, self.finish(x))
     }
 
     /// Computes the last block's output for the rows of several sequences, `[1, rows, d_model]` or a batch to the same
-    /// shape. A probe needs a batch.
+    /// shape.
     pub(crate) fn run_blocks(
         &self,
         mut x: Tensor<B, 3>,
         mut spans: Vec<StackSpan<'_, B>>,
-        adapters: Option<&AdapterRows>,
-        mut probe: Option<&mut dyn Probe<B>>,
+        inputs: StackInputs<'_, B>,
     ) -> Tensor<B, 3> {
+        let StackInputs {
+            ids,
+            adapters,
+            mut probe,
+        } = inputs;
+        let embedded = self.mixes().then(|| x.clone());
         if let Some(relative) = &self.relative_bias {
             for span in &mut spans {
                 span.mask.bias = Some(relative.bias(span.past(), span.rows.len));
@@ -243,6 +279,8 @@ impl<B: Backend> Stack<B> {
             };
             let mut pass = BlockPass {
                 angles: angles.clone(),
+                ids: ids.clone(),
+                embedded: embedded.clone(),
                 adapters,
                 probe: match &mut probe {
                     Some(probe) => Some(LayerProbe {
@@ -318,6 +356,11 @@ impl<B: Backend> Stack<B> {
         for block in &mut self.blocks {
             block.set_precision(precision);
         }
+    }
+
+    /// True if blocks mix the stack's input into their own.
+    pub(crate) fn mixes(&self) -> bool {
+        self.blocks.iter().any(|block| block.mix.is_some())
     }
 
     /// The rotation in block `layer`.

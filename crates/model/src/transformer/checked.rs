@@ -1,5 +1,6 @@
 //! Validated model configuration. `rules` holds the rules, `components` the configurations of components that follow.
 
+mod additions;
 mod architecture;
 mod components;
 mod positions;
@@ -9,8 +10,8 @@ use emberlm_kernels::Activation;
 
 use crate::config::{
     Architecture, AttentionKind, Biases, DropoutSite, EncoderHeadConfig, Experts, Family,
-    FeedForward, Head, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position, Window,
-    Wiring,
+    FeedForward, Head, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position,
+    ValueEmbeddings, Window, Wiring, ZeroInit,
 };
 use crate::error::{ConfigError, InputError};
 use crate::nn::router_loss::RouterCoefficients;
@@ -99,6 +100,10 @@ getters! {
     activation: Activation = |raw| raw.feed_forward.activation;
     /// ε of the norms.
     norm_epsilon: f64 = |raw| raw.norm.epsilon();
+    /// The value embeddings, if any.
+    value_embeddings: Option<&ValueEmbeddings> = |raw| raw.value_embeddings.as_ref();
+    /// Linear layers that start with zeros.
+    zero_init: &[ZeroInit] = |raw| &raw.zero_init;
     /// Factor on the outputs of sublayers, if any.
     residual_scale: Option<f64>;
 }

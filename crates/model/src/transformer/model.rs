@@ -89,7 +89,7 @@ impl TransformerConfig {
     }
 
     pub(crate) fn initializer<'a, B: Backend>(
-        &self,
+        &'a self,
         seed: Option<u64>,
         device: &'a Device<B>,
         largest: Option<u64>,
@@ -100,7 +100,13 @@ impl TransformerConfig {
             ModelKind::Decoder | ModelKind::Encoder => self.n_layers(),
         };
         let sizes = [layers, self.d_model()];
-        Initializer::new(self.initialization(), sizes, seed, device, largest)
+        Initializer::new(
+            (self.initialization(), self.zero_init()),
+            sizes,
+            seed,
+            device,
+            largest,
+        )
     }
 
     fn initialized<B: Backend>(&self, from: &Initializer<'_, B>) -> Transformer<B> {
@@ -281,9 +287,12 @@ impl<B: Backend> Transformer<B> {
     /// the weights equivalent to its estimate. [`Transformer::forward`] never materializes them; its requirements on
     /// tokens apply.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
+        let context = StackContext {
+            ids: Some(tokens.clone()),
+            ..StackContext::default()
+        };
         let embedded = self.embeddings.forward(&tokens.into(), 0);
-        self.stack
-            .run_attention_weights(embedded, StackContext::default())
+        self.stack.run_attention_weights(embedded, context)
     }
 
     /// [`Transformer::forward`] with a probe, which sees the tensors inside and may replace them.
@@ -307,8 +316,12 @@ impl<B: Backend> Transformer<B> {
     }
 
     fn hidden_probed(&self, tokens: Tensor<B, 2, Int>, probe: &mut dyn Probe<B>) -> Tensor<B, 3> {
+        let context = StackContext {
+            ids: Some(tokens.clone()),
+            ..StackContext::default()
+        };
         let x = self.embeddings.forward(&tokens.into(), 0);
-        self.stack.run_probed(x, StackContext::default(), probe)
+        self.stack.run_probed(x, context, probe)
     }
 
     /// The logits of the last position of hidden states `[batch, seq, d_model]`: `[batch, vocab_size]`.
@@ -348,8 +361,11 @@ impl<B: Backend> Transformer<B> {
         let cache = cache.or(rounding.as_mut());
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let x = self.embeddings.forward(&tokens, offset);
-        let mask = AttentionMask::of_documents(tokens.documents);
-        self.stack.run(x, mask.into(), cache)
+        let context = StackContext {
+            ids: Some(tokens.ids),
+            ..AttentionMask::of_documents(tokens.documents).into()
+        };
+        self.stack.run(x, context, cache)
     }
 
     /// The logits of final hidden states, `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.

@@ -34,7 +34,7 @@ pub enum ParameterRole {
     Embedding,
     /// The weight of an untied head, `[vocab_size, d_model]`, or of a classifier's last layer, `[d_model, labels]`.
     Head,
-    /// The weight of a mixture's router or of a shared expert's gate, which is never packed.
+    /// The weight of a mixture's router, or of a gate of a shared expert or of value embeddings, which is never packed.
     Router,
     /// A gain or a bias.
     Vector,
@@ -299,6 +299,12 @@ impl<B: Backend> AddedPositions<B> {
 
 impl<B: Backend> Block<B> {
     fn list(&self, list: &mut ParameterLister) {
+        if let Some(mix) = &self.mix {
+            list.module("mix", |list| {
+                list.add("stream", ParameterRole::Vector, &mix.stream);
+                list.add("embedding", ParameterRole::Vector, &mix.embedding);
+            });
+        }
         list.norm("norm1", self.norm1.as_ref());
         list.module("attention", |list| self.attention.list(list));
         list.norm("norm1_after", self.norm1_after.as_ref());
@@ -320,6 +326,12 @@ impl<B: Backend> Attention<B> {
         list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
         list.norm("q_norm", self.q_norm.as_ref());
         list.norm("k_norm", self.k_norm.as_ref());
+        if let Some(values) = &self.values {
+            list.module("values", |list| {
+                list.table("table", &ParameterRole::Embedding, &values.table);
+                list.add("gate", ParameterRole::Router, &values.gate);
+            });
+        }
     }
 }
 

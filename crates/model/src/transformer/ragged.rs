@@ -19,7 +19,7 @@ use crate::nn::adapter_rows::{AdapterGroup, AdapterRows};
 use crate::nn::embeddings::Embeddings;
 use crate::nn::kv_cache::KvCache;
 use crate::nn::packed::{self, RowSpan};
-use crate::nn::stack::{Stack, StackSpan};
+use crate::nn::stack::{Stack, StackInputs, StackSpan};
 use crate::transformer::encoder_decoder::EncodedSource;
 use crate::transformer::model::Transformer;
 
@@ -192,8 +192,14 @@ impl PassRows {
         let device = embeddings.tokens.device();
         let places = spans.iter().map(|span| (span.rows, span.past()));
         let positions = packed::positions(places, &device); // [rows]
-        let x = embeddings.forward_at(self.ids(&device), &positions, None);
-        let mut x = stack.run_blocks(x, spans, adapters, None); // [1, rows, d_model]
+        let ids = self.ids(&device);
+        let x = embeddings.forward_at(ids.clone(), &positions, None);
+        let inputs = StackInputs {
+            ids: Some(ids),
+            adapters,
+            probe: None,
+        };
+        let mut x = stack.run_blocks(x, spans, inputs); // [1, rows, d_model]
         let sums = self.summed.into_iter().map(|rows| {
             let states = x.clone().narrow(1, rows.start, rows.len());
             stack.finish(states).sum_dim(1).squeeze_dim(1) // [1, d_model]

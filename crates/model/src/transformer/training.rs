@@ -154,6 +154,7 @@ impl<B: TrainingBackend> Transformer<B> {
             ..AttentionMask::of_documents(tokens.documents.clone())
         };
         let (offset, noise) = (self.config().first_position(), pass.embedding_noise);
+        let ids = tokens.ids.clone();
         let embed = move || {
             let embeddings = &self.embeddings;
             noisy(
@@ -164,6 +165,7 @@ impl<B: TrainingBackend> Transformer<B> {
         let first = |stack| StackPass {
             stack,
             embed: Box::new(embed),
+            ids: Some(ids),
             mask,
             component: 0,
             seeds: seeds.clone(),
@@ -179,6 +181,7 @@ impl<B: TrainingBackend> Transformer<B> {
                 let last = StackPass {
                     stack: &self.stack,
                     embed: Box::new(move || self.embeddings.forward(&target, 0)),
+                    ids: None,
                     mask: AttentionMask::default(),
                     component: parts,
                     seeds: seeds.clone(),

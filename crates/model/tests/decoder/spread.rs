@@ -3,7 +3,7 @@
 
 use emberlm_model::config::{
     AttentionKind, Biases, Experts, FeedForward, FullLayers, Head, Init, ModelConfig, Norm,
-    Position, RotaryScaling, Window, Wiring,
+    Position, ResidualMix, RotaryScaling, ValueEmbeddings, Window, Wiring,
 };
 use emberlm_model::{Activation, RotaryLayout, TransformerConfig, families};
 
@@ -80,6 +80,14 @@ fn vary(raw: &mut ModelConfig, n: usize) {
     }
     raw.qk_norm = pick(2, 1) == 1;
     raw.norm_embedding = pick(3, 2) == 1;
+    raw.residual_mix = (pick(3, 5) == 1).then_some(ResidualMix {
+        stream: 0.9,
+        embedding: 0.3,
+    });
+    raw.value_embeddings = (pick(4, 5) == 2).then(|| ValueEmbeddings {
+        layers: FullLayers::Listed([vec![1], vec![0, 1]][pick(2, 3)].clone()),
+        gate_inputs: [None, Some(5)][pick(2, 1)],
+    });
     raw.bias = Biases {
         qkv: pick(2, 1) == 1,
         attention_out: pick(3, 1) == 1,

@@ -12,13 +12,17 @@ use super::Groups;
 use super::docs::tables;
 
 /// Nested keys of the model that no preset sets and that are not of [`MODEL_CHOICES`].
-const NOT_IN_PRESETS: [&str; 6] = [
+const NOT_IN_PRESETS: [&str; 10] = [
     "model.attention.window.tokens",
     "model.attention.window.global_tokens",
     "model.attention.window.full_layers",
     "model.head.soft_cap",
     "model.experts.shared_width",
     "model.experts.dense_layers",
+    "model.residual_mix.stream",
+    "model.residual_mix.embedding",
+    "model.value_embeddings.layers",
+    "model.value_embeddings.gate_inputs",
 ];
 
 /// The model's components that have several variants, with their tables.

@@ -92,11 +92,14 @@ fn numbers(within: &str, table: &Table, found: &mut Vec<(String, bool)>) {
 }
 
 /// Numbers that no preset sets.
-const UNSET: [(&str, bool); 12] = [
+const UNSET: [(&str, bool); 15] = [
     ("model.kv_heads", false),
     ("model.head_dim", false),
     ("model.embedding_scale", true),
     ("model.residual_scale", true),
+    ("model.residual_mix.stream", true),
+    ("model.residual_mix.embedding", true),
+    ("model.value_embeddings.gate_inputs", false),
     ("model.head.scale", true),
     ("model.head.soft_cap", true),
     ("model.attention.scale", true),

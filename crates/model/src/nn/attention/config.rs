@@ -11,6 +11,7 @@ use crate::nn::features::FeatureTable;
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::LinearConfig;
 use crate::nn::norm::NormConfig;
+use crate::nn::value_embedding::ValueEmbeddingConfig;
 
 /// Configuration of an [`Attention`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub struct AttentionConfig {
     pub qk_norm: Option<config::Norm>,
     /// The elements that one norm of queries or keys covers.
     pub qk_norm_span: QkNormSpan,
+    /// Vectors of tokens that are added to the values, if any.
+    pub values: Option<ValueEmbeddingConfig>,
     /// True if scores have a linear bias by distance (ALiBi).
     pub alibi: bool,
     /// Rule that weights the values.
@@ -75,6 +78,7 @@ impl AttentionConfig {
             out_bias: false,
             qk_norm: None,
             qk_norm_span: QkNormSpan::Head,
+            values: None,
             alibi: false,
             mechanism: Mechanism::Softmax {
                 reach: Reach::Causal,
@@ -144,6 +148,10 @@ impl AttentionConfig {
             out: layer(self.out(), "out", OutputRole::Residual),
             q_norm,
             k_norm,
+            values: self.values.map(|values| {
+                let heads = [self.kv_heads, self.head_dim];
+                values.init_from(from, &format!("{path}.values"), heads)
+            }),
             features: FeatureTable::init(self, from.device()),
             alibi: self
                 .alibi

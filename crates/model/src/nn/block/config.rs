@@ -32,6 +32,8 @@ pub struct BlockConfig {
     pub attention_norm: bool,
     /// The order of sublayers and norms.
     pub wiring: Wiring,
+    /// The factors that mix the stack's input into the block's at the start, if any.
+    pub mix: Option<config::ResidualMix>,
     /// Factor on a sublayer's output, if any.
     pub residual_scale: Option<f64>,
     /// Probability of dropping an element of a sublayer's output during training.
@@ -49,6 +51,7 @@ impl BlockConfig {
             norm: config::Norm::Rms { epsilon: 1e-6 },
             attention_norm: true,
             wiring: Wiring::PreNorm,
+            mix: None,
             residual_scale: None,
             dropout: 0.0,
         }
@@ -143,6 +146,7 @@ impl BlockConfig {
         let norms = self.norms();
         let init = |norm: NormConfig| norm.init(from.device());
         Block {
+            mix: self.mix.map(|mix| mix.init_from(from)),
             norm1: norms.first.map(init),
             attention: self.attention.init_from(from, &format!("{path}.attention")),
             norm1_after: norms.after.map(init),

@@ -25,6 +25,8 @@ pub struct StackConfig {
     pub full_layers: Vec<usize>,
     /// Indices, from 0, of the blocks that have a feed-forward layer instead of experts.
     pub dense_layers: Vec<usize>,
+    /// Indices, from 0, of the blocks whose attention adds vectors of tokens to the values, if it has any.
+    pub value_layers: Vec<usize>,
     /// Rotary positions of queries and keys, if any.
     pub rotary: Option<RotaryConfig>,
     /// Blocks with another rotation, if any.
@@ -47,6 +49,7 @@ impl StackConfig {
             block,
             full_layers: Vec::new(),
             dense_layers: Vec::new(),
+            value_layers: Vec::new(),
             rotary: None,
             layer_rotary: None,
             first_norm: true,
@@ -62,6 +65,9 @@ impl StackConfig {
             true => self.block.attention.without_window(),
             false => self.block.attention,
         };
+        if !self.value_layers.contains(&layer) {
+            attention.values = None;
+        }
         if let Mechanism::Linear { stream, .. } = &mut attention.mechanism {
             *stream = layer as u64;
         }

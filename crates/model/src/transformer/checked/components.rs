@@ -14,6 +14,7 @@ use crate::nn::mixture::MixtureConfig;
 use crate::nn::position::{AddedPositionsConfig, RotaryConfig};
 use crate::nn::relative_bias::RelativeConfig;
 use crate::nn::stack::{LayerRotaryConfig, StackConfig};
+use crate::nn::value_embedding::ValueEmbeddingConfig;
 
 impl TransformerConfig {
     /// Configuration of the embeddings.
@@ -99,6 +100,7 @@ impl TransformerConfig {
             experts: self.mixture(),
             norm: self.filled.norm,
             wiring: self.filled.wiring,
+            mix: self.filled.residual_mix,
             residual_scale: self.filled.residual_scale,
             dropout: self.dropout_at(DropoutSite::Residual),
             ..BlockConfig::new(attention, self.block_feed_forward())
@@ -117,6 +119,9 @@ impl TransformerConfig {
             dense_layers: self
                 .experts()
                 .map_or_else(Vec::new, |experts| experts.dense_layers.clone()),
+            value_layers: self
+                .value_embeddings()
+                .map_or_else(Vec::new, |values| values.layers.layers(n_layers)),
             rotary: self.rotary(),
             layer_rotary: self.layer_rotary(),
             relative,
@@ -151,6 +156,10 @@ impl TransformerConfig {
             out_bias: self.filled.bias.attention_out,
             qk_norm: self.filled.qk_norm.then_some(self.filled.norm),
             qk_norm_span: self.filled.qk_norm_span,
+            values: self.value_embeddings().map(|values| ValueEmbeddingConfig {
+                vocab_size: self.vocab_size,
+                gate_inputs: values.gate_inputs_for(self.filled.d_model),
+            }),
             alibi: self.filled.position == Position::Alibi,
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {

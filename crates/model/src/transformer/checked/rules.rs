@@ -18,6 +18,7 @@ impl TryFrom<ModelConfig> for TransformerConfig {
         config.check_layer_positions()?;
         config.check_scales()?;
         config.check_components()?;
+        config.check_additions()?;
         config.check_architecture()?;
         Ok(config)
     }
@@ -78,6 +79,12 @@ fn with_defaults(mut raw: ModelConfig) -> Result<TransformerConfig, ConfigError>
     raw.layer_positions
         .take_if(|positions| *positions.layers() == FullLayers::NONE);
     let kv_heads = raw.kv_heads_or_derived();
+    if let Some(values) = &mut raw.value_embeddings {
+        values.layers = FullLayers::Listed(values.layers.layers(raw.n_layers));
+        values.gate_inputs = Some(values.gate_inputs_for(raw.d_model));
+    }
+    raw.zero_init.sort_unstable();
+    raw.zero_init.dedup();
     raw.kv_heads = Some(kv_heads);
     raw.head_dim = Some(head_dim);
     Ok(TransformerConfig {

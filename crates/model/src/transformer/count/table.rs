@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::narrow;
-use crate::config::ModelKind;
+use crate::config::{ModelKind, ResidualMix};
 use crate::nn::feed_forward::FeedForwardConfig;
 use crate::nn::stack::StackConfig;
 use crate::transformer::checked::TransformerConfig;
@@ -49,6 +49,10 @@ pub enum Component {
     EmbeddingNorm,
     /// Biases of scores by distance, shared by a stack's blocks.
     RelativeBias,
+    /// Factors that mix the embeddings into the blocks' inputs.
+    ResidualMix,
+    /// Value embeddings with their gates.
+    ValueEmbeddings,
     /// Projection to queries, keys and values.
     AttentionQkv,
     /// Output projection of the attention.
@@ -149,8 +153,14 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
     let biases = stack
         .relative
         .map_or(0, |relative| relative.parameters(heads));
+    let values = block.attention.values.map_or(0, |values| {
+        values.parameters([block.attention.kv_heads, block.attention.head_dim])
+    });
+    let mix = block.mix.map_or(0, |_| ResidualMix::PARAMETERS);
     let mut counts = vec![
         ComponentCount::once(Component::RelativeBias, biases),
+        layer(Component::ResidualMix, mix),
+        some(stack.value_layers.len(), Component::ValueEmbeddings, values),
         layer(Component::AttentionQkv, block.attention.qkv().parameters()),
         layer(Component::AttentionOut, block.attention.out().parameters()),
     ];

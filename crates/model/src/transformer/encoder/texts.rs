@@ -10,7 +10,7 @@ use emberlm_kernels::{AttentionMask, Backend};
 
 use crate::config::Pooling;
 use crate::nn::packed::RowSpan;
-use crate::nn::stack::StackSpan;
+use crate::nn::stack::{StackInputs, StackSpan};
 use crate::transformer::model::Transformer;
 
 /// The tokens of a text.
@@ -78,7 +78,9 @@ impl<B: Backend> Transformer<B> {
             cache: None,
             memory: None,
         });
-        let x = self.stack.run_blocks(x, spans.collect(), None, None); // [1, rows, d_model]
+        let x = self
+            .stack
+            .run_blocks(x, spans.collect(), StackInputs::default()); // [1, rows, d_model]
         TextStates {
             states: self.stack.finish(x),
             groups,

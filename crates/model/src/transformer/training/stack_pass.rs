@@ -1,7 +1,8 @@
 //! One stack in a training pass.
 
 use burn::module::Module;
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Bool, Int, Tensor};
 use emberlm_kernels::{AttentionMask, TrainingBackend};
 
 use super::gradients::{
@@ -19,6 +20,8 @@ pub(super) struct StackPass<'a, B: TrainingBackend> {
     pub stack: &'a Stack<B>,
     /// Embeds the stack's tokens, `[batch, seq, d_model]`.
     pub embed: Box<dyn Fn() -> Tensor<B, 3> + 'a>,
+    /// The stack's tokens, `[batch, seq]`, if value embeddings may read them.
+    pub ids: Option<Tensor<B, 2, Int>>,
     pub mask: AttentionMask<B>,
     /// The number of the embedding among the components that have seeds; the blocks and the end follow.
     pub component: usize,
@@ -32,10 +35,28 @@ pub(super) struct Memory<B: TrainingBackend> {
     pub padding: Option<Tensor<B, 2, Bool>>,
 }
 
+/// What the blocks of a stack read beside the residual stream; any of it may be leaves of a graph.
+#[derive(Clone)]
+struct Beside<B: BurnBackend> {
+    /// The biases of relative positions.
+    bias: Option<Tensor<B, 3>>,
+    /// The stack's input, if the blocks mix it into their own.
+    embedded: Option<Tensor<B, 3>>,
+}
+
+impl<B: BurnBackend> Beside<B> {
+    /// The same values in another graph.
+    fn map<T: BurnBackend>(self, change: impl Fn(Tensor<B, 3>) -> Tensor<T, 3>) -> Beside<T> {
+        Beside {
+            bias: self.bias.map(&change),
+            embedded: self.embedded.map(&change),
+        }
+    }
+}
+
 /// The values kept of a stack whose blocks are computed again in the backward pass.
 pub(super) struct Kept<B: TrainingBackend> {
-    /// The biases of relative positions.
-    bias: Option<Tensor<Inner<B>, 3>>,
+    beside: Beside<Inner<B>>,
     /// The input of each block.
     inputs: Vec<Tensor<Inner<B>, 3>>,
     /// The last block's output.
@@ -53,22 +74,25 @@ pub(super) struct Receiver<'s, B: TrainingBackend> {
 }
 
 impl<B: TrainingBackend> StackPass<'_, B> {
-    /// Computes the embeddings, and the biases of relative positions.
-    fn begin(&self) -> (Tensor<B, 3>, Option<Tensor<B, 3>>) {
+    /// Computes the embeddings, and what else the blocks read.
+    fn begin(&self) -> (Tensor<B, 3>, Beside<B>) {
         self.seeds.seed(self.component);
         let embedded = (self.embed)();
         let relative = self.stack.relative_bias.as_ref();
-        let bias = relative.map(|relative| relative.bias(0, embedded.dims()[1]));
-        (embedded, bias)
+        let beside = Beside {
+            bias: relative.map(|relative| relative.bias(0, embedded.dims()[1])),
+            embedded: self.stack.mixes().then(|| embedded.clone()),
+        };
+        (embedded, beside)
     }
 
-    /// Runs a block on the input, the biases and the memory, any of which may be leaves of a graph.
+    /// Runs a block on the input, what is read beside it, and the memory, any of which may be leaves of a graph.
     fn block(
         &self,
         layer: usize,
         block: &Block<B>,
         x: Tensor<B, 3>,
-        bias: Option<Tensor<B, 3>>,
+        beside: Beside<B>,
         memory: Option<&Memory<B>>,
         routings: &mut Vec<Routing<B>>,
     ) -> Tensor<B, 3> {
@@ -82,7 +106,7 @@ impl<B: TrainingBackend> StackPass<'_, B> {
             padding: memory.and_then(|memory| memory.padding.clone()),
         });
         let mask = AttentionMask {
-            bias,
+            bias: beside.bias,
             ..self.mask.clone()
         };
         let context = BlockContext {
@@ -90,8 +114,10 @@ impl<B: TrainingBackend> StackPass<'_, B> {
                 rotary: self.stack.rotary(layer),
                 mask,
                 cache: None,
+                ids: self.ids.clone(),
             },
             memory,
+            embedded: beside.embedded,
             routings: Some(routings),
         };
         block.run(x, context)
@@ -112,41 +138,41 @@ impl<B: TrainingBackend> StackPass<'_, B> {
         streamed: Option<&StreamedPass<B>>,
         routings: &mut Vec<Routing<B>>,
     ) -> Tensor<B, 3> {
-        let (mut x, bias) = self.begin();
+        let (mut x, beside) = self.begin();
         for (layer, block) in self.stack.blocks.iter().enumerate() {
             if let Some(streamed) = streamed {
                 // Those of a memory's keys and values are complete when the pass reaches the memory.
                 let of_memory = block.cross.as_ref().map(|cross| ids(&cross.attention.kv));
                 x = streamed.after(x, block, &of_memory.unwrap_or_default());
             }
-            x = self.block(layer, block, x, bias.clone(), memory, routings);
+            x = self.block(layer, block, x, beside.clone(), memory, routings);
         }
         x
     }
 
     /// Computes the last block's output without a graph, and keeps the inputs of the blocks.
     pub fn kept(&self, memory: Option<&Memory<B>>, routings: &mut Vec<Routing<B>>) -> Kept<B> {
-        let (embedded, bias) = self.begin();
-        let (mut x, bias) = (embedded.inner(), bias.map(Tensor::inner));
+        let (embedded, beside) = self.begin();
+        let (mut x, beside) = (embedded.inner(), beside.map(Tensor::inner));
         let mut inputs = Vec::with_capacity(self.stack.blocks.len());
         for (layer, block) in self.stack.blocks.iter().enumerate() {
             // Dropout acts only under autodiff. Without parameters that require gradients, the graph keeps nothing.
             let block = block.clone().no_grad();
             let input = Tensor::from_inner(x.clone());
-            let bias = bias.clone().map(Tensor::from_inner);
-            let output = self.block(layer, &block, input, bias, memory, routings);
+            let beside = beside.clone().map(Tensor::from_inner);
+            let output = self.block(layer, &block, input, beside, memory, routings);
             inputs.push(x);
             x = output.inner();
         }
         Kept {
-            bias,
+            beside,
             inputs,
             last: x,
         }
     }
 
     /// Computes the blocks again, from the last one on, and their gradients from `grad`, that of the last output.
-    /// Then computes the embeddings and the biases of relative positions again: while their graph is alive, those of
+    /// Then computes the embeddings and what else the blocks read again: while their graph is alive, those of
     /// blocks run backward, and Burn 0.21 sometimes drops nodes of a graph that shares a parameter with another one.
     /// Returns their gradients, and that of the memory's states.
     pub fn backward(
@@ -157,23 +183,23 @@ impl<B: TrainingBackend> StackPass<'_, B> {
         to: &mut Receiver<'_, B>,
     ) -> (B::Gradients, Option<Tensor<Inner<B>, 3>>) {
         let Kept {
-            bias,
+            beside,
             mut inputs,
             last,
         } = kept;
         drop(last);
-        let (mut of_bias, mut of_states) = (None, None);
+        let (mut of_bias, mut of_embedded, mut of_states) = (None, None, None);
         for (layer, block) in self.stack.blocks.iter().enumerate().rev() {
             let Some(input) = inputs.pop() else { break };
             let input = leaf(input);
-            let bias = bias.clone().map(leaf);
+            let beside = beside.clone().map(leaf);
             let memory = memory.cloned().map(|memory| Memory {
                 states: leaf(memory.states.inner()),
                 ..memory
             });
             let mut routings = Vec::new();
             let (x, read) = (input.clone(), memory.as_ref());
-            let output = self.block(layer, block, x, bias.clone(), read, &mut routings);
+            let output = self.block(layer, block, x, beside.clone(), read, &mut routings);
             let part = to.routers.as_ref().zip(routings.pop());
             let part = part.map(|(routers, routing)| routers.part(&routing));
             if let Some(part) = &part {
@@ -181,8 +207,11 @@ impl<B: TrainingBackend> StackPass<'_, B> {
             }
             let mut grads = backward((output, grad), None, part);
             grad = take_gradient(&input, &mut grads);
-            if let Some(bias) = &bias {
+            if let Some(bias) = &beside.bias {
                 add::<B, 3>(&mut of_bias, take_gradient(bias, &mut grads));
+            }
+            if let Some(embedded) = &beside.embedded {
+                add::<B, 3>(&mut of_embedded, take_gradient(embedded, &mut grads));
             }
             if let Some(memory) = &memory {
                 add::<B, 3>(&mut of_states, take_gradient(&memory.states, &mut grads));
@@ -194,8 +223,12 @@ impl<B: TrainingBackend> StackPass<'_, B> {
                 None => move_gradients(block, grads, &mut to.all),
             }
         }
-        let (embedded, bias) = self.begin();
-        let of_inputs = backward((embedded, grad), bias.zip(of_bias), None);
+        let grad = match of_embedded {
+            Some(of_embedded) => grad + of_embedded,
+            None => grad,
+        };
+        let (embedded, beside) = self.begin();
+        let of_inputs = backward((embedded, grad), beside.bias.zip(of_bias), None);
         (of_inputs, of_states)
     }
 }
