@@ -5,7 +5,9 @@ use burn::backend::Autodiff;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
-use emberlm_model::config::{Biases, FeedForward, Head, Init, ModelConfig, Norm, Position};
+use emberlm_model::config::{
+    Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, ValueEmbeddings, ZeroInit,
+};
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{HostTensor, named_tensors};
@@ -377,6 +379,36 @@ fn check_moments(what: &str, values: &[f32], std: f64, kurtosis: f64) {
         error < limit,
         "{what}: deviation {found:.5}, not {std:.5} within {limit:.3}"
     );
+}
+
+/// The head, the layers that write to the residual stream, and gates are zero; all other weights are as without the setting.
+#[test]
+fn chosen_layers_start_with_zeros() {
+    let mut raw = config(Family::Pocket).raw();
+    raw.value_embeddings = Some(ValueEmbeddings::default());
+    let usual = weights::<Flex>(&TransformerConfig::try_from(raw.clone()).unwrap(), 1);
+    raw.zero_init = vec![ZeroInit::Head, ZeroInit::Residual];
+    let config = TransformerConfig::try_from(raw).unwrap();
+    let mut zeros = Vec::new();
+    for ((path, found), (_, usual)) in weights::<Flex>(&config, 1).into_iter().zip(usual) {
+        if found.values.iter().all(|&x| x == 0.0) {
+            zeros.push(path);
+        } else {
+            assert_eq!(found.values, usual.values, "{path}");
+        }
+    }
+    let expected = [
+        "blocks.0.attention.out.weight",
+        "blocks.0.feed_forward.down.weight",
+        "blocks.1.attention.out.weight",
+        "blocks.1.attention.values.gate",
+        "blocks.1.feed_forward.down.weight",
+        "blocks.2.attention.out.weight",
+        "blocks.2.feed_forward.down.weight",
+        "head",
+    ];
+    zeros.sort();
+    assert_eq!(zeros, expected);
 }
 
 /// A weight that is the result of an operation, as one that is scaled after its initialization, would have no gradient.

@@ -16,7 +16,7 @@ use crate::transformer::checked::TransformerConfig;
 use crate::transformer::model::Transformer;
 
 /// Fields that do not affect the output of trained weights.
-pub(crate) const TRAINING_ONLY: [&str; 3] = ["init", "dropout", "dropout_sites"];
+pub(crate) const TRAINING_ONLY: [&str; 4] = ["init", "zero_init", "dropout", "dropout_sites"];
 const ATTENTION_DROPOUT: &str = "architecture.attention_dropout";
 const HEAD: &str = "architecture.head";
 

@@ -156,12 +156,11 @@ fn check_wiring(
     let feed = |x| block.feed_forward.forward(x, None, None);
     let expected = expected(&block, x.clone(), [&attend, &cross, &feed]);
     let context = BlockContext {
-        attention: AttentionContext::default(),
         memory: Some(BlockMemory {
             heads,
             padding: None,
         }),
-        routings: None,
+        ..AttentionContext::default().into()
     };
     assert_close(block.forward(x, context).unwrap(), expected);
 }

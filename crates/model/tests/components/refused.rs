@@ -3,9 +3,10 @@
 use burn::tensor::{Bool, Int, Tensor};
 use burn_flex::Flex;
 use emberlm_model::ContextError;
+use emberlm_model::config::ResidualMix;
 use emberlm_model::nn::{
     AttentionConfig, AttentionContext, AttentionMask, BlockConfig, CrossAttentionConfig,
-    FeedForwardConfig, Mechanism, Stack, StackConfig, StackContext,
+    FeedForwardConfig, Mechanism, Stack, StackConfig, StackContext, ValueEmbeddingConfig,
 };
 
 use crate::components::{D, random};
@@ -117,6 +118,37 @@ fn memory_requires_cross_attention_and_vice_versa() {
     assert_eq!(refused, Some(ContextError::NoMemory));
     let refused = with.blocks[0].forward(x, AttentionContext::default()).err();
     assert_eq!(refused, Some(ContextError::NoMemory));
+}
+
+#[test]
+fn additions_require_their_inputs() {
+    let values = AttentionConfig {
+        values: Some(ValueEmbeddingConfig {
+            vocab_size: 7,
+            gate_inputs: 3,
+        }),
+        ..AttentionConfig::new(D, 4)
+    };
+    let with_values = StackConfig {
+        value_layers: vec![1],
+        ..stack(2, values, false)
+    };
+    let with_values = with_values.init::<Flex>(&Default::default());
+    let x = random([1, 5, D]);
+    let ids = Tensor::<Flex, 2, Int>::zeros([1, 5], &Default::default());
+    let refused = with_values.forward(x.clone(), StackContext::default(), None);
+    assert_eq!(refused.err(), Some(ContextError::NoTokens));
+    let context = StackContext {
+        ids: Some(ids),
+        ..StackContext::default()
+    };
+    assert!(with_values.forward(x.clone(), context, None).is_ok());
+    let mut mixes = stack(1, AttentionConfig::new(D, 4), false);
+    mixes.block.mix = Some(ResidualMix::default());
+    let mixes = mixes.init::<Flex>(&Default::default());
+    let alone = mixes.blocks[0].forward(x.clone(), AttentionContext::default());
+    assert_eq!(alone.err(), Some(ContextError::NoEmbeddings));
+    assert!(mixes.forward(x, StackContext::default(), None).is_ok());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
 use emberlm_model::config::{
     AttentionKind, Biases, FeedForward, FullLayers, Init, LayerPositions, ModelConfig, Norm,
-    Position, QkNormSpan, RotaryScaling, Window, Wiring,
+    Position, QkNormSpan, ResidualMix, RotaryScaling, ValueEmbeddings, Window, Wiring,
 };
 use emberlm_model::hugging_face::{ExportOptions, HuggingFaceModel, export};
 use emberlm_model::weights::Element;
@@ -326,6 +326,14 @@ fn inexpressible_models_are_rejected() {
         // A default, which is not among the fields of the model's own configuration.
         cannot(preset, "model.qk_norm_span = unset", |raw| {
             raw.qk_norm_span = QkNormSpan::Head;
+        });
+    }
+    for preset in ["gpt2", "llama", "gemma2"] {
+        cannot(preset, "model.residual_mix = ", |raw| {
+            raw.residual_mix = Some(ResidualMix::default());
+        });
+        cannot(preset, "model.value_embeddings = ", |raw| {
+            raw.value_embeddings = Some(ValueEmbeddings::default());
         });
     }
     for preset in ["phi3", "starcoder2", "bloom", "falcon"] {

@@ -44,3 +44,62 @@ impl TransformerConfig {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{FullLayers, ModelConfig, ResidualMix, ValueEmbeddings, ZeroInit};
+    use crate::{TransformerConfig, families};
+
+    fn error_of(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> String {
+        let mut raw = families::preset(preset).expect("a preset").config;
+        raw.vocab_size = Some(65);
+        change(&mut raw);
+        match TransformerConfig::try_from(raw) {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn additions_are_within_their_ranges() {
+        let values = |layers, gate_inputs| {
+            let layers = FullLayers::Listed(layers);
+            error_of("char-nano", |raw| {
+                raw.value_embeddings = Some(ValueEmbeddings {
+                    layers,
+                    gate_inputs,
+                });
+            })
+        };
+        assert_eq!(values(vec![0, 3], None), "accepted");
+        let expected = "model.value_embeddings.layers = 4: must be below n_layers = 4";
+        assert_eq!(values(vec![4], None), expected);
+        let expected = "model.value_embeddings.gate_inputs = 129: must be between 1 and 128";
+        assert_eq!(values(vec![0], Some(129)), expected);
+        let expected = "model.value_embeddings.gate_inputs = 0: must be between 1 and 128";
+        assert_eq!(values(vec![0], Some(0)), expected);
+        let mix = |stream| {
+            error_of("char-nano", |raw| {
+                raw.residual_mix = Some(ResidualMix {
+                    stream,
+                    embedding: 0.0,
+                });
+            })
+        };
+        assert_eq!(mix(-1.0), "accepted");
+        let expected = "model.residual_mix.stream = inf: must be finite in f32";
+        assert_eq!(mix(f64::INFINITY), expected);
+    }
+
+    #[test]
+    fn only_an_untied_head_starts_with_zeros() {
+        let tied = |tied| {
+            error_of("char-nano", |raw| {
+                raw.head.tied = tied;
+                raw.zero_init = vec![ZeroInit::Head, ZeroInit::Residual];
+            })
+        };
+        assert_eq!(tied(false), "accepted");
+        assert!(tied(true).starts_with("model.zero_init = [\"head\"]: must not contain"));
+    }
+}
