@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 
-use emberlm_kernels::Backend;
+use emberlm_kernels::{Backend, ops};
 
 use crate::config;
 use crate::nn::init::Initializer;
@@ -33,7 +33,11 @@ impl config::ResidualMix {
 impl<B: Backend> ResidualMix<B> {
     /// Mixes the residual stream and the embeddings, each `[batch, seq, d_model]`.
     pub fn forward(&self, x: Tensor<B, 3>, embedded: Tensor<B, 3>) -> Tensor<B, 3> {
-        let factor = |of: &Param<Tensor<B, 1>>| of.val().unsqueeze::<3>();
-        x * factor(&self.stream) + embedded * factor(&self.embedding)
+        // The dependencies order the backward pass: the gradients of the factors are complete when that of `x` is, and those
+        // of x₀ add up from the last block on, before the residual stream's.
+        let stream = ops::depending_on(self.stream.val(), &x).unsqueeze::<3>();
+        let x = x * stream;
+        let embedding = ops::depending_on(self.embedding.val(), &x).unsqueeze::<3>();
+        x + embedded * embedding
     }
 }

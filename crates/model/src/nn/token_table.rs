@@ -135,6 +135,19 @@ impl<B: Backend> TokenTable<B> {
         }
     }
 
+    /// [`TokenTable::look_up`] whose gradients are complete when that of `x` is.
+    pub(crate) fn look_up_after(&self, x: &Tensor<B, 3>, ids: Tensor<B, 2, Int>) -> Tensor<B, 3> {
+        match self {
+            Self::Whole(whole) => ops::embedding(ops::depending_on(whole.val(), x), ids),
+            Self::Parts(_) => {
+                let values = self.values().into_iter();
+                let values = values.map(|part| ops::depending_on(part, x));
+                ops::embedding_parts(values.collect(), ids)
+            }
+            Self::Packed(rows) => rows.look_up(ids),
+        }
+    }
+
     /// Computes `hidden · Wᵀ + bias`: `[tokens, d_model]` to `[tokens, vocab_size]`. `bias` is `[vocab_size]`.
     pub(crate) fn logits(
         &self,

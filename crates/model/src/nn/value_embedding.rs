@@ -63,7 +63,7 @@ impl<B: Backend> ValueEmbedding<B> {
         let read = x.clone().narrow(2, 0, inputs);
         let gates = ops::linear(read, self.gate.val(), None, None, Precision::default());
         let gates = activation::sigmoid(gates) * 2.0; // [batch, seq, kv_heads]
-        let rows = self.table.look_up(ids); // [batch, seq, kv_heads · head_dim]
+        let rows = self.table.look_up_after(x, ids); // [batch, seq, kv_heads · head_dim]
         let [.., of_values] = rows.dims();
         let rows = rows.reshape([batch, seq, kv_heads, of_values / kv_heads]);
         let added = (rows * gates.unsqueeze_dim(3)).reshape([batch, seq, of_values]);
