@@ -65,7 +65,8 @@ mod prelude {
     };
     pub(super) use crate::config::{
         AttentionKind, Biases, DropoutSite, Experts, FeedForward, FullLayers, Head, Init,
-        LayerPositions, ModelConfig, Norm, Position, QkNormSpan, RotaryScaling, Window, Wiring,
+        LayerPositions, ModelConfig, Norm, Position, QkNormSpan, ResidualMix, RotaryScaling,
+        ValueEmbeddings, Window, Wiring,
     };
     pub(super) use crate::error::HuggingFaceError;
     pub(super) use crate::exchange::fields::Fields;

@@ -8,7 +8,9 @@ use emberlm_model::families::{self, Preset};
 
 use crate::config::epochs;
 use crate::config::run_config::RunConfigError;
-use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig};
+use crate::config::{
+    AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig, OptimizerKind,
+};
 
 mod objectives;
 mod shrunk;
@@ -229,6 +231,21 @@ fn training(name: &str) -> TrainConfig {
         },
         // nanoGPT's settings for character-level models on a CPU.
         "char-nano" | "bpe-nano" | "llama-nano" => TrainConfig::default(),
+        "char-fast" => TrainConfig {
+            steps: 300,
+            schedule: ScheduleConfig::Linear(DecayConfig {
+                learning_rate: 1e-2,
+                min_learning_rate: 0.0,
+                warmup_steps: 20,
+                ..DecayConfig::default()
+            }),
+            optimizer: OptimizerKind::Muon.into(),
+            evaluation: EvaluationConfig {
+                interval: 100,
+                ..EvaluationConfig::default()
+            },
+            ..TrainConfig::default()
+        },
         // nanoGPT's settings for character-level models on a GPU.
         "char-small" => TrainConfig {
             steps: 5000,
