@@ -292,7 +292,7 @@ impl<B: Backend> Transformer<B> {
         tokens: Tensor<B, 2, Int>,
         probe: &mut dyn Probe<B>,
     ) -> Tensor<B, 3> {
-        let hidden = self.hidden_probed(tokens, probe);
+        let hidden = self.hidden_states_probed(tokens, probe);
         self.logits(hidden)
     }
 
@@ -302,13 +302,20 @@ impl<B: Backend> Transformer<B> {
         tokens: Tensor<B, 2, Int>,
         probe: &mut dyn Probe<B>,
     ) -> Tensor<B, 2> {
-        let hidden = self.hidden_probed(tokens, probe);
+        let hidden = self.hidden_states_probed(tokens, probe);
         self.last_logits(hidden)
     }
 
-    fn hidden_probed(&self, tokens: Tensor<B, 2, Int>, probe: &mut dyn Probe<B>) -> Tensor<B, 3> {
-        let x = self.embeddings.forward(&tokens.into(), 0);
-        self.stack.run_probed(x, StackContext::default(), probe)
+    /// [`Transformer::hidden_states`] with a probe, which sees the tensors inside and may replace them.
+    pub fn hidden_states_probed(
+        &self,
+        tokens: impl Into<Tokens<B>>,
+        probe: &mut dyn Probe<B>,
+    ) -> Tensor<B, 3> {
+        let tokens = tokens.into();
+        let x = self.embeddings.forward(&tokens, 0);
+        let mask = AttentionMask::of_documents(tokens.documents);
+        self.stack.run_probed(x, mask.into(), probe)
     }
 
     /// The logits of the last position of hidden states `[batch, seq, d_model]`: `[batch, vocab_size]`.

@@ -100,6 +100,10 @@ pub struct TrainArgs {
     /// Steps between two evaluations (train.evaluation.interval)
     #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Optimization")]
     pub eval_interval: Option<usize>,
+    /// Steps between records of the norms of each layer's gradients, updates and activations, which `emberlm plot --norms` draws
+    /// (train.norms_interval)
+    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Output")]
+    pub norms_interval: Option<usize>,
     /// End the run when N evaluations in a row have not lowered the validation loss, and keep the checkpoint with the lowest,
     /// as --keep-best does (train.evaluation.early_stop)
     #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Optimization")]
@@ -210,6 +214,7 @@ impl TrainArgs {
         }
         train.seed = self.seed.unwrap_or(train.seed);
         train.documents = self.documents.unwrap_or(train.documents);
+        train.norms_interval = self.norms_interval.unwrap_or(train.norms_interval);
         let evaluation = &mut train.evaluation;
         evaluation.interval = self.eval_interval.unwrap_or(evaluation.interval);
         evaluation.early_stop = self.early_stop.unwrap_or(evaluation.early_stop);
