@@ -156,8 +156,10 @@ fn only_trained_parameters_have_gradients_and_updates() {
         layers("bert"),
         ["embedding xxx", "blocks.0 xxx", "final xxx"]
     );
+    sandbox.write_sources();
     sandbox.succeeds(&format!(
-        "train {norms} --objective span-corruption {SMALL} {TINY_ENCODER_DECODER} --out t5"
+        "train --steps 1 --norms-interval 1 --objective seq2seq --data sources.jsonl {SMALL} {TINY_ENCODER_DECODER} \
+         --set data.tokenizer=byte --out t5"
     ));
     let found = layers("t5");
     for layer in [
@@ -204,6 +206,7 @@ fn norms_are_drawn_by_layer_and_step() {
     sandbox.ok("plot run --norms gradient --out p.csv");
     let csv = sandbox.text("p.csv");
     csv.assert_has("run,step,layer,gradient,update,activation\r\nrun,1,embedding,10,,\r\nrun,1,blocks.0,1,0.5,\r\n");
+    sandbox.write("run/config.toml", "[train]\nsteps = 40\n");
     sandbox.ok("report run --out r.html");
     let html = sandbox.text("r.html");
     html.assert_has("<h2>Norms by layer</h2>");

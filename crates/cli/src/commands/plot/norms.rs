@@ -25,7 +25,7 @@ pub fn run(runs: &[NamedRun], kind: NormKind, out: &PlotFile) -> Result<(), CliE
             kind.name()
         );
         return Err(CliError::new(message).hint(
-            "`emberlm train --norms-interval N` records them every N steps; those of activations not for encoder–decoders",
+            "`emberlm train --norms-interval N` records them at every Nth step; encoder–decoders have no activation norms",
         ));
     };
     match out {

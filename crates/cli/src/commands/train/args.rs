@@ -100,10 +100,6 @@ pub struct TrainArgs {
     /// Steps between two evaluations (train.evaluation.interval)
     #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Optimization")]
     pub eval_interval: Option<usize>,
-    /// Steps between records of the norms of each layer's gradients, updates and activations, which `emberlm plot --norms` draws
-    /// (train.norms_interval)
-    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Output")]
-    pub norms_interval: Option<usize>,
     /// End the run when N evaluations in a row have not lowered the validation loss, and keep the checkpoint with the lowest,
     /// as --keep-best does (train.evaluation.early_stop)
     #[arg(long, value_name = "N", value_parser = values::at_least_one, help_heading = "Optimization")]
@@ -139,6 +135,10 @@ pub struct TrainArgs {
     /// Also write event files for TensorBoard into RUN/tensorboard
     #[arg(long, help_heading = "Output")]
     pub tensorboard: bool,
+    /// Steps between records of the norms of each layer's gradients, updates and activations, which `emberlm plot --norms` draws
+    /// (train.norms_interval)
+    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Output")]
+    pub norms_interval: Option<usize>,
     /// The display of progress
     #[arg(long, value_enum, default_value_t = RendererArg::Auto, help_heading = "Output")]
     pub renderer: RendererArg,
