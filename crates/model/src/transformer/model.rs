@@ -22,7 +22,6 @@ use crate::nn::init::Initializer;
 use crate::nn::kv_cache::{CacheFormat, KvCache};
 use crate::nn::linear::Linear;
 use crate::nn::lm_head::LmHead;
-use crate::nn::probe::Probe;
 use crate::nn::stack::Stack;
 use crate::nn::token_table::TokenTable;
 use crate::nn::tokens::Tokens;
@@ -286,40 +285,8 @@ impl<B: Backend> Transformer<B> {
             .run_attention_weights(embedded, StackContext::default())
     }
 
-    /// [`Transformer::forward`] with a probe, which sees the tensors inside and may replace them.
-    pub fn forward_probed(
-        &self,
-        tokens: Tensor<B, 2, Int>,
-        probe: &mut dyn Probe<B>,
-    ) -> Tensor<B, 3> {
-        let hidden = self.hidden_states_probed(tokens, probe);
-        self.logits(hidden)
-    }
-
-    /// [`Transformer::forward_probed`] with the logits of only the last position: `[batch, vocab_size]`.
-    pub fn next_logits_probed(
-        &self,
-        tokens: Tensor<B, 2, Int>,
-        probe: &mut dyn Probe<B>,
-    ) -> Tensor<B, 2> {
-        let hidden = self.hidden_states_probed(tokens, probe);
-        self.last_logits(hidden)
-    }
-
-    /// [`Transformer::hidden_states`] with a probe, which sees the tensors inside and may replace them.
-    pub fn hidden_states_probed(
-        &self,
-        tokens: impl Into<Tokens<B>>,
-        probe: &mut dyn Probe<B>,
-    ) -> Tensor<B, 3> {
-        let tokens = tokens.into();
-        let x = self.embeddings.forward(&tokens, 0);
-        let mask = AttentionMask::of_documents(tokens.documents);
-        self.stack.run_probed(x, mask.into(), probe)
-    }
-
     /// The logits of the last position of hidden states `[batch, seq, d_model]`: `[batch, vocab_size]`.
-    fn last_logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 2> {
+    pub(super) fn last_logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 2> {
         let [batch, seq, _] = hidden.dims();
         let last = hidden.narrow(1, seq - 1, 1); // [batch, 1, d_model]
         let logits = self.logits(last); // [batch, 1, vocab_size]

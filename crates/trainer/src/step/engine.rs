@@ -33,9 +33,8 @@ use crate::optimizer::guard::Guard;
 use crate::optimizer::loss_scale::LossScale;
 use crate::optimizer::schedule::LearningRateSchedule;
 use crate::optimizer::skip::{SkipHistory, StepDecision};
-use crate::peers::exchange::{self, SummedFigures};
 use crate::peers::gather::Gather;
-use crate::peers::{Peers, PeersError};
+use crate::peers::{Peers, PeersError, exchange};
 use crate::report::events::LayerNorms;
 use crate::step::clip::global_norm;
 use crate::step::ema::Average;
@@ -326,20 +325,16 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.completions = self.sum_completions(&made.completions)?;
         let own = B::run(|| exchange::own_figures(made.loss, &shard));
         let all = self.peers.gather_numbers(&own)?;
-        let SummedFigures {
-            loss,
-            norm,
-            squares,
-        } = exchange::sum_figures(&shards, &shard.are_present, &all)?;
+        let sums = exchange::sum_figures(&shards, &shard.are_present, &all)?;
         Ok(Some(B::run(|| {
             let number = |x| Tensor::from_floats([x], &device);
             complete(
-                number(loss),
-                norm.map(number),
-                Some(gradients::judged(loss, norm, numbers.scale)),
+                number(sums.loss),
+                sums.norm.map(number),
+                Some(gradients::judged(sums.loss, sums.norm, numbers.scale)),
                 CompleteGradients::Shard {
                     gradients: shard,
-                    squares,
+                    squares: sums.squares,
                 },
             )
         })))
