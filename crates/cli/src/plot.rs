@@ -8,11 +8,13 @@
 //! | `draw`, `clip`, `marker`, `legend`, `summary` | drawing of curves; the legend and its numbers |
 //! | `intervals` | means with confidence intervals |
 //! | `heat_map`, `token_label` | attention weights; tokens as labels |
+//! | `layer_map`, `cells` | norms by layer and step; the cells of both heat maps |
 //! | `axes`, `axis`, `theme` | vertical and logarithmic axes; ticks; colours and fonts |
 //! | `paint`, `page`, `file` | SVG and PNG; HTML; format by file name |
 
 mod axes;
 mod axis;
+mod cells;
 mod clip;
 mod curve;
 mod draw;
@@ -22,6 +24,7 @@ mod file;
 mod group;
 pub mod heat_map;
 mod intervals;
+mod layer_map;
 mod legend;
 mod limits;
 mod marker;
@@ -45,6 +48,7 @@ pub use file::{Format, PictureFile};
 pub use group::{Group, NamedRun};
 pub use heat_map::HeatMap;
 pub use intervals::{IntervalRow, Intervals};
+pub use layer_map::LayerMap;
 pub use legend::{Legend, middle_cut};
 pub use mean::{Mean, mean_curve};
 pub use page::Page;

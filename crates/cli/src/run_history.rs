@@ -6,7 +6,7 @@ use std::path::Path;
 
 use emberlm_system::read;
 use emberlm_trainer::RunFolder;
-use emberlm_trainer::events::{self, EVENTS_FILE, Ending, Event, Events};
+use emberlm_trainer::events::{self, EVENTS_FILE, Ending, Event, Events, LayerNorms};
 use emberlm_trainer::folder::CONFIG_FILE;
 use emberlm_trainer::metrics::{self, Metric, Phase};
 use serde::Serialize;
@@ -27,6 +27,8 @@ pub struct History {
     pub paces: Vec<PacePoint>,
     /// Metrics declared by the run's hooks.
     pub metrics: Vec<Metric>,
+    /// Steps whose norms by layer were recorded, with these norms.
+    pub norms: Vec<(usize, Vec<LayerNorms>)>,
     /// Metric readings after training steps, by name.
     pub trained: Series,
     /// Metric readings after evaluations, by name.
@@ -179,6 +181,7 @@ impl History {
                 Event::Step {
                     step, tokens, loss, ..
                 } => this.steps.push(Step { step, tokens, loss }),
+                Event::Norms { step, layers } => this.norms.push((step, layers)),
                 Event::Skipped {
                     step,
                     loss,

@@ -14,6 +14,7 @@ use emberlm_model::weights::Element;
 use emberlm_model::{CacheFormat, WeightFormat};
 use emberlm_tokenizer::{TokenizerChoice, TokenizerError};
 use emberlm_trainer::config::ObjectiveKind;
+use emberlm_trainer::events::NormKind;
 
 /// Parses a tokenizer's name, in upper or lower case, or its path.
 pub fn tokenizer(text: &str) -> Result<TokenizerChoice, TokenizerError> {
@@ -104,6 +105,11 @@ pub fn precision_parser() -> impl TypedValueParser<Value = Precision> {
 /// Accepts the name of a packing of documents into sequences.
 pub fn packing_parser() -> impl TypedValueParser<Value = Packing> {
     one_of(Packing::ALL, Packing::name)
+}
+
+/// Accepts the name of a norm of a layer.
+pub fn norm_parser() -> impl TypedValueParser<Value = NormKind> {
+    one_of(NormKind::ALL, NormKind::name)
 }
 
 /// Accepts the name of a weight format.

@@ -13,6 +13,7 @@
 //! | [`training`] | gradients |
 //! | [`count`] | parameters, operations and memory of a configuration |
 //! | [`parameters`] | list of parameters with their roles |
+//! | `probed` | passes with a probe |
 //! | `calibration` | statistics of the inputs of linear layers |
 //! | `weight_format` | packed weights for inference |
 //! | `reconfigure` | changes of settings that keep the weights |
@@ -28,6 +29,7 @@ pub mod input;
 pub mod model;
 pub(crate) mod originals;
 pub mod parameters;
+mod probed;
 pub mod ragged;
 pub(crate) mod reconfigure;
 pub(crate) mod token_scores;

@@ -3,6 +3,7 @@
 mod data;
 mod grouping;
 mod horizontal;
+mod norms;
 mod points;
 mod selection;
 
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use emberlm_trainer::events::NormKind;
 use emberlm_trainer::metrics::built_in;
 use indicatif::HumanDuration;
 
@@ -20,6 +22,7 @@ use crate::plot::{
     AxisOptions, Figure, Group, Legend, NamedRun, Page, Picture, PictureFile, Quantity, short,
 };
 use crate::run_model::ModelSize;
+use crate::values;
 use data::PlotFile;
 pub use grouping::{CONFIGURATION, grouped};
 use horizontal::Horizontal;
@@ -59,6 +62,10 @@ pub struct PlotArgs {
     /// Draw one point per run, its best value
     #[arg(long)]
     pub best: bool,
+    /// Draw a norm of every layer of one run over the steps, as a heat map (recorded by `train --norms-interval`)
+    #[arg(long, value_name = "NORM", value_parser = values::norm_parser(),
+        conflicts_with_all = ["x", "y", "log", "log_x", "full_range", "group_by", "points", "best"])]
+    pub norms: Option<NormKind>,
 }
 
 fn metric_help() -> String {
@@ -73,6 +80,9 @@ fn metric_help() -> String {
 /// Draws the plot and writes it.
 pub fn run(args: PlotArgs) -> Result<(), CliError> {
     let mut runs = selection::select(&args.runs)?;
+    if let Some(kind) = args.norms {
+        return norms::run(&runs, kind, &args.out);
+    }
     let count = match runs.len() {
         1 => "1 run".to_owned(),
         count => format!("{count} runs"),

@@ -4,13 +4,13 @@ mod layout;
 
 use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
-use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
-use plotters::element::Rectangle;
-use plotters::style::{Color, RGBColor};
+use plotters::drawing::DrawingArea;
+use plotters::style::RGBColor;
 
+use super::cells::{DrawResult, colour_bar, filled, framed, share, viridis};
 use super::legend::middle_cut;
 use super::paint::{Pen, Picture};
-use super::theme::{FAINT, FRAME, INK, Lettering, PAPER, Side};
+use super::theme::{FAINT, INK, Lettering, Side};
 use layout::Layout;
 pub use layout::{cells, fits};
 
@@ -55,13 +55,9 @@ const ABOUT: &str = "row: query token; column: key token; colour: attention weig
 /// Weights with a tick on the colour bar.
 const MARKS: [f64; 6] = [1.0, 0.5, 0.25, 0.1, 0.01, 0.0];
 
-type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
-
-/// Maps a weight to a colour: viridis over the square root, so that 0.01 is visible next to 1.
+/// Maps a weight to a colour: the square root as the share, so that 0.01 is visible next to 1.
 fn colour(weight: f32) -> RGBColor {
-    let share = f64::from(weight.clamp(0.0, 1.0)).sqrt();
-    let [r, g, b] = colorous::VIRIDIS.eval_continuous(share).into_array();
-    RGBColor(r, g, b)
+    viridis(f64::from(weight.clamp(0.0, 1.0)).sqrt())
 }
 
 impl Picture for HeatMap<'_> {
@@ -87,7 +83,8 @@ impl Picture for HeatMap<'_> {
         }
         self.headings(&layout, area, pen)?;
         self.token_labels(&layout, area, pen)?;
-        colour_bar(&layout, area, pen)
+        let marks = MARKS.map(|weight| (weight.sqrt(), weight.to_string()));
+        colour_bar(layout.colour_bar(), "weight", &marks, area, pen)
     }
 }
 
@@ -198,11 +195,6 @@ impl HeatMap<'_> {
     }
 }
 
-/// The range of tokens that cell `at` of `cells` covers.
-fn share(at: usize, cells: usize, count: usize) -> std::ops::Range<usize> {
-    at * count / cells..(at + 1) * count / cells
-}
-
 /// Returns the largest of the weights `[queries, count]` of some queries and keys that may attend to each other.
 fn largest(
     weights: &[f32],
@@ -217,60 +209,6 @@ fn largest(
         keys.map(move |key| weights[query * count + key])
     });
     visible.reduce(f32::max).unwrap_or(0.0)
-}
-
-/// Draws a filled rectangle. In SVG it overlaps its right and lower neighbours, since viewers show light
-/// seams between shapes that only touch.
-fn filled<DB: DrawingBackend>(
-    area: &DrawingArea<DB, Shift>,
-    pen: Pen,
-    (left, top): (i32, i32),
-    (right, bottom): (i32, i32),
-    colour: RGBColor,
-) -> DrawResult<DB> {
-    let overlap = i32::from(!pen.is_bitmap);
-    let corners = [
-        (pen.px(left), pen.px(top)),
-        (pen.px(right) + overlap, pen.px(bottom) + overlap),
-    ];
-    area.draw(&Rectangle::new(corners, colour.filled()))
-}
-
-/// Draws a background with a frame around it.
-fn framed<DB: DrawingBackend>(
-    area: &DrawingArea<DB, Shift>,
-    pen: Pen,
-    (left, top): (i32, i32),
-    (width, height): (i32, i32),
-) -> DrawResult<DB> {
-    let (right, bottom) = (left + width, top + height);
-    let outer = ((left - 1, top - 1), (right + 1, bottom + 1));
-    filled(area, pen, outer.0, outer.1, FRAME)?;
-    filled(area, pen, (left, top), (right, bottom), PAPER)
-}
-
-/// Draws the colour scale, from 0 at the bottom to 1 at the top.
-fn colour_bar<DB: DrawingBackend>(
-    layout: &Layout,
-    area: &DrawingArea<DB, Shift>,
-    pen: Pen,
-) -> DrawResult<DB> {
-    let ((left, top), (width, height)) = layout.colour_bar();
-    let right = left + width;
-    framed(area, pen, (left, top), (width, height))?;
-    for y in 0..height {
-        let root = 1.0 - (y as f32 + 0.5) / height as f32;
-        let row = ((left, top + y), (right, top + y + 1));
-        filled(area, pen, row.0, row.1, colour(root * root))?;
-    }
-    for weight in MARKS {
-        let y = top + ((1.0 - weight.sqrt()) * f64::from(height - 1)).round() as i32;
-        filled(area, pen, (right + 1, y), (right + 6, y + 1), FAINT)?;
-        let lettering = Lettering::new(22, INK, Side::Left);
-        pen.write(area, &weight.to_string(), (right + 11, y), lettering)?;
-    }
-    let heading = Lettering::new(22, INK, Side::Left);
-    pen.write(area, "weight", (left, top - 26), heading)
 }
 
 #[cfg(test)]

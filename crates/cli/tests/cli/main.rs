@@ -68,6 +68,7 @@ mod model;
 mod model_errors;
 mod model_kinds;
 mod names;
+mod norms;
 mod num_samples;
 mod objectives;
 mod one_conversation;

@@ -138,6 +138,7 @@ fn the_page_is_self_contained_and_restricted_by_csp() {
         "watch.js",
         "chart.js",
         "limits.js",
+        "norms.js",
         "runs.js",
         "style.js",
         "table.js",

@@ -12,6 +12,7 @@ use crate::nn::kv_cache::LayerCache;
 use crate::nn::mixture::Routing;
 use crate::nn::position::RotaryTable;
 use crate::nn::probe::LayerProbe;
+use crate::nn::tokens::Tokens;
 
 /// Optional inputs of an attention in addition to the hidden states.
 #[derive(Debug)]
@@ -107,6 +108,15 @@ impl<B: BurnBackend> From<AttentionMask<B>> for StackContext<'_, B> {
             mask,
             memory: None,
             ids: None,
+        }
+    }
+}
+
+impl<B: BurnBackend> From<Tokens<B>> for StackContext<'_, B> {
+    fn from(tokens: Tokens<B>) -> Self {
+        Self {
+            ids: Some(tokens.ids),
+            ..AttentionMask::of_documents(tokens.documents).into()
         }
     }
 }

@@ -22,7 +22,6 @@ use crate::nn::init::Initializer;
 use crate::nn::kv_cache::{CacheFormat, KvCache};
 use crate::nn::linear::Linear;
 use crate::nn::lm_head::LmHead;
-use crate::nn::probe::Probe;
 use crate::nn::stack::Stack;
 use crate::nn::token_table::TokenTable;
 use crate::nn::tokens::Tokens;
@@ -287,45 +286,13 @@ impl<B: Backend> Transformer<B> {
     /// the weights equivalent to its estimate. [`Transformer::forward`] never materializes them; its requirements on
     /// tokens apply.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
-        let context = StackContext {
-            ids: Some(tokens.clone()),
-            ..StackContext::default()
-        };
-        let embedded = self.embeddings.forward(&tokens.into(), 0);
-        self.stack.run_attention_weights(embedded, context)
-    }
-
-    /// [`Transformer::forward`] with a probe, which sees the tensors inside and may replace them.
-    pub fn forward_probed(
-        &self,
-        tokens: Tensor<B, 2, Int>,
-        probe: &mut dyn Probe<B>,
-    ) -> Tensor<B, 3> {
-        let hidden = self.hidden_probed(tokens, probe);
-        self.logits(hidden)
-    }
-
-    /// [`Transformer::forward_probed`] with the logits of only the last position: `[batch, vocab_size]`.
-    pub fn next_logits_probed(
-        &self,
-        tokens: Tensor<B, 2, Int>,
-        probe: &mut dyn Probe<B>,
-    ) -> Tensor<B, 2> {
-        let hidden = self.hidden_probed(tokens, probe);
-        self.last_logits(hidden)
-    }
-
-    fn hidden_probed(&self, tokens: Tensor<B, 2, Int>, probe: &mut dyn Probe<B>) -> Tensor<B, 3> {
-        let context = StackContext {
-            ids: Some(tokens.clone()),
-            ..StackContext::default()
-        };
-        let x = self.embeddings.forward(&tokens.into(), 0);
-        self.stack.run_probed(x, context, probe)
+        let tokens = Tokens::from(tokens);
+        let embedded = self.embeddings.forward(&tokens, 0);
+        self.stack.run_attention_weights(embedded, tokens.into())
     }
 
     /// The logits of the last position of hidden states `[batch, seq, d_model]`: `[batch, vocab_size]`.
-    fn last_logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 2> {
+    pub(super) fn last_logits(&self, hidden: Tensor<B, 3>) -> Tensor<B, 2> {
         let [batch, seq, _] = hidden.dims();
         let last = hidden.narrow(1, seq - 1, 1); // [batch, 1, d_model]
         let logits = self.logits(last); // [batch, 1, vocab_size]
@@ -361,11 +328,7 @@ impl<B: Backend> Transformer<B> {
         let cache = cache.or(rounding.as_mut());
         let offset = cache.as_ref().map_or(0, |cache| cache.len());
         let x = self.embeddings.forward(&tokens, offset);
-        let context = StackContext {
-            ids: Some(tokens.ids),
-            ..AttentionMask::of_documents(tokens.documents).into()
-        };
-        self.stack.run(x, context, cache)
+        self.stack.run(x, tokens.into(), cache)
     }
 
     /// The logits of final hidden states, `[batch, seq, d_model]` to `[batch, seq, vocab_size]`.

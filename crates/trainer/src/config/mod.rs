@@ -112,6 +112,8 @@ settings! {
         pub ema: f64 = 0.0, Range::Share;
         /// Steps between log lines.
         pub log_interval: usize = 10, 1..=usize::MAX;
+        /// Steps between records of the norms of each layer's gradients, updates and activations; 0 for none.
+        pub norms_interval: usize = 0;
         /// The training objective.
         pub objective: ObjectiveConfig = ObjectiveConfig::default();
         /// Low-rank adapters of a frozen model, which are then all that is trained, apart from a classifier.
@@ -179,6 +181,11 @@ impl TrainConfig {
         self.evaluation.check_rules()?;
         self.checkpoints.check_rules()?;
         self.groups.check(self.optimizer.kind())
+    }
+
+    /// Returns true if the norms by layer are recorded at step `step`, counted from 1.
+    pub(crate) fn norms_are_due(&self, step: usize) -> bool {
+        self.norms_interval > 0 && step.is_multiple_of(self.norms_interval)
     }
 
     /// Checks that the settings are ones of `model`'s kind.

@@ -275,11 +275,19 @@ fn phases(
             phase: Phase::Update,
             gradients: trained,
             activations: 0.0,
-            temporaries: update_copies(train) * largest(model),
+            temporaries: update_copies(train) * largest(model) + weights_for_norms(train, trained),
         }),
         _ => phases.extend(ranks::phases(model, train, ranks)),
     }
     phases
+}
+
+/// The trained weights before an update, which the norms of updates compare with.
+fn weights_for_norms(train: &TrainConfig, trained: f64) -> f64 {
+    match train.norms_interval {
+        0 => 0.0,
+        _ => trained,
+    }
 }
 
 /// A forward pass of an evaluation. A decoder that predicts the next token is evaluated in windows of up to its context.

@@ -74,7 +74,7 @@ pub struct Optimizer<B: BurnBackend> {
 }
 
 /// The first components of the paths below the first block.
-const EMBEDDINGS: [&str; 4] = ["tokens", "positions", "segments", "norm_embedding"];
+pub(crate) const EMBEDDINGS: [&str; 4] = ["tokens", "positions", "segments", "norm_embedding"];
 
 /// The index of the block that a parameter belongs to.
 fn block_index(path: &str) -> Option<usize> {

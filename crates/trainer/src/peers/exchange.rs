@@ -159,7 +159,17 @@ pub(crate) fn own_figures<B: Backend>(
     host_read(figures).iter::<f64>().collect()
 }
 
-/// The loss and the global gradient norm of [`own_figures`] of all ranks. The norm is `None` without gradients.
+/// Sums over all ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SummedFigures {
+    pub(crate) loss: f32,
+    /// The global gradient norm; `None` without gradients.
+    pub(crate) norm: Option<f32>,
+    /// The sum of squares of each present parameter's gradient, in order.
+    pub(crate) squares: Vec<f32>,
+}
+
+/// The sums of [`own_figures`] of all ranks.
 ///
 /// They have the bits of one process on flex: losses are added in rank order, and squares of each parameter in f64 and
 /// in f32 over the parameters.
@@ -167,7 +177,7 @@ pub(crate) fn sum_figures(
     shards: &Shards,
     are_present: &[bool],
     all: &[Vec<f64>],
-) -> Result<(f32, Option<f32>), PeersError> {
+) -> Result<SummedFigures, PeersError> {
     let missing = || error(shards, "norms", "a rank has too few numbers".to_owned());
     let mut ranks: Vec<_> = all.iter().map(|figures| figures.iter()).collect();
     let mut loss = None;
@@ -175,7 +185,7 @@ pub(crate) fn sum_figures(
         let own = *figures.next().ok_or_else(missing)? as f32;
         loss = Some(loss.map_or(own, |sum: f32| sum + own));
     }
-    let mut total: Option<f32> = None;
+    let mut all_squares = Vec::new();
     for (parameter, _) in present(shards.parameters(), are_present) {
         let mut squares = 0.0;
         for piece in &parameter.pieces {
@@ -184,10 +194,14 @@ pub(crate) fn sum_figures(
                 squares += figures.next().ok_or_else(missing)?;
             }
         }
-        let squares = squares as f32;
-        total = Some(total.map_or(squares, |sum| sum + squares));
+        all_squares.push(squares as f32);
     }
-    Ok((loss.ok_or_else(missing)?, total.map(f32::sqrt)))
+    let total = all_squares.iter().copied().reduce(|sum, of| sum + of);
+    Ok(SummedFigures {
+        loss: loss.ok_or_else(missing)?,
+        norm: total.map(f32::sqrt),
+        squares: all_squares,
+    })
 }
 
 /// The error of a rank whose system does not start a thread for `what`.
@@ -258,10 +272,11 @@ mod tests {
         // The boundary nearest to the middle.
         let (first, rest) = (squares(0..4096), [4096..8192, 8192..LENGTH].map(squares));
         assert_eq!(all, [vec![0.25, first], vec![0.25, rest[0], rest[1]]]);
-        let (loss, norm) = sum_figures(&shards, &[true], &all).unwrap();
+        let sums = sum_figures(&shards, &[true], &all).unwrap();
         let expected = squares(0..LENGTH).sqrt() as f32;
-        assert_eq!((loss, norm), (0.5, Some(expected)));
-        assert_eq!(sum_figures(&shards, &[false], &all).unwrap().1, None);
+        assert_eq!((sums.loss, sums.norm), (0.5, Some(expected)));
+        assert_eq!(sums.squares, [squares(0..LENGTH) as f32]);
+        assert_eq!(sum_figures(&shards, &[false], &all).unwrap().norm, None);
         let short = [all[0].clone(), vec![0.25]];
         assert!(sum_figures(&shards, &[true], &short).is_err());
     }

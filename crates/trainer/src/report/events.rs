@@ -15,10 +15,13 @@ use crate::error::TrainError;
 use crate::report::metrics::{Metric, MetricValues};
 
 mod log;
+mod norms;
 mod reader;
 mod readings;
 
 pub use log::EventLog;
+pub(crate) use norms::bars;
+pub use norms::{LayerNorms, NormKind};
 pub use reader::{Damage, Entry, Finding, LINE_LIMIT, Reader};
 
 /// A run's events.
@@ -55,6 +58,13 @@ pub enum Event {
         /// Values of other metrics.
         #[serde(default, skip_serializing_if = "MetricValues::is_empty")]
         metrics: MetricValues,
+    },
+    /// Norms by layer of a step that `train.norms_interval` selects and that updated the weights.
+    Norms {
+        /// Steps completed, including this one.
+        step: usize,
+        /// The layers, from the embeddings to the head.
+        layers: Vec<LayerNorms>,
     },
     /// A step whose update was skipped.
     Skipped {
@@ -204,6 +214,7 @@ impl Event {
             | Self::CheckpointFailed { .. }
             | Self::Ended { .. } => true,
             Self::Step { .. }
+            | Self::Norms { .. }
             | Self::Skipped { .. }
             | Self::Evaluation { .. }
             | Self::Sample { .. } => false,
@@ -214,6 +225,7 @@ impl Event {
     pub fn step(&self) -> usize {
         match self {
             Self::Step { step, .. }
+            | Self::Norms { step, .. }
             | Self::Skipped { step, .. }
             | Self::Evaluation { step, .. }
             | Self::Sample { step, .. }

@@ -12,7 +12,7 @@ use prost::Message;
 
 use crate::error::TrainError;
 use crate::report::append::AppendFile;
-use crate::report::events::{DatasetLoss, Event, now};
+use crate::report::events::{DatasetLoss, Event, LayerNorms, NormKind, now};
 use crate::report::metrics::{self, Phase};
 
 /// The directory of a run's event files.
@@ -96,6 +96,7 @@ fn record(event: &Event, now: f64) -> Option<Record> {
     let mut session_log = None;
     let own = match event {
         Event::Skipped { .. } => vec![scalar("train/skipped", 1.0)],
+        Event::Norms { layers, .. } => norms(layers),
         Event::Evaluation { datasets, .. } => {
             let own =
                 |of: &DatasetLoss| scalar(&format!("validation/loss/{}", of.dataset), of.loss);
@@ -146,6 +147,18 @@ fn readings(event: &Event) -> Vec<Value> {
         }
     };
     found.into_iter().map(one).collect()
+}
+
+/// A scalar for each norm of each layer.
+fn norms(layers: &[LayerNorms]) -> Vec<Value> {
+    let of_layer = |layer: &'_ LayerNorms| {
+        let known = NormKind::ALL.into_iter();
+        let known = known.filter_map(|kind| Some((kind, kind.of(layer)?)));
+        let tagged = known
+            .map(|(kind, value)| scalar(&format!("norms/{}/{}", kind.name(), layer.layer), value));
+        tagged.collect::<Vec<_>>()
+    };
+    layers.iter().flat_map(of_layer).collect()
 }
 
 fn scalar(tag: &str, value: f64) -> Value {

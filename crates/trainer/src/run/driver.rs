@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! every log_interval               figures ─► events.jsonl, display         ┐
+//! every norms_interval             norms by layer ─► events.jsonl           │
 //! every evaluation.interval        validation loss (all ranks) and a sample │ rank 0
 //! every checkpoints.interval       a checkpoint, also at the end of the     │
 //!                                  run and on interruption                  ┘
@@ -327,7 +328,7 @@ impl<B: TrainingBackend> Driver<B> {
                 let evaluator = Evaluator::new(&self.validation, &self.engine, &self.stop);
                 rank_zero.after_step(evaluator, model, &mut self.state, report)
             }
-            None if report.is_judged() && due.any() => {
+            None if report.is_judged() && due.may_save() => {
                 if due.evaluate {
                     self.evaluate_as_peer(model)?;
                 }

@@ -349,6 +349,7 @@ fn rank_zero<B: TrainingBackend>(
         pace: Pace::new(step, flops, config.train.precision.products),
         uniform_loss: UniformLoss::of(&config.train.objective, inputs).map(UniformLoss::nats),
         sample: None,
+        bars: String::new(),
     })
 }
 

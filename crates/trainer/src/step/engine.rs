@@ -35,6 +35,7 @@ use crate::optimizer::schedule::LearningRateSchedule;
 use crate::optimizer::skip::{SkipHistory, StepDecision};
 use crate::peers::gather::Gather;
 use crate::peers::{Peers, PeersError, exchange};
+use crate::report::events::LayerNorms;
 use crate::step::clip::global_norm;
 use crate::step::ema::Average;
 use crate::step::gradients::{
@@ -43,6 +44,7 @@ use crate::step::gradients::{
 use crate::stop::StopSignal;
 
 mod average;
+mod norms;
 mod outcome;
 mod pending;
 mod ranks;
@@ -138,6 +140,8 @@ pub(crate) struct StepEngine<B: TrainingBackend> {
     expert_load: ExpertLoad,
     /// The scores of the completions of the newest step.
     completions: CompletionScores,
+    /// The norms by layer of the newest step, on rank 0, if they were due.
+    norms: Option<Vec<LayerNorms>>,
 }
 
 impl<B: TrainingBackend> StepEngine<B> {
@@ -164,6 +168,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             stop: None,
             expert_load: ExpertLoad::default(),
             completions: CompletionScores::default(),
+            norms: None,
         }
     }
 
@@ -230,15 +235,19 @@ impl<B: TrainingBackend> StepEngine<B> {
             rank: self.rank(),
         };
         let learning_rate = self.schedule.at(numbers.step);
-        let made = match self.gradients(&model, &batches, numbers) {
+        self.norms = None;
+        let mut made = match self.gradients(&model, &batches, numbers) {
             Ok(Some(made)) => made,
             Ok(None) => return (model, Ok(StepReport::abandoned())),
             Err(error) => return (model, Err(error)),
         };
+        let norms = (due && self.config.norms_are_due(numbers.step + 1))
+            .then(|| self.begin_norms(&model, &mut made, &batches, numbers.scale));
         let (model, figures) = self.decide_and_update(model, made, learning_rate, guard);
         if due && let Err(error) = self.finish_gather(&model).and(self.sum_expert_load()) {
             return (model, Err(error));
         }
+        self.norms = norms.flatten().map(|norms| norms.finish(&model));
         self.pending.push(PendingStep {
             batches,
             targets,
@@ -316,14 +325,17 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.completions = self.sum_completions(&made.completions)?;
         let own = B::run(|| exchange::own_figures(made.loss, &shard));
         let all = self.peers.gather_numbers(&own)?;
-        let (loss, norm) = exchange::sum_figures(&shards, &shard.are_present, &all)?;
+        let sums = exchange::sum_figures(&shards, &shard.are_present, &all)?;
         Ok(Some(B::run(|| {
             let number = |x| Tensor::from_floats([x], &device);
             complete(
-                number(loss),
-                norm.map(number),
-                Some(gradients::judged(loss, norm, numbers.scale)),
-                CompleteGradients::Shard(shard),
+                number(sums.loss),
+                sums.norm.map(number),
+                Some(gradients::judged(sums.loss, sums.norm, numbers.scale)),
+                CompleteGradients::Shard {
+                    gradients: shard,
+                    squares: sums.squares,
+                },
             )
         })))
     }
@@ -398,13 +410,13 @@ impl<B: TrainingBackend> StepEngine<B> {
     ) -> TrainingModel<B> {
         let optimizer = &mut self.optimizer;
         let model = match (grads, optimizer.shards().cloned()) {
-            (CompleteGradients::Shard(grads), Some(shards)) => {
-                let are_present = grads.are_present.clone();
+            (CompleteGradients::Shard { gradients, .. }, Some(shards)) => {
+                let are_present = gradients.are_present.clone();
                 let own = B::run(|| {
                     optimizer.update_shard::<B, _>(
                         &shards,
                         &model,
-                        grads,
+                        gradients,
                         factor,
                         learning_rate,
                         guard,
@@ -420,7 +432,7 @@ impl<B: TrainingBackend> StepEngine<B> {
                 optimizer.guarded_update::<B, _>(model, grads, factor, learning_rate, guard)
             }),
             // Only a sharded optimizer has gradients of a shard.
-            (CompleteGradients::Shard(_), None) => model,
+            (CompleteGradients::Shard { .. }, None) => model,
         };
         self.update_average(&model, guard);
         model

@@ -42,7 +42,12 @@ pub(crate) enum CompleteGradients<B: Backend> {
     /// Those of a single process.
     All(GradientsParams),
     /// Those of this rank's shard, summed over all ranks.
-    Shard(ShardGradients<B>),
+    Shard {
+        /// The gradients.
+        gradients: ShardGradients<B>,
+        /// The sum of squares of each present parameter's gradient, of all shards.
+        squares: Vec<f32>,
+    },
 }
 
 /// Sums over one rank's micro-batches.

@@ -6,6 +6,7 @@
 //! | `gradients`, [`clip`] | gradients over all micro-batches and ranks, and their norm |
 //! | [`ema`] | the moving average of the weights |
 //! | `frozen` | the parameters that are not trained |
+//! | `norms` | norms of gradients, updates and activations by layer |
 //! | `devices` | the devices of all ranks, and the engine's options on them |
 
 pub mod clip;
@@ -14,3 +15,4 @@ pub mod ema;
 pub(crate) mod engine;
 pub(crate) mod frozen;
 pub(crate) mod gradients;
+pub(crate) mod norms;

@@ -1,8 +1,10 @@
 //! Plots of the metrics of runs.
 
+use emberlm_trainer::events::NormKind;
+
 use super::document::Block;
 use crate::error::CliError;
-use crate::plot::{AxisOptions, Figure, Group, NamedRun, Quantity, XQuantity, svg};
+use crate::plot::{AxisOptions, Figure, Group, LayerMap, NamedRun, Quantity, XQuantity, svg};
 
 /// The plotted metrics, as far as the runs have them.
 const METRICS: [&str; 4] = [
@@ -32,6 +34,17 @@ pub fn plot(groups: &[Group], names: &str, metric: &str) -> Result<Option<Block>
         Ok(figure) => Ok(Some(Block::Picture(svg(&figure)?))),
         Err(_) => Ok(None),
     }
+}
+
+/// Heat maps of the norms by layer that a run recorded.
+pub fn norms(run: &NamedRun) -> Result<Vec<Block>, CliError> {
+    let maps = NormKind::ALL.into_iter();
+    let maps = maps.filter_map(|kind| LayerMap::new(run, kind));
+    let pictures: Vec<Block> = maps
+        .map(|map| Ok(Block::Picture(svg(&map)?)))
+        .collect::<Result<_, CliError>>()?;
+    let heading = (!pictures.is_empty()).then(|| Block::Heading("Norms by layer".to_owned()));
+    Ok(heading.into_iter().chain(pictures).collect())
 }
 
 /// A run that is drawn as it is. `None` if it has no logged step.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::curves::{drawn, plots};
+use super::curves::{drawn, norms, plots};
 use super::document::{Block, Document};
 use crate::commands::runs::{RunDetails, date, facts};
 use crate::error::CliError;
@@ -31,10 +31,11 @@ pub fn document(run: &Path) -> Result<Document, CliError> {
         run.to_owned(),
         details.history.clone(),
     );
-    if let Some(group) = drawn(named) {
+    if let Some(group) = drawn(named.clone()) {
         blocks.push(Block::Heading("Curves".to_owned()));
         blocks.extend(plots(&[group], "run")?);
     }
+    blocks.extend(norms(&named)?);
     blocks.extend(metrics(&details));
     blocks.extend(evaluations(&details.history));
     blocks.extend(samples(&details));

@@ -135,6 +135,10 @@ pub struct TrainArgs {
     /// Also write event files for TensorBoard into RUN/tensorboard
     #[arg(long, help_heading = "Output")]
     pub tensorboard: bool,
+    /// Steps between records of the norms of each layer's gradients, updates and activations, which `emberlm plot --norms` draws
+    /// (train.norms_interval)
+    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Output")]
+    pub norms_interval: Option<usize>,
     /// The display of progress
     #[arg(long, value_enum, default_value_t = RendererArg::Auto, help_heading = "Output")]
     pub renderer: RendererArg,
@@ -210,6 +214,7 @@ impl TrainArgs {
         }
         train.seed = self.seed.unwrap_or(train.seed);
         train.documents = self.documents.unwrap_or(train.documents);
+        train.norms_interval = self.norms_interval.unwrap_or(train.norms_interval);
         let evaluation = &mut train.evaluation;
         evaluation.interval = self.eval_interval.unwrap_or(evaluation.interval);
         evaluation.early_stop = self.early_stop.unwrap_or(evaluation.early_stop);

@@ -19,6 +19,7 @@ export class Run {
     this.evaluations = [];
     this.paces = [];
     this.samples = [];
+    this.norms = [];
     this.skipped = 0;
     this.planned = null;
     this.floor = null;
@@ -41,6 +42,7 @@ export class Run {
         this.seconds = this.paces.at(-1)?.seconds ?? 0;
         break;
       case "step": this.steps.push(event); break;
+      case "norms": this.norms.push(event); break;
       case "skipped": this.skipped += 1; break;
       case "evaluation": this.evaluations.push(event); break;
       case "sample": this.samples.push(event); break;

@@ -1,6 +1,7 @@
 // The page: polls its server every second and shows updates.
 
 import { Chart, show, view } from "./chart.js";
+import { NormMaps } from "./norms.js";
 import { Run, get } from "./runs.js";
 import { Styles } from "./style.js";
 import { Table } from "./table.js";
@@ -10,6 +11,7 @@ const EVERY = 1000;
 const runs = new Map();
 const styles = new Styles();
 const table = new Table(runs, draw);
+const norms = new NormMaps(document.getElementById("norms"), runs);
 const controls = document.getElementById("controls");
 const options = { x: "step", smoothing: 0, log: false, outliers: false };
 
@@ -54,6 +56,7 @@ function draw() {
   table.draw(styles);
   controls.elements.reset.disabled = view.range === null;
   for (const chart of charts.values()) chart.draw(options);
+  norms.draw();
 }
 view.changed = draw;
 

@@ -53,7 +53,8 @@ impl Event {
                 let found = known.filter_map(|(name, value)| Some((name, value?)));
                 Some((Phase::Training, found.collect()))
             }
-            Self::Skipped { .. }
+            Self::Norms { .. }
+            | Self::Skipped { .. }
             | Self::Sample { .. }
             | Self::Begun { .. }
             | Self::Checkpoint { .. }

@@ -18,6 +18,8 @@ pub(crate) struct Figures {
     pub(crate) note: String,
     /// The newest sample.
     pub(crate) sample: String,
+    /// The newest gradient norms by layer as bars, if they are recorded.
+    pub(crate) bars: String,
 }
 
 /// A display of a run's progress.
@@ -82,6 +84,7 @@ impl Figures {
         items.extend(memory.map(|mib| format!("{mib:.0} MiB")));
         let added = self.added();
         items.extend(added.map(|(name, value)| format!("{name} {}", significant(value))));
+        items.extend((!self.bars.is_empty()).then(|| format!("layers {}", self.bars)));
         items.push(format!("{} left", self.time_left()));
         // The dashboard breaks lines at spaces, so an item has none.
         let items = items.iter().map(|item| item.replace(' ', "\u{a0}"));

@@ -10,6 +10,8 @@ pub(super) struct DueActions {
     pub(super) log: bool,
     pub(super) evaluate: bool,
     pub(super) save: bool,
+    /// Record the norms by layer.
+    pub(super) norms: bool,
 }
 
 impl DueActions {
@@ -21,11 +23,17 @@ impl DueActions {
             log: last || step == 1 || step.is_multiple_of(config.log_interval),
             evaluate: last || step.is_multiple_of(config.evaluation.interval),
             save: step.is_multiple_of(config.checkpoints.interval),
+            norms: config.norms_are_due(step),
         }
     }
 
     /// Returns true if anything is due.
     pub(super) fn any(self) -> bool {
+        self.norms || self.may_save()
+    }
+
+    /// Returns true if a checkpoint may be written, which all ranks take part in.
+    pub(super) fn may_save(self) -> bool {
         self.last || self.log || self.evaluate || self.save
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct RankZero<B: TrainingBackend> {
     pub(crate) uniform_loss: Option<f64>,
     /// The newest sample.
     pub(crate) sample: Option<String>,
+    /// The newest gradient norms by layer as bars.
+    pub(crate) bars: String,
 }
 
 impl<B: TrainingBackend> RankZero<B> {
@@ -125,8 +127,9 @@ impl<B: TrainingBackend> RankZero<B> {
             log,
             evaluate,
             save,
+            norms,
         } = DueActions::after(step, config);
-        if log || evaluate || save {
+        if log || evaluate || save || norms {
             self.recorder.check()?;
         }
         if let Some(metrics) = metrics {
@@ -135,6 +138,9 @@ impl<B: TrainingBackend> RankZero<B> {
                 steps: config.steps,
                 result: StepResult::Updated(metrics),
             });
+        }
+        if let Some(norms) = engine.norms().filter(|_| metrics.is_some()) {
+            self.record_norms(step, norms);
         }
         if let Some(metrics) = metrics.filter(|_| log) {
             self.log(engine, metrics, state);

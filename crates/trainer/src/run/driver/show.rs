@@ -5,7 +5,7 @@ use emberlm_kernels::TrainingBackend;
 use super::RankZero;
 use crate::checkpoint::State;
 use crate::config::TrainConfig;
-use crate::report::events::{Event, now};
+use crate::report::events::{Event, LayerNorms, bars, now};
 use crate::report::metrics::{Figures, StepReading, computed};
 use crate::step::engine::{StepEngine, StepMetrics};
 
@@ -37,6 +37,13 @@ impl<B: TrainingBackend> RankZero<B> {
             Some(start) => start.positions + before(sequences) - before(start.sequences),
             None => before(sequences),
         }
+    }
+
+    /// Logs the norms by layer of a step.
+    pub(super) fn record_norms(&mut self, step: usize, layers: &[LayerNorms]) {
+        self.bars = bars(layers);
+        let layers = layers.to_vec();
+        self.recorder.record(&Event::Norms { step, layers });
     }
 
     /// Logs a step.
@@ -82,6 +89,7 @@ impl<B: TrainingBackend> RankZero<B> {
             validation: state.validation_loss,
             note: self.recorder.messages.shown().to_owned(),
             sample: self.sample.clone().unwrap_or_default(),
+            bars: self.bars.clone(),
             ..Figures::of([&logged, &paced])
         };
         self.display.show_step(step, &figures);

@@ -23,6 +23,7 @@ use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::optimizer::Optimizer;
 use crate::peers::shards::Bucketing;
 use crate::peers::{DeviceMemoryPeers, OrderedPeers, Peers, Rank};
+use crate::report::events::LayerNorms;
 use crate::step::ema::Average;
 use crate::step::engine::{StepBatches, StepEngine, StepOutcome, StepPosition};
 
@@ -51,6 +52,8 @@ struct Trained {
     average: Vec<(String, HostTensor)>,
     /// Of the last step.
     expert_load: ExpertLoad,
+    /// The norms by layer of the last step, on rank 0.
+    layers: Option<Vec<LayerNorms>>,
 }
 
 /// The file of the optimizer's state of all ranks.
@@ -151,6 +154,7 @@ fn steps(
         weights: named_tensors(&training),
         average: named_tensors(&engine.evaluated(&training)),
         expert_load: engine.expert_load().clone(),
+        layers: engine.norms().map(<[_]>::to_vec),
     };
     (trained, state, engine.held_state_bytes())
 }
@@ -197,8 +201,12 @@ fn steps_of_ranks_over(
         let mut states = states.into_iter();
         let state = states.next().flatten().expect("rank 0 has the state");
         assert!(states.all(|other| other.is_none()), "only rank 0 has it");
+        let of_others = Trained {
+            layers: None,
+            ..trained[0].clone()
+        };
         for other in &trained[1..] {
-            assert_eq!(other, &trained[0], "ranks agree");
+            assert_eq!(other, &of_others, "ranks agree");
         }
         (trained[0].clone(), state, sent, held)
     })
@@ -231,6 +239,7 @@ fn dropout_config(place: &TestFolder) -> RunConfig {
     let mut config = place.config();
     config.model.dropout = 0.1;
     config.train.micro_batch = MICRO_BATCHES;
+    config.train.norms_interval = STEPS;
     config
 }
 
@@ -252,6 +261,9 @@ fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
     let one = steps_of_one(&place, &config);
+    let layers = one.0.layers.iter().flatten();
+    let squares: f64 = layers.filter_map(|it| it.gradient).map(|it| it * it).sum();
+    assert!((squares.sqrt() / one.0.norms[STEPS - 1] - 1.0).abs() < 1e-6);
     assert_eq!(
         steps_of_ranks(
             &place,
