@@ -29,6 +29,7 @@ use crate::config::{SkipConfig, TrainConfig};
 use crate::objective::CompletionScores;
 use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
+use crate::optimizer::decay::decay_factor;
 use crate::optimizer::guard::Guard;
 use crate::optimizer::loss_scale::LossScale;
 use crate::optimizer::schedule::LearningRateSchedule;
@@ -230,6 +231,8 @@ impl<B: TrainingBackend> StepEngine<B> {
             rank: self.rank(),
         };
         let learning_rate = self.schedule.at(numbers.step);
+        let decay_factor = decay_factor(&self.config, numbers.step);
+        self.optimizer.set_decay_factor(decay_factor);
         let made = match self.gradients(&model, &batches, numbers) {
             Ok(Some(made)) => made,
             Ok(None) => return (model, Ok(StepReport::abandoned())),
