@@ -13,6 +13,8 @@ pub struct AdamWStep {
     pub epsilon: f64,
     /// Decoupled weight decay: the parameter is first multiplied by `1 - rate · decay`.
     pub decay: f64,
+    /// Decays only elements that the update does not move away from 0 (Chen et al. 2025, cautious weight decay).
+    pub cautious: bool,
     /// The 1-based number of this update, for the bias corrections of the moments.
     pub step: u64,
 }

@@ -6,3 +6,4 @@ mod groups;
 mod parts;
 mod restore;
 mod updates;
+mod variants;

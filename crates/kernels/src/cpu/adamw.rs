@@ -15,6 +15,8 @@ use crate::{AdamWStep, SQUARES_CHUNK};
 /// p ← p (1 - rate · decay) - rate / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
 /// ```
 ///
+/// Cautious weight decay leaves out the factor of `p` where `p` and `m` have opposite signs.
+///
 /// `factor` is the scale of gradient clipping, 1 without clipping.
 ///
 /// # Panics
@@ -32,7 +34,7 @@ pub fn adamw(
         grad.len() == len && moment1.len() == len && moment2.len() == len,
         "the sizes differ"
     );
-    let constants = Constants::of(step, factor);
+    let (constants, cautious) = (Constants::of(step, factor), step.cautious);
     let step = elements_per_task(len);
     parameter
         .par_chunks_mut(step)
@@ -43,7 +45,10 @@ pub fn adamw(
         .for_each(|(((p, g), m), v)| {
             wide(
                 #[inline(always)]
-                || constants.update(p, g, m, v),
+                || match cautious {
+                    true => constants.update::<true>(p, g, m, v),
+                    false => constants.update::<false>(p, g, m, v),
+                },
             )
         });
 }
@@ -81,13 +86,17 @@ impl Constants {
     }
 
     #[inline(always)]
-    fn update(self, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]) {
+    fn update<const CAUTIOUS: bool>(self, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]) {
         for (((p, g), m), v) in p.iter_mut().zip(g).zip(m).zip(v) {
             let g = *g * self.factor;
             *m = *m * self.keep1 + g * self.take1;
             *v = *v * self.keep2 + g * g * self.take2;
             let denominator = v.sqrt() / self.root_correction2 + self.epsilon;
-            *p = *p * self.shrink - *m / denominator * self.rate;
+            let shrink = match CAUTIOUS && *p * *m < 0.0 {
+                true => 1.0,
+                false => self.shrink,
+            };
+            *p = *p * shrink - *m / denominator * self.rate;
         }
     }
 }

@@ -138,6 +138,7 @@ fn update<R: CubeRuntime>(
             step.epsilon as f32,
             (step.rate / (1.0 - step.beta1.powf(t))) as f32,
             (1.0 - step.rate * step.decay) as f32,
+            step.cautious,
             kinds,
         );
     }
@@ -146,7 +147,7 @@ fn update<R: CubeRuntime>(
 
 /// Each unit updates an element; the cubes of the parameters follow each other. `correction` is `√(1-β₂ᵗ)`, `rate` is the
 /// learning rate over `1-β₁ᵗ`, and `kept` is the factor of weight decay. They are no constants of the kernel, which would be
-/// compiled for every step.
+/// compiled for every step. With `cautious`, an element that the update moves away from 0 does not decay.
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 fn adamw_kernel<P: Float, G: Float, M: Float>(
@@ -163,6 +164,7 @@ fn adamw_kernel<P: Float, G: Float, M: Float>(
     epsilon: f32,
     rate: f32,
     kept: f32,
+    #[comptime] cautious: bool,
     #[define(P, G, M)] _kinds: [StorageType; 3],
 ) {
     let mut scale = f32::new(1.0);
@@ -189,8 +191,12 @@ fn adamw_kernel<P: Float, G: Float, M: Float>(
                 let m = f32::cast_from(first[at]) * beta1 + g * rest1;
                 let v = f32::cast_from(second[at]) * beta2 + g * g * rest2;
                 let change = m / (v.sqrt() / correction + epsilon) * rate;
-                let p = f32::cast_from(parameter[at]) * kept - change;
-                parameter[at] = P::cast_from(p);
+                let p = f32::cast_from(parameter[at]);
+                let mut decayed = p * kept;
+                if cautious {
+                    decayed = select(p * m < 0.0, p, decayed);
+                }
+                parameter[at] = P::cast_from(decayed - change);
                 first[at] = M::cast_from(m);
                 second[at] = M::cast_from(v);
             }

@@ -7,7 +7,7 @@ use super::{flat, scaled, typed, unflat};
 use crate::{AdamWInputs, AdamWOutputs, AdamWStep};
 
 /// See [`crate::Backend::adamw`]. In PyTorch's order: weight decay first, then `p -= rate · m̂ / (√v̂ + ε)` with
-/// `m̂ = m/(1-β₁ᵗ)`, `v̂ = v/(1-β₂ᵗ)`.
+/// `m̂ = m/(1-β₁ᵗ)`, `v̂ = v/(1-β₂ᵗ)`. Cautious weight decay leaves out elements with `p · m < 0`.
 pub fn adamw<B: Backend>(
     parameter: FloatTensor<B>,
     grad: FloatTensor<B>,
@@ -26,7 +26,12 @@ pub fn adamw<B: Backend>(
     let correction2 = 1.0 - step.beta2.powf(t);
     let denominator = v.clone().sqrt() / correction2.sqrt() + step.epsilon;
     let update = m.clone() / denominator * (step.rate / correction1);
-    let p = p * (1.0 - step.rate * step.decay) - update;
+    let decayed = p.clone() * (1.0 - step.rate * step.decay);
+    let decayed = match step.cautious {
+        true => decayed.mask_where((p.clone() * m.clone()).lower_elem(0.0), p),
+        false => decayed,
+    };
+    let p = decayed - update;
     (
         unflat(p, shape.clone()),
         unflat(m, shape.clone()),

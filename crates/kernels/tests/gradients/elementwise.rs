@@ -199,14 +199,14 @@ fn add_low_rank<B: Backend>([rows, fan_in, out]: [usize; 3], seed: u64) {
 }
 
 /// Compares three updates with those of the reference implementation.
-pub fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
+pub fn adamw<B: Backend>(shape: [usize; 2], [clipped, cautious]: [bool; 2], seed: u64) {
     let data: Vec<_> = (0..3).map(|n| numbers(seed + n, shape)).collect();
-    let actual = updated::<B>(&data, |p, g, m, v, step| {
+    let actual = updated::<B>(&data, cautious, |p, g, m, v, step| {
         let factor = clipped.then(|| Tensor::from_data([0.3_f32], &Default::default()));
         let (p, (m, v)) = ops::adamw(p, g, (m, v), factor, step);
         [p, m, v]
     });
-    let expected = updated::<burn_flex::Flex>(&data, |p, g, m, v, step| {
+    let expected = updated::<burn_flex::Flex>(&data, cautious, |p, g, m, v, step| {
         let g = if clipped { g * 0.3 } else { g };
         let (p, m, v) = reference::adamw::<burn_flex::Flex>(
             primitive(p),
@@ -219,17 +219,18 @@ pub fn adamw<B: Backend>(shape: [usize; 2], clipped: bool, seed: u64) {
     });
     assert_all_close("adamw", &actual, &expected);
     // A step that is not applied, even of a gradient that is not finite.
-    let skipped = updated::<B>(&data, |p, g, m, v, step| {
+    let skipped = updated::<B>(&data, cautious, |p, g, m, v, step| {
         let factor = Some(Tensor::from_data([-1.0_f32], &Default::default()));
         let (p, (m, v)) = ops::adamw(p, g * f32::NAN, (m, v), factor, step);
         [p, m, v]
     });
-    let before = updated::<B>(&data, |p, _, m, v, _| [p, m, v]);
+    let before = updated::<B>(&data, cautious, |p, _, m, v, _| [p, m, v]);
     assert_eq!(skipped, before, "a negative factor");
 }
 
 fn updated<B: Backend>(
     data: &[TensorData],
+    cautious: bool,
     step: impl Fn(
         Tensor<B, 2>,
         Tensor<B, 2>,
@@ -247,6 +248,7 @@ fn updated<B: Backend>(
             beta2: 0.95,
             epsilon: 1e-8,
             decay: 0.1,
+            cautious,
             step: n,
         };
         let grad = constant::<B, 2>(&data[n as usize % 3]);
@@ -323,7 +325,7 @@ crate::on_backends! {
     embedding(shape in [1_usize..3, 1..9, 1..9, 1..9], seed in 0..u64::MAX - 2);
     add_rows(shape in [1_usize..9, 1..40], pattern in any::<u64>(), seed in 0..u64::MAX - 2);
     add_low_rank(shape in [1_usize..9, 1..20, 1..20], seed in 0..u64::MAX - 4);
-    adamw(shape in [1_usize..9, 1..40], clipped in any::<bool>(), seed in 0..u64::MAX - 3);
+    adamw(shape in [1_usize..9, 1..40], options in any::<[bool; 2]>(), seed in 0..u64::MAX - 3);
     sum_of_squares(shape in [1_usize..9, 1..40], seed in any::<u64>());
     rotary(
         layout in select(&LAYOUTS[..]),

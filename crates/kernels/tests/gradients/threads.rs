@@ -103,6 +103,7 @@ fn steps(precision: Precision) -> Vec<u32> {
             beta2: 0.95,
             epsilon: 1e-8,
             decay: 0.1,
+            cautious: false,
             step,
         };
         let updated = tracked.into_iter().zip(gradients).zip(moments);

@@ -13,10 +13,9 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, Backend, HeadLossOptions, PackedWeight, Precision};
+use emberlm_kernels::{Backend, HeadLossOptions, PackedWeight, Precision};
 
 use crate::config::{Init, ModelKind};
-use crate::nn::context::StackContext;
 use crate::nn::embeddings::Embeddings;
 use crate::nn::init::Initializer;
 use crate::nn::kv_cache::{CacheFormat, KvCache};

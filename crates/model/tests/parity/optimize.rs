@@ -74,6 +74,7 @@ impl<B: Backend> Trainer<B> {
                 beta2: number(&self.settings["betas"][1]),
                 epsilon: number(&self.settings["eps"]),
                 decay: number(&self.settings["weight_decay"]),
+                cautious: false,
                 step,
             },
             grads: &grads,

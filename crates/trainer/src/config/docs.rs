@@ -8,9 +8,9 @@ use toml::Value;
 
 use super::settings::Settings;
 use super::{
-    CheckpointConfig, DataConfig, EvaluationConfig, Group, Groups, LossConfig, MixedDataset,
-    ObjectiveConfig, OptimizerConfig, PrecisionConfig, RewardConfig, ScheduleConfig, SkipConfig,
-    TrainConfig,
+    CheckpointConfig, DataConfig, DecayScheduleConfig, EvaluationConfig, Group, Groups, LossConfig,
+    MixedDataset, ObjectiveConfig, OptimizerConfig, PrecisionConfig, RewardConfig, ScheduleConfig,
+    SkipConfig, TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
@@ -98,7 +98,7 @@ impl SettingsTable {
 }
 
 /// The tables, grouped as their modules declare them. Tables nested in `model` are documented by the model's settings.
-const TABLES: [&[SettingsTable]; 8] = [
+const TABLES: [&[SettingsTable]; 9] = [
     &[
         SettingsTable::required::<ModelConfig>("model"),
         SettingsTable::of::<DataConfig>(),
@@ -114,6 +114,7 @@ const TABLES: [&[SettingsTable]; 8] = [
     ],
     OptimizerConfig::TABLES,
     ScheduleConfig::TABLES,
+    DecayScheduleConfig::TABLES,
     SkipConfig::TABLES,
     &[
         SettingsTable::of::<EvaluationConfig>(),

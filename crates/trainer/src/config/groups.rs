@@ -48,11 +48,21 @@ impl Groups {
             group.check_rules_in(table)?;
         }
         let matrices = &self.matrices;
-        let rule = "must be absent with optimizer = muon, whose decay for matrices is train.optimizer.momentum";
+        let rule = format!(
+            "must be absent with optimizer = {}, whose decay for matrices is train.optimizer.momentum",
+            optimizer.name()
+        );
+        let has_momentum = matches!(optimizer, OptimizerKind::Muon | OptimizerKind::NorMuon);
         for (field, value) in [("beta1", matrices.beta1), ("beta2", matrices.beta2)] {
-            let value = value.filter(|_| optimizer == OptimizerKind::Muon);
+            let value = value.filter(|_| has_momentum);
             let shown = value.unwrap_or_default();
-            require("train.groups.matrices", field, shown, value.is_none(), rule)?;
+            require(
+                "train.groups.matrices",
+                field,
+                shown,
+                value.is_none(),
+                &rule,
+            )?;
         }
         Ok(())
     }

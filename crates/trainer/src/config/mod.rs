@@ -134,6 +134,8 @@ settings! {
         pub optimizer: OptimizerConfig = OptimizerConfig::default();
         /// The learning rate at each step.
         pub schedule: ScheduleConfig = ScheduleConfig::default();
+        /// The factor on the weight decay at each step.
+        pub decay_schedule: DecayScheduleConfig = DecayScheduleConfig::default();
         /// Conditions for skipping a step.
         pub skip: SkipConfig = SkipConfig::default();
         /// Evaluation during training.
@@ -177,6 +179,7 @@ impl TrainConfig {
         self.loss.check_rules()?;
         self.optimizer.check_rules()?;
         self.schedule.check(self.steps)?;
+        self.decay_schedule.check_rules()?;
         self.skip.check_rules()?;
         self.evaluation.check_rules()?;
         self.checkpoints.check_rules()?;
@@ -302,12 +305,20 @@ mod tests {
                 "train.optimizer.momentum = -1: must be at least 0 and below 1",
             ),
             (
+                "optimizer = { kind = \"normuon\", neuron_beta = 1.0 }",
+                "train.optimizer.neuron_beta = 1: must be at least 0 and below 1",
+            ),
+            (
                 "optimizer = { kind = \"adamw\", epsilon = 0.0 }",
                 "train.optimizer.epsilon = 0: must be above 0 and finite",
             ),
             (
                 "schedule = { kind = \"cosine\", min_learning_rate = 0.1 }",
                 "train.schedule.min_learning_rate = 0.1: must be at most learning_rate = 0.001",
+            ),
+            (
+                "decay_schedule = { kind = \"linear\", final_factor = -0.5 }",
+                "train.decay_schedule.final_factor = -0.5: must be 0 or above, and finite",
             ),
             (
                 "precision = { loss_scale = -1.0 }",
@@ -342,6 +353,14 @@ mod tests {
                 "momentum",
             ),
             ("optimizer = { kind = \"lion\", epsilon = 1e-8 }", "epsilon"),
+            (
+                "optimizer = { kind = \"muon\", neuron_beta = 0.9 }",
+                "neuron_beta",
+            ),
+            (
+                "decay_schedule = { kind = \"constant\", final_factor = 0.5 }",
+                "final_factor",
+            ),
             (
                 "schedule = { kind = \"constant\", min_learning_rate = 0.0 }",
                 "min_learning_rate",
@@ -393,12 +412,17 @@ mod tests {
             error_of(|c| c.groups.embeddings.beta2 = Some(1.0)),
             expected
         );
-        let expected = "train.groups.matrices.beta1 = 0.8: must be absent with optimizer = muon, \
-            whose decay for matrices is train.optimizer.momentum";
-        let error = error_of(|c| {
-            c.optimizer = OptimizerKind::Muon.into();
-            c.groups.matrices.beta1 = Some(0.8);
-        });
-        assert_eq!(error, expected);
+        for kind in [OptimizerKind::Muon, OptimizerKind::NorMuon] {
+            let expected = format!(
+                "train.groups.matrices.beta1 = 0.8: must be absent with optimizer = {}, whose decay for matrices is \
+                train.optimizer.momentum",
+                kind.name()
+            );
+            let error = error_of(|c| {
+                c.optimizer = kind.into();
+                c.groups.matrices.beta1 = Some(0.8);
+            });
+            assert_eq!(error, expected);
+        }
     }
 }

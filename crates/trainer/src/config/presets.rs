@@ -8,9 +8,7 @@ use emberlm_model::families::{self, Preset};
 
 use crate::config::epochs;
 use crate::config::run_config::RunConfigError;
-use crate::config::{
-    AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig, OptimizerKind,
-};
+use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig, OptimizerKind};
 
 mod objectives;
 mod shrunk;

@@ -1,4 +1,4 @@
-//! The `[train.schedule]` table: the learning rate schedule.
+//! The `[train.schedule]` and `[train.decay_schedule]` tables: the schedules of the learning rate and of the weight decay.
 
 use super::check::{Must, Range, require};
 use super::kinds::kinds;
@@ -72,6 +72,38 @@ const NOT_ZERO: Must<usize> = Must(
     "must be at least 1 with kind = inverse_sqrt, which falls as the root of warmup_steps / step",
     |steps: &usize| *steps >= 1,
 );
+
+kinds! {
+    /// The schedule of the weight decay: a factor on `train.optimizer.weight_decay`.
+    pub enum DecayScheduleConfig, DecayScheduleKind:
+        "constant, linear, cosine or learning_rate (the learning rate relative to its peak)." {
+        /// Constant weight decay.
+        "constant" => Constant(NoSettings),
+        /// Linear from 1 to `final_factor` at the end of the run.
+        "linear" => Linear(FinalDecayConfig),
+        /// Half a period of a cosine from 1 to `final_factor` at the end of the run.
+        "cosine" => Cosine(FinalDecayConfig),
+        /// The learning rate relative to its peak (Defazio 2025), so the decay of a step falls with its square.
+        "learning_rate" => LearningRate(NoSettings),
+    }
+}
+
+settings! {
+    /// The settings of a schedule of the weight decay that has none.
+    pub struct NoSettings in "train.decay_schedule" {}
+
+    /// Settings of a schedule of the weight decay with an end.
+    pub struct FinalDecayConfig in "train.decay_schedule" {
+        /// The factor on the weight decay at the end of the run.
+        pub final_factor: f64 = 0.0, Range::NotNegative;
+    }
+}
+
+impl Default for DecayScheduleConfig {
+    fn default() -> Self {
+        DecayScheduleKind::Constant.into()
+    }
+}
 
 impl Default for ScheduleConfig {
     fn default() -> Self {

@@ -9,6 +9,7 @@ use toml::{Table, Value};
 
 use crate::config::{ObjectiveConfig, ObjectiveKind, field_docs, tables};
 use crate::fit::{plans, predict_rank};
+use crate::optimizer::decay::decay_factor;
 use crate::optimizer::schedule::learning_rate;
 use crate::peers::Rank;
 use crate::{RunConfig, memory, presets, run_config};
@@ -60,8 +61,10 @@ fn bases() -> Vec<(String, RunConfig)> {
         &["train.adapter.rank=4", "train.from=x"],
     );
     for table in tables() {
-        let ("train.optimizer" | "train.schedule" | "train.skip", Some(kind)) =
-            (table.path, table.kind)
+        let (
+            "train.optimizer" | "train.schedule" | "train.decay_schedule" | "train.skip",
+            Some(kind),
+        ) = (table.path, table.kind)
         else {
             continue;
         };
@@ -139,6 +142,7 @@ fn judge(base: &RunConfig, setting: &str) -> Option<String> {
     let _ = train.rank_micro_batches(Rank::SINGLE);
     for step in [0, 1, train.steps / 2, train.steps] {
         let _ = learning_rate(&train.schedule, train.steps, step);
+        let _ = decay_factor(train, step);
     }
     let _ = run_config::to_toml(&config).expect("TOML");
     predicted.err().map(|error| error.to_string())

@@ -5,13 +5,14 @@
 //! live = 4 bytes · (state + max over a step's phases of the phase's own memory)
 //!
 //! state       P · (1 + moments)     the weights, and the optimizer's moments per weight: 2 for AdamW, 1 for Lion; for
-//!                                   Muon 1 for matrices and 2 for the rest; 1 more for a running average;
+//!                                   Muon and NorMuon 1 for matrices and 2 for the rest, and 1 for each of NorMuon's
+//!                                   neurons; 1 more for a running average;
 //!                                   + P from the second micro-batch on: the accumulated gradients
 //! head        L·K + final + logits + the head's gradients
 //! block back  L·K + final + the head's gradients + the buffers of the last block's backward pass
 //! embedding   P + N·d               all gradients
 //! evaluation  a forward pass of the evaluation's batch, without gradients (`inference`)
-//! update      P                     in place; for Muon and Lion, + 2·(the largest parameter)
+//! update      P                     in place; for others than AdamW, + 2·(the largest parameter)
 //! ```
 //!
 //! with `P` trained parameters (a frozen base model adds its weights), `L` blocks, `N` tokens per micro-batch, width `d` and vocabulary size `V`. Module
@@ -337,12 +338,15 @@ fn trained(model: &TransformerConfig, train: &TrainConfig) -> f64 {
 /// Elements of the optimizer's state.
 fn moments(model: &TransformerConfig, train: &TrainConfig) -> f64 {
     let all = trained(model, train);
-    let moments = |role| UpdateMemory::of(train, &role).moments;
+    let memory = |role| UpdateMemory::of(train, &role);
     if train.adapter.is_some() {
-        return moments(ParameterRole::Adapter) * all;
+        return memory(ParameterRole::Adapter).moments() * all;
     }
     let matrices = shape::matrices(model);
-    moments(ParameterRole::Matrix) * matrices + moments(ParameterRole::Vector) * (all - matrices)
+    let of_matrices = memory(ParameterRole::Matrix);
+    of_matrices.moments() * matrices
+        + memory(ParameterRole::Vector).moments() * (all - matrices)
+        + shape::other_state(model, of_matrices)
 }
 
 /// Copies of the largest parameter that an update takes in addition.

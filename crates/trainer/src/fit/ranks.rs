@@ -9,7 +9,7 @@
 
 use emberlm_model::{ParameterRole, TransformerConfig};
 
-use super::shape::{largest, matrices};
+use super::shape::{largest, matrices, other_state};
 use super::{Phase, PhaseMemory, trained, update_copies};
 use crate::config::TrainConfig;
 use crate::optimizer::UpdateMemory;
@@ -30,7 +30,9 @@ pub(super) fn state(
     // Matrices are not divided, so a shard can have all other parameters, which have more moments.
     let shard = trained(model, train) / ranks as f64;
     let others = (trained(model, train) - matrices(model)).min(shard);
-    of_matrices.moments * (shard - others) + memory(ParameterRole::Vector).moments * others
+    of_matrices.moments() * (shard - others)
+        + memory(ParameterRole::Vector).moments() * others
+        + other_state(model, of_matrices) / ranks as f64
 }
 
 /// Elements that the allocator retains because another thread exchanges gradients during the backward pass: copies of the

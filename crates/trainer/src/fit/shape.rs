@@ -9,6 +9,7 @@ use emberlm_model::{ModelKind, TransformerConfig, count};
 use super::block::{Block, BlockInput};
 use crate::config::{ObjectiveConfig, TrainConfig};
 use crate::error::TrainError;
+use crate::optimizer::UpdateMemory;
 
 /// The sequences of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +218,17 @@ fn linear_layers(stacks: &[StackConfig]) -> f64 {
 
 fn elements(layer: &LinearConfig) -> f64 {
     layer.d_input as f64 * layer.d_output as f64
+}
+
+/// Elements of the tensors of the matrices' state that do not have the matrices' shapes.
+pub(super) fn other_state(model: &TransformerConfig, of_matrices: UpdateMemory) -> f64 {
+    let of_layer = |layer: &LinearConfig| of_matrices.other_state(&[layer.d_input, layer.d_output]);
+    let stacks = model.stacks();
+    let kinds = stacks.iter().flat_map(StackConfig::kinds);
+    let of_kinds = kinds.map(|(blocks, block)| {
+        blocks as f64 * block.linear_layers().iter().map(of_layer).sum::<f64>()
+    });
+    of_kinds.sum()
 }
 
 /// Elements of the largest parameter.

@@ -5,7 +5,7 @@ use emberlm_model::ParameterRole;
 
 use super::rule::{RuleSettings, UpdateInputs, UpdateRule, Updated};
 use super::state::StateKind;
-use super::{Moments, Rule, primitive};
+use super::{Rule, primitive};
 use crate::config::{AdamWConfig, Group};
 
 /// AdamW's hyperparameters for a group.
@@ -13,7 +13,6 @@ pub(super) struct Step {
     beta1: f64,
     beta2: f64,
     epsilon: f64,
-    decay: f64,
 }
 
 impl RuleSettings for AdamWConfig {
@@ -22,7 +21,6 @@ impl RuleSettings for AdamWConfig {
             beta1: own.beta1.unwrap_or(self.beta1),
             beta2: own.beta2.unwrap_or(self.beta2),
             epsilon: self.epsilon,
-            decay: self.weight_decay * own.weight_decay,
         })
     }
 }
@@ -40,18 +38,17 @@ impl UpdateRule for Step {
             beta1: self.beta1,
             beta2: self.beta2,
             epsilon: self.epsilon,
-            decay: self.decay,
+            decay: inputs.decay.amount,
+            cautious: inputs.decay.cautious,
             step: inputs.number,
         };
-        let zeros = || primitive(inputs.grad.zeros_like());
-        let moments = match inputs.moments {
-            Some(Moments::Two { first, second }) => (first, second),
-            Some(Moments::One(_)) | None => (zeros(), zeros()),
-        };
+        let mut moments = inputs.moments;
+        let moments = [StateKind::First, StateKind::Second]
+            .map(|kind| primitive(moments.take_like(kind, &inputs.grad)));
         Updated::Together(AdamWInputs {
             parameter: primitive(inputs.parameter),
             grad: primitive(inputs.grad),
-            moments,
+            moments: moments.into(),
             step,
         })
     }

@@ -13,6 +13,7 @@ use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::weights::{DeviceTensor, HostTensor};
 use serde::{Deserialize, Serialize};
 
+use super::state::StateKind;
 use super::{Moments, Optimizer};
 
 impl<B, A, M> burn::optim::Optimizer<M, A> for Optimizer<B>
@@ -59,8 +60,8 @@ pub struct OptimizerRecord<B: BurnBackend> {
 #[derive(Clone, Serialize, Deserialize)]
 pub struct OptimizerRecordItem {
     updates: u64,
-    /// One tensor for Muon and Lion, two for AdamW.
-    moments: BTreeMap<String, Vec<TensorData>>,
+    /// The tensors of each parameter by the ends of their names in checkpoints.
+    moments: BTreeMap<String, BTreeMap<String, TensorData>>,
 }
 
 impl<A: AutodiffBackend> Record<A> for OptimizerRecord<A::InnerBackend> {
@@ -72,9 +73,11 @@ impl<A: AutodiffBackend> Record<A> for OptimizerRecord<A::InnerBackend> {
                 DeviceTensor::<A::InnerBackend>::new(tensor).on_host();
             TensorData::new(values, shape).convert::<S::FloatElem>()
         };
-        let tensors = |moments| match moments {
-            Moments::Two { first, second } => vec![data(first), data(second)],
-            Moments::One(mean) => vec![data(mean)],
+        let tensors = |moments: Moments<A::InnerBackend>| {
+            let tensors = moments.into_iter();
+            tensors
+                .map(|(kind, tensor)| (kind.suffix().to_owned(), data(tensor)))
+                .collect()
         };
         let moments = self.moments.into_iter();
         OptimizerRecordItem {
@@ -89,19 +92,17 @@ impl<A: AutodiffBackend> Record<A> for OptimizerRecord<A::InnerBackend> {
         let tensor = |data: TensorData| {
             A::InnerBackend::float_from_data(data.convert::<A::FloatElem>(), device)
         };
-        let moments = |tensors: Vec<TensorData>| {
-            let mut tensors = tensors.into_iter().map(tensor);
-            match (tensors.next(), tensors.next()) {
-                (Some(first), Some(second)) => Some(Moments::Two { first, second }),
-                (Some(mean), None) => Some(Moments::One(mean)),
-                (None, _) => None,
-            }
+        let moments = |tensors: BTreeMap<String, TensorData>| {
+            let tensors = tensors.into_iter();
+            let known =
+                tensors.filter_map(|(end, data)| Some((StateKind::of_end(&end)?, tensor(data))));
+            known.collect()
         };
         let items = item.moments.into_iter();
         Self {
             updates: item.updates,
             moments: items
-                .filter_map(|(path, tensors)| Some((path, moments(tensors)?)))
+                .map(|(path, tensors)| (path, moments(tensors)))
                 .collect(),
         }
     }

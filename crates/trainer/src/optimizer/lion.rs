@@ -3,9 +3,9 @@
 use emberlm_kernels::Backend;
 use emberlm_model::ParameterRole;
 
+use super::Rule;
 use super::rule::{RuleSettings, UpdateInputs, UpdateRule, Updated, clipped};
 use super::state::StateKind;
-use super::{Moments, Rule};
 use crate::config::{Group, LionConfig};
 
 /// Lion's hyperparameters for a group.
@@ -14,8 +14,6 @@ pub(super) struct Step {
     beta1: f64,
     /// β₂: decay of the moment.
     beta2: f64,
-    /// Decoupled weight decay.
-    decay: f64,
 }
 
 impl RuleSettings for LionConfig {
@@ -23,7 +21,6 @@ impl RuleSettings for LionConfig {
         Rule::Lion(Step {
             beta1: own.beta1.unwrap_or(self.beta1),
             beta2: own.beta2.unwrap_or(self.beta2),
-            decay: self.weight_decay * own.weight_decay,
         })
     }
 }
@@ -39,11 +36,12 @@ impl UpdateRule for Step {
     /// ```
     fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
         let grad = clipped(inputs.grad, inputs.factor);
-        let mean = Moments::mean_or_zeros(inputs.moments, &grad);
-        let rate = inputs.rate;
+        let mut moments = inputs.moments;
+        let mean = moments.take_like(StateKind::Momentum, &grad);
         let blend = mean.clone() * self.beta1 + grad.clone() * (1.0 - self.beta1);
-        let updated = inputs.parameter * (1.0 - rate * self.decay) - blend.sign() * rate;
+        let (decay, update) = (inputs.decay, blend.sign());
+        let updated = decay.with_update(inputs.parameter, update, inputs.rate);
         let mean = mean * self.beta2 + grad * (1.0 - self.beta2);
-        Updated::Made(updated, Moments::one(mean))
+        Updated::Made(updated, moments.with(StateKind::Momentum, mean))
     }
 }

@@ -1,20 +1,25 @@
-//! The optimizers AdamW, Muon and Lion over a module's parameters. Their state is stored by parameter path, which is
+//! The optimizers over a module's parameters. Their state is stored by parameter path, which is
 //! the name in the model's list ([`Parameters`]) and in weight files.
 //!
 //! Map: `apply` updates a module and `sharded` one rank's shard, each by `updates`; `groups` assigns parameters to groups, `rule`
-//! is the interface of the update rules, `adamw`, `muon` and `lion` are the rules, `state` reads the state of a checkpoint,
-//! `snapshot` writes it, `burn_optimizer` implements Burn's `Optimizer`. Beside them are the learning rate ([`schedule`]) and the
-//! decisions on an update:
+//! is the interface of the update rules, `adamw`, `muon`, `normuon` and `lion` are the rules, `orthogonal` is the iteration of two
+//! of them, `moments` is the state of a parameter, `state` reads that of a checkpoint, `snapshot` writes it, `burn_optimizer`
+//! implements Burn's `Optimizer`. Beside them are the learning rate ([`schedule`]), the weight decay ([`decay`]) and the decisions
+//! on an update:
 //! `guard` on the device, [`skip`] on the host, and [`loss_scale`].
 
 mod adamw;
 mod apply;
 mod burn_optimizer;
+pub mod decay;
 mod groups;
 pub(crate) mod guard;
 mod lion;
 pub mod loss_scale;
+mod moments;
 mod muon;
+mod normuon;
+mod orthogonal;
 mod rule;
 pub mod schedule;
 mod sharded;
@@ -39,7 +44,9 @@ use emberlm_model::weights::{HostTensor, Parts};
 use emberlm_model::{ParameterRole, Parameters};
 
 use crate::config::{OptimizerConfig, TrainConfig};
+use crate::optimizer::decay::Decay;
 use crate::optimizer::guard::{Guard, StepFactor};
+use crate::optimizer::moments::Moments;
 use crate::peers::shards::Shards;
 use crate::peers::{Peers, PeersError};
 pub use burn_optimizer::OptimizerRecord;
@@ -53,6 +60,7 @@ use state::StateKind;
 rules! {
     AdamW => adamw,
     Muon => muon,
+    NorMuon => normuon,
     Lion => lion,
 }
 
@@ -69,6 +77,8 @@ pub struct Optimizer<B: BurnBackend> {
     /// Number of updates.
     updates: u64,
     moments: HashMap<String, Moments<B>>,
+    /// The factor on the weight decay of the next updates.
+    decay_factor: f64,
     /// The division of the parameters among ranks; `None` for a single process.
     shards: Option<Arc<Shards>>,
 }
@@ -80,19 +90,6 @@ pub(crate) const EMBEDDINGS: [&str; 4] = ["tokens", "positions", "segments", "no
 fn block_index(path: &str) -> Option<usize> {
     let mut parts = path.split('.').skip_while(|part| *part != "blocks");
     parts.nth(1)?.parse().ok()
-}
-
-/// The optimizer's state of one parameter. Each tensor has the parameter's shape, or is a vector `[n]` for a piece of a
-/// parameter that is divided among ranks.
-#[derive(Clone)]
-enum Moments<B: BurnBackend> {
-    /// AdamW's running means of the gradient and its square.
-    Two {
-        first: FloatTensor<B>,
-        second: FloatTensor<B>,
-    },
-    /// Muon's and Lion's running mean of the gradient.
-    One(FloatTensor<B>),
 }
 
 impl<B: Backend> Optimizer<B> {
@@ -108,6 +105,7 @@ impl<B: Backend> Optimizer<B> {
             parameters,
             updates: 0,
             moments: HashMap::new(),
+            decay_factor: 1.0,
             shards: None,
         }
     }
@@ -124,6 +122,11 @@ impl<B: Backend> Optimizer<B> {
             None => 0,
         };
         decay.powi(above as i32)
+    }
+
+    /// Sets the factor on the weight decay of the next updates, see [`decay::decay_factor`].
+    pub fn set_decay_factor(&mut self, factor: f64) {
+        self.decay_factor = factor;
     }
 
     /// Number of updates.
@@ -206,7 +209,7 @@ impl<B: Backend> Optimizer<B> {
     /// only complete parameters.
     ///
     /// # Errors
-    /// The name of a tensor that does not match this optimizer's state of its parameter, or of a missing one of a pair.
+    /// The name of a tensor that does not match this optimizer's state of its parameter, or of a missing one.
     pub fn restore(
         &mut self,
         updates: u64,
@@ -241,50 +244,6 @@ impl<B: Backend> Optimizer<B> {
     fn role(&self, path: &str, dimensions: usize) -> ParameterRole {
         let listed = self.parameters.role(path).cloned();
         listed.unwrap_or_else(|| ParameterRole::of_dimensions(dimensions))
-    }
-}
-
-impl<B: Backend> Moments<B> {
-    /// The moments `after` an update if the guard allows it, otherwise the moments before it (zeros before the first
-    /// update).
-    fn chosen<const D: usize>(guard: &Guard<B>, before: Option<Self>, after: Self) -> Self {
-        let choose = |before: Option<FloatTensor<B>>, after: FloatTensor<B>| {
-            let after: Tensor<B, D> = typed(after);
-            let before = before.map_or_else(|| after.zeros_like(), typed);
-            primitive(guard.choose(before, after))
-        };
-        match (before, after) {
-            (
-                Some(Self::Two { first, second }),
-                Self::Two {
-                    first: a,
-                    second: b,
-                },
-            ) => Self::Two {
-                first: choose(Some(first), a),
-                second: choose(Some(second), b),
-            },
-            (_, Self::Two { first, second }) => Self::Two {
-                first: choose(None, first),
-                second: choose(None, second),
-            },
-            (Some(Self::One(mean)), Self::One(after)) => Self::One(choose(Some(mean), after)),
-            (_, Self::One(after)) => Self::One(choose(None, after)),
-        }
-    }
-}
-
-impl<B: BurnBackend> Moments<B> {
-    fn one<const D: usize>(mean: Tensor<B, D>) -> Self {
-        Self::One(primitive(mean))
-    }
-
-    /// The momentum of a parameter with this gradient; zeros before the first update.
-    fn mean_or_zeros<const D: usize>(moments: Option<Self>, grad: &Tensor<B, D>) -> Tensor<B, D> {
-        match moments {
-            Some(Self::One(mean)) => typed(mean),
-            Some(Self::Two { .. }) | None => grad.zeros_like(),
-        }
     }
 }
 

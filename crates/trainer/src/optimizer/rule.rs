@@ -5,6 +5,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::{AdamWInputs, Backend};
 use emberlm_model::ParameterRole;
 
+use super::decay::Decay;
 use super::state::StateKind;
 use super::{Moments, ParameterGroup, Rule};
 use crate::config::{Group, Groups, OptimizerConfig, TrainConfig};
@@ -38,10 +39,12 @@ pub(super) struct UpdateInputs<'a, B: BurnBackend, const D: usize> {
     pub(super) grad: Tensor<B, D>,
     /// The factor on the gradient, which clips it.
     pub(super) factor: Option<Tensor<B, 1>>,
-    /// The moments; `None` before the first update.
-    pub(super) moments: Option<Moments<B>>,
+    /// The state; empty before the first update.
+    pub(super) moments: Moments<B>,
     /// The step's learning rate for this parameter.
     pub(super) rate: f64,
+    /// The step's weight decay for this parameter.
+    pub(super) decay: Decay,
     /// The number of this update.
     pub(super) number: u64,
     /// The widths of the layers whose weights the matrix stores side by side; `None` for one layer.
@@ -92,8 +95,7 @@ impl Settings {
 /// The memory of the updates of a run's parameters of one role.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpdateMemory {
-    /// The elements of the optimizer's state for each element of a parameter.
-    pub(crate) moments: f64,
+    kinds: &'static [StateKind],
     /// The most memory that the update of a parameter takes in addition, in copies of the parameter.
     pub(crate) temporaries: f64,
     /// True if a parameter can be divided among ranks.
@@ -105,10 +107,22 @@ impl UpdateMemory {
     pub(crate) fn of(train: &TrainConfig, role: &ParameterRole) -> Self {
         let rule = Settings::of(train).rule(role);
         Self {
-            moments: rule.state_kinds().len() as f64,
+            kinds: rule.state_kinds(),
             temporaries: rule.temporaries(),
             is_elementwise: rule.is_elementwise(),
         }
+    }
+
+    /// The tensors of a parameter's state that have its shape.
+    pub(crate) fn moments(&self) -> f64 {
+        let kinds = self.kinds.iter();
+        kinds.filter(|kind| kind.has_parameter_shape()).count() as f64
+    }
+
+    /// The elements of the other tensors of a parameter's state.
+    pub(crate) fn other_state(&self, parameter: &[usize]) -> f64 {
+        let kinds = self.kinds.iter().filter(|kind| !kind.has_parameter_shape());
+        kinds.map(|kind| kind.elements(parameter) as f64).sum()
     }
 }
 
@@ -157,6 +171,17 @@ macro_rules! rules {
                 let own = self.group(role);
                 match &self.optimizer {
                     $( OptimizerConfig::$optimizer(config) => config.rule(role, own), )+
+                }
+            }
+
+            /// The weight decay of a parameter by its role.
+            fn decay(&self, role: &ParameterRole) -> Decay {
+                let factor = self.group(role).weight_decay;
+                match &self.optimizer {
+                    $( OptimizerConfig::$optimizer(config) => Decay {
+                        amount: config.weight_decay * factor,
+                        cautious: config.cautious_decay,
+                    }, )+
                 }
             }
         }

@@ -16,11 +16,12 @@ use emberlm_model::Parameter;
 use emberlm_model::weights::{HostTensor, ParamVisitor, visit_params};
 
 use super::snapshot::{Snapshot, StateTensor};
+use super::state::StateKind;
 use super::updates::Updates;
 use super::{Guard, Optimizer, StepFactor, typed};
 use crate::peers::exchange::ShardGradients;
 use crate::peers::shards::{Bucketing, DividedParameter, Shards, present};
-use crate::peers::{Peers, PeersError, Rank};
+use crate::peers::{Peers, PeersError, Piece, Rank};
 
 impl<B: Backend> Optimizer<B> {
     /// Divides the parameters among ranks. Has no effect for a single process.
@@ -55,9 +56,10 @@ impl<B: Backend> Optimizer<B> {
             let rule = self
                 .settings
                 .rule(&self.role(&parameter.path, parameter.shape.len()));
-            for piece in &parameter.pieces {
-                let length = piece.elements.len() as u64;
-                state[piece.owner] += 4 * length * rule.state_kinds().len() as u64;
+            for &kind in rule.state_kinds() {
+                for piece in state_pieces(kind, parameter) {
+                    state[piece.owner] += 4 * piece.elements.len() as u64;
+                }
             }
         }
         Some(RankCost {
@@ -126,15 +128,11 @@ impl<B: Backend> Optimizer<B> {
         let rank = shards.rank();
         let mut tensors = Vec::new();
         for (parameter, _) in present(parameters, &are_present) {
-            let DividedParameter {
-                path,
-                shape,
-                pieces,
-            } = parameter;
+            let DividedParameter { path, shape, .. } = parameter;
             let moments = self.moments.get(path);
             let rule = self.settings.rule(&self.role(path, shape.len()));
             for &kind in rule.state_kinds() {
-                let held = moments.and_then(|moments| kind.of(moments));
+                let held = moments.and_then(|moments| moments.get(kind));
                 if held.is_none() && parameter.piece_of(rank.index()).is_some() {
                     let reason = format!("{path} has no state here, but on another rank");
                     let what = "optimizer states";
@@ -143,8 +141,8 @@ impl<B: Backend> Optimizer<B> {
                 tensors.push(StateTensor {
                     path,
                     kind,
-                    shape: shape.clone(),
-                    pieces: pieces.clone(),
+                    shape: kind.shape(shape),
+                    pieces: state_pieces(kind, parameter),
                     held: held.cloned(),
                 });
             }
@@ -162,14 +160,18 @@ impl<B: Backend> Optimizer<B> {
         let HostTensor { shape, values } = tensor;
         let data = match &self.shards {
             None => TensorData::new(values, shape),
-            Some(shards) => match shards.own_piece(path)? {
-                elements if elements.len() == values.len() => TensorData::new(values, shape),
-                elements => {
-                    let own = values.get(elements)?.to_vec();
-                    let length = own.len();
-                    TensorData::new(own, [length])
+            Some(shards) => {
+                let parameter = shards.parameters().get(shards.index_of(path)?)?;
+                let elements = parameter.piece_of(shards.rank().index())?;
+                match elements.len() == parameter.len() {
+                    true => TensorData::new(values, shape),
+                    false => {
+                        let own = values.get(elements)?.to_vec();
+                        let length = own.len();
+                        TensorData::new(own, [length])
+                    }
                 }
-            },
+            }
         };
         Some(B::float_from_data(data, device))
     }
@@ -189,6 +191,19 @@ pub(crate) struct RankCost {
     /// The bytes that each rank sends per step, and receives: to every other rank a slice of the gradients and one of the
     /// parameters of each bucket, as long as the longest one.
     pub(crate) exchanged: u64,
+}
+
+/// The pieces of a tensor of a parameter's state. A tensor of another shape is of a parameter that is not cut.
+fn state_pieces(kind: StateKind, parameter: &DividedParameter) -> Vec<Piece> {
+    let length = kind.elements(&parameter.shape);
+    let pieces = parameter.pieces.iter().map(|piece| Piece {
+        owner: piece.owner,
+        elements: match piece.elements.len() == parameter.len() {
+            true => 0..length,
+            false => piece.elements.clone(),
+        },
+    });
+    pieces.collect()
 }
 
 fn elements_of(parameter: &Parameter) -> u64 {

@@ -58,7 +58,7 @@ impl<B: Backend> Optimizer<B> {
     pub fn snapshot(&self) -> Snapshot<B> {
         let tensors = self.moments.iter().flat_map(|(path, moments)| {
             let tensor = move |kind: StateKind| {
-                let held = kind.of(moments)?.clone();
+                let held = moments.get(kind)?.clone();
                 let shape = held.shape();
                 let elements = 0..shape.num_elements();
                 Some(StateTensor {

@@ -1,6 +1,6 @@
 //! The optimizer's state in a checkpoint.
 //!
-//! `PATH` is the parameter's path in the model. A rule stores `PATH.moment1` and `PATH.moment2`, or `PATH.momentum`. The
+//! `PATH` is the parameter's path in the model. A rule stores the tensors of its [`StateKind`]s. The
 //! state of a parameter that is split into parts is joined when written and split when read, so a run can be resumed with
 //! a different split.
 
@@ -36,6 +36,7 @@ pub(crate) fn names() -> String {
 const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
 const ONE: &str = ".momentum";
+const NEURONS: &str = ".neurons";
 
 /// One of the tensors of a parameter's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,10 +47,12 @@ pub(super) enum StateKind {
     Second,
     /// Muon's and Lion's running mean of the gradient.
     Momentum,
+    /// NorMuon's running mean of the squared update of each neuron, `[1, columns]`.
+    Neurons,
 }
 
 impl StateKind {
-    pub(super) const ALL: [Self; 3] = [Self::First, Self::Second, Self::Momentum];
+    pub(super) const ALL: [Self; 4] = [Self::First, Self::Second, Self::Momentum, Self::Neurons];
 
     /// The end of the tensor's name.
     pub(super) fn suffix(self) -> &'static str {
@@ -57,7 +60,13 @@ impl StateKind {
             Self::First => FIRST,
             Self::Second => SECOND,
             Self::Momentum => ONE,
+            Self::Neurons => NEURONS,
         }
+    }
+
+    /// The kind of the tensors whose names end like this.
+    pub(super) fn of_end(end: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.suffix() == end)
     }
 
     /// Splits the name of a tensor into the parameter's path and the kind.
@@ -66,14 +75,31 @@ impl StateKind {
         found.find_map(|kind| Some((name.strip_suffix(kind.suffix())?, kind)))
     }
 
-    /// The tensor among a parameter's moments.
-    pub(super) fn of<B: BurnBackend>(self, moments: &Moments<B>) -> Option<&FloatTensor<B>> {
-        match (moments, self) {
-            (Moments::Two { first, .. }, Self::First) => Some(first),
-            (Moments::Two { second, .. }, Self::Second) => Some(second),
-            (Moments::One(mean), Self::Momentum) => Some(mean),
-            _ => None,
+    /// Returns true if the tensor has the shape of its parameter.
+    pub(super) fn has_parameter_shape(self) -> bool {
+        match self {
+            Self::First | Self::Second | Self::Momentum => true,
+            Self::Neurons => false,
         }
+    }
+
+    /// The shape of the tensor for a parameter of shape `parameter`. It has as many dimensions.
+    pub(super) fn shape(self, parameter: &[usize]) -> Vec<usize> {
+        match self {
+            Self::First | Self::Second | Self::Momentum => parameter.to_vec(),
+            Self::Neurons => {
+                let mut shape = vec![1; parameter.len()];
+                if let (Some(columns), Some(width)) = (shape.last_mut(), parameter.last()) {
+                    *columns = *width;
+                }
+                shape
+            }
+        }
+    }
+
+    /// The elements of the tensor for a parameter of shape `parameter`.
+    pub(super) fn elements(self, parameter: &[usize]) -> usize {
+        self.shape(parameter).iter().product()
     }
 }
 
@@ -91,15 +117,17 @@ pub(super) fn restored<B: BurnBackend>(
     put: impl Fn(&str, HostTensor) -> Option<FloatTensor<B>>,
 ) -> Result<HashMap<String, Moments<B>>, String> {
     // The whole parameters of which each tensor was found, and what this process holds of them.
-    let mut found: HashMap<String, Vec<StateKind>> = HashMap::new();
-    let mut held: HashMap<(String, StateKind), FloatTensor<B>> = HashMap::new();
+    let mut found: HashMap<String, (usize, Vec<StateKind>)> = HashMap::new();
+    let mut held: HashMap<String, Vec<(StateKind, FloatTensor<B>)>> = HashMap::new();
     for (name, tensor) in tensors {
         let own = name.strip_prefix(prefix).unwrap_or(&name);
         let Some((path, kind)) = StateKind::of_name(own) else {
             return Err(name);
         };
-        let is_known = rule(path, tensor.shape.len()).state_kinds().contains(&kind);
-        let kinds = found.entry(path.to_owned()).or_default();
+        let dimensions = tensor.shape.len();
+        let is_known = rule(path, dimensions).state_kinds().contains(&kind);
+        let new = || (dimensions, Vec::new());
+        let (_, kinds) = found.entry(path.to_owned()).or_insert_with(new);
         if !is_known || kinds.contains(&kind) {
             return Err(name);
         }
@@ -114,37 +142,20 @@ pub(super) fn restored<B: BurnBackend>(
                 false => path.to_owned(),
             };
             if let Some(tensor) = put(&path, tensor) {
-                held.insert((path, kind), tensor);
+                held.entry(path).or_default().push((kind, tensor));
             }
         }
     }
-    for (path, kinds) in found {
-        // One of a pair.
-        if matches!(kinds[..], [StateKind::First | StateKind::Second]) {
-            return Err(format!("{path}{SECOND}"));
+    for (path, (dimensions, kinds)) in found {
+        let mut needed = rule(&path, dimensions).state_kinds().iter();
+        if let Some(missing) = needed.find(|kind| !kinds.contains(kind)) {
+            return Err(format!("{path}{}", missing.suffix()));
         }
     }
-    let mut seconds = HashMap::new();
-    let mut others = Vec::new();
-    for ((path, kind), tensor) in held {
-        match kind {
-            StateKind::Second => {
-                seconds.insert(path, tensor);
-            }
-            StateKind::First | StateKind::Momentum => others.push((path, tensor)),
-        }
-    }
-    let moments = others.into_iter().map(|(path, tensor)| {
-        let moments = match seconds.remove(&path) {
-            Some(second) => Moments::Two {
-                first: tensor,
-                second,
-            },
-            None => Moments::One(tensor),
-        };
-        (path, moments)
-    });
-    Ok(moments.collect())
+    let moments = held.into_iter();
+    Ok(moments
+        .map(|(path, tensors)| (path, tensors.into_iter().collect()))
+        .collect())
 }
 
 /// Splits a snapshot's tensor like its parameter, into parts of these numbers of rows. `None` if the rows do not match.

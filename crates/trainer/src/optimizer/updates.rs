@@ -5,8 +5,10 @@ use burn::tensor::ops::FloatTensor;
 use emberlm_kernels::{AdamWInputs, Backend, ops};
 use emberlm_model::ParameterRole;
 
+use super::decay::Decay;
 use super::guard::StepFactor;
 use super::rule::{UpdateInputs, Updated};
+use super::state::StateKind;
 use super::{Moments, Optimizer, primitive};
 
 /// The updates of a step, of parameters or pieces of them that the caller knows by keys.
@@ -46,8 +48,9 @@ impl<'a, B: Backend, K> Updates<'a, B, K> {
     ) {
         let optimizer = &mut *self.optimizer;
         let rate = self.rate * optimizer.layer_factor(path) * optimizer.settings.group(role).rate;
-        let moments = optimizer.moments.remove(path);
+        let moments = optimizer.moments.remove(path).unwrap_or_default();
         let rule = optimizer.settings.rule(role);
+        let decay = optimizer.settings.decay(role);
         // A second handle would prevent the update in place, so it exists only under a guard that the rule does not read.
         let before = match &self.factor.guarded {
             Some((guard, _)) if !rule.reads_guard() => {
@@ -61,6 +64,10 @@ impl<'a, B: Backend, K> Updates<'a, B, K> {
             factor: self.factor.clip.clone(),
             moments,
             rate,
+            decay: Decay {
+                amount: decay.amount * optimizer.decay_factor,
+                ..decay
+            },
             number: optimizer.updates,
             widths: role.widths(),
         };
@@ -91,7 +98,8 @@ impl<'a, B: Backend, K> Updates<'a, B, K> {
         }
         let updated = ops::adamw_all::<B>(inputs, self.factor.of_guarded_rule());
         for ((key, path), (value, first, second)) in places.into_iter().zip(updated) {
-            let moments = Moments::Two { first, second };
+            let moments = [(StateKind::First, first), (StateKind::Second, second)];
+            let moments = moments.into_iter().collect();
             self.optimizer.moments.insert(path, moments);
             self.made.push((key, value));
         }

@@ -139,12 +139,6 @@ impl Shards {
     pub(crate) fn index_of(&self, path: &str) -> Option<usize> {
         self.by_path.get(path).copied()
     }
-
-    /// The elements of a parameter that this rank updates; `None` if there are none.
-    pub(crate) fn own_piece(&self, path: &str) -> Option<Range<usize>> {
-        let parameter = self.parameters.get(self.index_of(path)?)?;
-        parameter.piece_of(self.rank.index())
-    }
 }
 
 /// The parameters that are present, with their indices.

@@ -82,7 +82,7 @@ impl<B: TrainingBackend> InitialState<B> {
             }
             restored.map_err(|name| CheckpointError::Damaged {
                 path: checkpoint.path.clone(),
-                reason: format!("its optimizer has an unexpected tensor {name}"),
+                reason: format!("its optimizer's tensor {name} is unexpected or missing"),
             })?;
         }
         let averaged = match checkpoint {

@@ -29,6 +29,7 @@ use crate::config::{SkipConfig, TrainConfig};
 use crate::objective::CompletionScores;
 use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
+use crate::optimizer::decay::decay_factor;
 use crate::optimizer::guard::Guard;
 use crate::optimizer::loss_scale::LossScale;
 use crate::optimizer::schedule::LearningRateSchedule;
@@ -236,6 +237,8 @@ impl<B: TrainingBackend> StepEngine<B> {
         };
         let learning_rate = self.schedule.at(numbers.step);
         self.norms = None;
+        let decay_factor = decay_factor(&self.config, numbers.step);
+        self.optimizer.set_decay_factor(decay_factor);
         let mut made = match self.gradients(&model, &batches, numbers) {
             Ok(Some(made)) => made,
             Ok(None) => return (model, Ok(StepReport::abandoned())),

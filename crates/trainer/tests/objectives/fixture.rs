@@ -83,6 +83,7 @@ pub(super) fn adamw(settings: &Value) -> TrainConfig {
             beta2: number(&settings["betas"][1]),
             epsilon: number(&settings["eps"]),
             weight_decay: number(&settings["weight_decay"]),
+            ..AdamWConfig::default()
         }),
         ..TrainConfig::default()
     }

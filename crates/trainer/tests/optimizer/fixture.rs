@@ -12,7 +12,7 @@ use emberlm_model::weights::{
     ParamMapper, ParamVisitor, Parts, map_params, part_of, visit_params, whole_path,
 };
 use emberlm_model::{Transformer, TransformerConfig, families};
-use emberlm_trainer::config::{AdamWConfig, LionConfig, MuonConfig};
+use emberlm_trainer::config::{AdamWConfig, LionConfig, MuonConfig, NorMuonConfig};
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{Groups, OptimizerConfig, OptimizerKind, TrainConfig};
 use safetensors::SafeTensors;
@@ -24,7 +24,12 @@ pub type Training<B> = Autodiff<B>;
 
 /// A tensor of the fixture.
 pub fn floats(name: &str) -> Vec<f32> {
-    let tensors = SafeTensors::deserialize(BYTES).unwrap();
+    floats_in(BYTES, name)
+}
+
+/// A tensor of a safetensors file.
+pub fn floats_in(file: &[u8], name: &str) -> Vec<f32> {
+    let tensors = SafeTensors::deserialize(file).unwrap();
     let view = tensors.tensor(name).unwrap();
     let (chunks, _) = view.data().as_chunks::<4>();
     chunks
@@ -34,7 +39,11 @@ pub fn floats(name: &str) -> Vec<f32> {
 }
 
 pub fn metadata(key: &str) -> Value {
-    let (_, header) = SafeTensors::read_metadata(BYTES).unwrap();
+    metadata_in(BYTES, key)
+}
+
+pub fn metadata_in(file: &[u8], key: &str) -> Value {
+    let (_, header) = SafeTensors::read_metadata(file).unwrap();
     serde_json::from_str(&header.metadata().as_ref().unwrap()[key]).unwrap()
 }
 
@@ -58,6 +67,7 @@ pub fn config(optimizer: OptimizerKind, own_groups: bool) -> TrainConfig {
                 beta2,
                 epsilon,
                 weight_decay,
+                ..AdamWConfig::default()
             }),
             OptimizerKind::Muon => OptimizerConfig::Muon(MuonConfig {
                 momentum,
@@ -65,11 +75,21 @@ pub fn config(optimizer: OptimizerKind, own_groups: bool) -> TrainConfig {
                 beta2,
                 epsilon,
                 weight_decay,
+                ..MuonConfig::default()
+            }),
+            OptimizerKind::NorMuon => OptimizerConfig::NorMuon(NorMuonConfig {
+                momentum,
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+                ..NorMuonConfig::default()
             }),
             OptimizerKind::Lion => OptimizerConfig::Lion(LionConfig {
                 beta1,
                 beta2,
                 weight_decay,
+                ..LionConfig::default()
             }),
         },
         groups: match own_groups {

@@ -109,9 +109,11 @@ fn each_parameter_has_what_its_update_needs() {
     let map = "blocks.0.attention.out.weight";
     assert_eq!(ends(OptimizerKind::AdamW, map), pair);
     assert_eq!(ends(OptimizerKind::Muon, map), [".momentum"]);
+    assert_eq!(ends(OptimizerKind::NorMuon, map), [".momentum", ".neurons"]);
     assert_eq!(ends(OptimizerKind::Lion, map), [".momentum"]);
     for path in ["tokens", "head", "norm_final.gain"] {
         assert_eq!(ends(OptimizerKind::Muon, path), pair, "{path}");
+        assert_eq!(ends(OptimizerKind::NorMuon, path), pair, "{path}");
         assert_eq!(ends(OptimizerKind::Lion, path), [".momentum"], "{path}");
     }
 }
@@ -122,17 +124,21 @@ fn foreign_tensors_are_rejected_by_name() {
         let mut optimizer = optimizer::<Flex>(&config(kind, false));
         optimizer.restore(1, tensors, &Parts::default(), &Default::default())
     };
-    let of_a_pair = |name: &str| {
-        let mut tensors = state(OptimizerKind::AdamW);
-        tensors.retain(|(other, _)| other != name);
-        tensors
-    };
-    let found = restore(OptimizerKind::AdamW, of_a_pair("head.moment2"));
-    assert_eq!(found, Err("head.moment2".to_owned()));
-    let found = restore(OptimizerKind::AdamW, of_a_pair("head.moment1"));
-    assert_eq!(found, Err("head.moment2".to_owned()));
+    let matrix = "blocks.0.attention.out.weight";
+    for (kind, missing) in [
+        (OptimizerKind::AdamW, "head.moment1".to_owned()),
+        (OptimizerKind::AdamW, "head.moment2".to_owned()),
+        (OptimizerKind::NorMuon, format!("{matrix}.momentum")),
+        (OptimizerKind::NorMuon, format!("{matrix}.neurons")),
+    ] {
+        let mut tensors = state(kind);
+        tensors.retain(|(other, _)| *other != missing);
+        assert_eq!(restore(kind, tensors), Err(missing), "{kind:?}");
+    }
     for (kind, other) in [
         (OptimizerKind::AdamW, OptimizerKind::Muon),
+        (OptimizerKind::Muon, OptimizerKind::NorMuon),
+        (OptimizerKind::NorMuon, OptimizerKind::Muon),
         (OptimizerKind::Muon, OptimizerKind::Lion),
         (OptimizerKind::Lion, OptimizerKind::AdamW),
     ] {

@@ -4,9 +4,12 @@ use burn::tensor::Tensor;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
+use emberlm_model::Transformer;
 use emberlm_trainer::OptimizerKind;
 
-use crate::optimizer::fixture::{config, floats, gradients, optimizer, start, updated, values};
+use crate::optimizer::fixture::{
+    Training, config, floats, gradients, optimizer, start, updated, values,
+};
 
 /// Relative to the whole change of a parameter. Measured on flex and ndarray: AdamW and Lion 8e-6, Muon
 /// 1.3e-5.
@@ -17,19 +20,28 @@ fn matches_pytorch<B: Backend>(name: &str, kind: OptimizerKind) {
         let mut optimizer = optimizer::<B>(&config(kind, own_groups));
         let decoder = updated(&mut optimizer, start::<B>(), 0..10);
         let set = if own_groups { "_groups" } else { "" };
-        for (path, found) in values(&decoder) {
-            let expected = floats(&format!("{name}{set}.{path}"));
-            let start = floats(&format!("start.{path}"));
-            let distance = |a: &[f32], b: &[f32]| -> f64 {
-                let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
-                squares.sum::<f64>().sqrt()
-            };
-            let changed = distance(&expected, &start);
-            assert!(changed > 0.0, "{path}");
-            let error = distance(&found, &expected) / changed;
-            println!("{name}{set} {path}: {error:.1e}");
-            assert!(error < TOLERANCE, "{name}{set} {path}: off by {error:.1e}");
-        }
+        assert_close(&format!("{name}{set}"), &decoder, floats);
+    }
+}
+
+/// Compares the parameters after the ten updates with the tensors `NAME.PATH` of a fixture.
+pub fn assert_close<B: Backend>(
+    name: &str,
+    decoder: &Transformer<Training<B>>,
+    fixture: impl Fn(&str) -> Vec<f32>,
+) {
+    for (path, found) in values(decoder) {
+        let expected = fixture(&format!("{name}.{path}"));
+        let start = floats(&format!("start.{path}"));
+        let distance = |a: &[f32], b: &[f32]| -> f64 {
+            let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
+            squares.sum::<f64>().sqrt()
+        };
+        let changed = distance(&expected, &start);
+        assert!(changed > 0.0, "{path}");
+        let error = distance(&found, &expected) / changed;
+        println!("{name} {path}: {error:.1e}");
+        assert!(error < TOLERANCE, "{name} {path}: off by {error:.1e}");
     }
 }
 

@@ -424,6 +424,7 @@ fn adamw<B: TrainingBackend>(case: &Case<B>) -> Vec<NamedValues> {
             beta2: 0.95,
             epsilon: 1e-8,
             decay: 0.1,
+            cautious: false,
             step: 3,
         },
     };

@@ -26,6 +26,7 @@ fn adamw_matches_its_equation() {
         beta2: 0.95,
         epsilon: 1e-8,
         decay: 0.1,
+        cautious: false,
         step: 3,
     };
     for len in LENS {

@@ -143,6 +143,7 @@ pub fn adamw<B: Backend>(shape: [usize; 2]) -> Operation<B> {
         beta2: 0.95,
         epsilon: 1e-8,
         decay: 0.1,
+        cautious: false,
         step: 3,
     };
     let inputs = move |[parameter, m, v]: [FloatTensor<B>; 3], grad| AdamWInputs::<B> {

@@ -12,6 +12,7 @@ fn carried(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     train.micro_batch = 1;
     train.ema = 0.9;
     train.optimizer = optimizer.into();
+    train.decay_schedule = DecayScheduleKind::Linear.into();
     train.log_interval = 7;
     train.checkpoints.interval = 11;
     train.evaluation.interval = 20;
