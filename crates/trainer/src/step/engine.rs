@@ -235,14 +235,12 @@ impl<B: TrainingBackend> StepEngine<B> {
             rank: self.rank(),
         };
         let learning_rate = self.schedule.at(numbers.step);
-        self.norms = None;
         let mut made = match self.gradients(&model, &batches, numbers) {
             Ok(Some(made)) => made,
             Ok(None) => return (model, Ok(StepReport::abandoned())),
             Err(error) => return (model, Err(error)),
         };
-        let norms = (due && self.config.norms_are_due(numbers.step + 1))
-            .then(|| self.begin_norms(&model, &mut made, &batches, numbers.scale));
+        let norms = due.then(|| self.begin_norms(&model, &mut made, &batches, numbers));
         let (model, figures) = self.decide_and_update(model, made, learning_rate, guard);
         if due && let Err(error) = self.finish_gather(&model).and(self.sum_expert_load()) {
             return (model, Err(error));
