@@ -63,12 +63,19 @@ fn lists_every_parameter_of_every_preset() {
         for decoder in [&whole, &parts] {
             for (path, role, trainable) in listed(preset.name, decoder) {
                 assert!(trainable, "{path}");
-                let vector = [".gain", ".bias", "head_bias"]
+                let vector = [
+                    ".gain",
+                    ".bias",
+                    "head_bias",
+                    "mix.stream",
+                    "mix.embedding",
+                ]
                     .iter()
                     .any(|end| path.ends_with(end));
                 let expected = match path.split('.').next().unwrap() {
                     _ if vector => ParameterRole::Vector,
                     "tokens" | "positions" => ParameterRole::Embedding,
+                    _ if path.contains("values.table") => ParameterRole::Embedding,
                     "head" => ParameterRole::Head,
                     _ if path.ends_with("attention.qkv.weight") => ParameterRole::FusedMatrix {
                         widths: [config.heads(), config.kv_heads(), config.kv_heads()]
@@ -76,7 +83,8 @@ fn lists_every_parameter_of_every_preset() {
                             .to_vec(),
                     },
                     _ if path.ends_with("router.weight")
-                        || path.ends_with("shared.gate.weight") =>
+                        || path.ends_with("shared.gate.weight")
+                        || path.ends_with("values.gate") =>
                     {
                         ParameterRole::Router
                     }

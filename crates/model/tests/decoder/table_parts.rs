@@ -121,8 +121,10 @@ fn check_training<B: TrainingBackend>() {
             assert_close(&name, &[loss], &[expected], 0.0);
             assert!(found.keys().eq(grads.keys()), "{name}");
             for (path, grad) in &grads {
-                // The gradient of a key's bias is only rounding error, so the error is relative to all gradients.
-                assert_close(&format!("{name}: {path}"), &found[path], grad, 1e-3 * all);
+                // The gradient of a key's bias is only rounding error, and that of a factor is a sum over all elements, so the
+                // error is relative to all gradients.
+                let share = if path.contains(".mix.") { 1e-2 } else { 1e-3 };
+                assert_close(&format!("{name}: {path}"), &found[path], grad, share * all);
             }
         }
     }

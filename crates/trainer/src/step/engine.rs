@@ -244,8 +244,7 @@ impl<B: TrainingBackend> StepEngine<B> {
             Ok(None) => return (model, Ok(StepReport::abandoned())),
             Err(error) => return (model, Err(error)),
         };
-        let norms = (due && self.config.norms_are_due(numbers.step + 1))
-            .then(|| self.begin_norms(&model, &mut made, &batches, numbers.scale));
+        let norms = due.then(|| self.begin_norms(&model, &mut made, &batches, numbers));
         let (model, figures) = self.decide_and_update(model, made, learning_rate, guard);
         if due && let Err(error) = self.finish_gather(&model).and(self.sum_expert_load()) {
             return (model, Err(error));

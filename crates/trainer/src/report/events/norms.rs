@@ -17,7 +17,7 @@ pub struct LayerNorms {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<f64>,
     /// Root mean square of the residual stream after the layer before the update (`embedding`: before the first block;
-    /// `final`: after the final norm), over the first 128 tokens of the step's first sequence. Not of encoder–decoders.
+    /// `final`: after the final norm), over the first 32 tokens of the step's first sequence. Not of encoder–decoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<f64>,
 }

@@ -8,7 +8,7 @@ use super::{StepBatches, StepEngine};
 use crate::objective::model::TrainingModel;
 use crate::peers::shards::present;
 use crate::report::events::LayerNorms;
-use crate::step::gradients::{CompleteGradients, StepGradients};
+use crate::step::gradients::{CompleteGradients, StepGradients, StepNumbers};
 use crate::step::norms::{NormsBeforeUpdate, gradient_squares};
 
 impl<B: TrainingBackend> StepEngine<B> {
@@ -17,16 +17,17 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.norms.as_deref()
     }
 
-    /// The part of the norms that is computed before the update. `None` on ranks other than 0, which record no norms. The
+    /// The part of the norms that is computed before the update. `None` if they are not due, and on ranks other
+    /// than 0. The
     /// gradients are those of all ranks; all ranks have the whole weights.
     pub(super) fn begin_norms(
         &self,
         model: &TrainingModel<B>,
         made: &mut StepGradients<B::InnerBackend>,
         batches: &StepBatches<B>,
-        scale: Option<f64>,
+        numbers: StepNumbers,
     ) -> Option<NormsBeforeUpdate<B>> {
-        if !self.rank().is_zero() {
+        if !self.rank().is_zero() || !self.config.norms_are_due(numbers.step + 1) {
             return None;
         }
         let squares = match (&mut made.grads, self.optimizer.shards()) {
@@ -47,7 +48,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         };
         let batch = batches.batches.first();
         Some(B::run(|| {
-            NormsBeforeUpdate::new(model, squares, scale.unwrap_or(1.0), batch)
+            NormsBeforeUpdate::new(model, squares, numbers.scale.unwrap_or(1.0), batch)
         }))
     }
 }

@@ -262,9 +262,6 @@ fn ranks_with_one_micro_batch_match_one_process_to_the_bit() {
     let place = TestFolder::new(0);
     let config = dropout_config(&place);
     let one = steps_of_one(&place, &config);
-    let layers = one.0.layers.iter().flatten();
-    let squares: f64 = layers.filter_map(|it| it.gradient).map(|it| it * it).sum();
-    assert!((squares.sqrt() / one.0.norms[STEPS - 1] - 1.0).abs() < 1e-6);
     assert_eq!(
         steps_of_ranks(
             &place,
