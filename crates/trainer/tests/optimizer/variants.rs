@@ -61,7 +61,7 @@ fn updated<B: Backend>(
     for step in steps {
         let grads = gradients(&decoder, step, 1.0);
         optimizer.set_decay_factor(decay_factor(config, step));
-        decoder = optimizer.update(decoder, grads, None, rates()[step]);
+        decoder = optimizer.update::<Training<B>, _>(decoder, grads, None, rates()[step]);
     }
     decoder
 }
