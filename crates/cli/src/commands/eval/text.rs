@@ -1,7 +1,7 @@
 //! The loss of each token of a text.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, iter};
 
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
@@ -156,7 +156,7 @@ impl Job for Score<'_> {
 /// the first window has at least half a window before it.
 fn windows(count: usize, window: usize) -> Vec<std::ops::Range<usize>> {
     let stride = window.div_ceil(2);
-    let mut windows = Vec::from([0..window.min(count)]);
+    let mut windows: Vec<_> = iter::once(0..window.min(count)).collect();
     while let Some(last) = windows.last().filter(|last| last.end < count) {
         let end = (last.end + stride).min(count);
         windows.push(end.saturating_sub(window)..end);
