@@ -52,7 +52,7 @@ fn fast(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> ModelC
         n_layers,
         heads,
         qk_norm: true,
-        feed_forward: FeedForward::dense(Activation::ReluSquared),
+        feed_forward: FeedForward::dense(Activation::Gelu),
         head: head(true),
         init: Init::Normal {
             std: 0.02,

@@ -236,9 +236,8 @@ impl<B: TrainingBackend> StepEngine<B> {
             rank: self.rank(),
         };
         let learning_rate = self.schedule.at(numbers.step);
-        self.norms = None;
-        let decay_factor = decay_factor(&self.config, numbers.step);
-        self.optimizer.set_decay_factor(decay_factor);
+        self.optimizer
+            .set_decay_factor(decay_factor(&self.config, numbers.step));
         let mut made = match self.gradients(&model, &batches, numbers) {
             Ok(Some(made)) => made,
             Ok(None) => return (model, Ok(StepReport::abandoned())),
@@ -445,10 +444,5 @@ impl<B: TrainingBackend> StepEngine<B> {
         let fixed = self.config.precision.loss_scale;
         let adaptive = || self.position.loss_scale.map(|scale| scale.factor());
         (fixed > 0.0).then_some(fixed).or_else(adaptive)
-    }
-
-    /// The number of updates so far.
-    pub(crate) fn updates(&self) -> u64 {
-        self.optimizer.updates()
     }
 }

@@ -82,7 +82,7 @@ fn groups_partition_every_preset_s_parameters() {
             maps.extend((0..experts).map(of_expert));
             maps.extend((experts == 0).then(|| format!("feed_forward.{name}")));
         }
-        let matrices: BTreeSet<String> = (0..config.n_layers())
+        let mut matrices: BTreeSet<String> = (0..config.n_layers())
             .flat_map(|layer| {
                 maps.iter()
                     .map(move |map| format!("blocks.{layer}.{map}.weight"))
@@ -90,6 +90,13 @@ fn groups_partition_every_preset_s_parameters() {
             .collect();
         let mut embeddings = BTreeSet::from(["tokens".to_owned()]);
         embeddings.extend(learned.then(|| "positions.weight".to_owned()));
+        if let Some(values) = config.value_embeddings() {
+            for layer in values.layers.layers(config.n_layers()) {
+                let of = |name| format!("blocks.{layer}.attention.values.{name}");
+                matrices.insert(of("gate"));
+                embeddings.insert(of("table"));
+            }
+        }
         let head: BTreeSet<String> = (!config.head().tied)
             .then(|| "head".to_owned())
             .into_iter()
@@ -99,7 +106,8 @@ fn groups_partition_every_preset_s_parameters() {
         assert_eq!(paths("embeddings"), embeddings, "{name}");
         assert_eq!(paths("head"), head, "{name}");
         let gain_or_bias = |path: &String| {
-            path.ends_with(".gain") || path.ends_with(".bias") || path == "head_bias"
+            let factor = path.contains(".mix.");
+            factor || path.ends_with(".gain") || path.ends_with(".bias") || path == "head_bias"
         };
         assert!(paths("vectors").iter().all(gain_or_bias), "{name}");
         assert_eq!(paths("vectors").contains("head_bias"), config.head().bias);
@@ -112,9 +120,15 @@ fn groups_partition_every_preset_s_parameters() {
             counted.total,
             "{name}"
         );
+        let [tables, gates] = config.value_embeddings().map_or([0, 0], |values| {
+            let layers = values.layers.layers(config.n_layers()).len();
+            let inputs = values.gate_inputs_for(config.d_model());
+            let of_heads = [config.vocab_size() * config.head_dim(), inputs];
+            of_heads.map(|each| layers * config.kv_heads() * each)
+        });
         assert_eq!(
             elements("embeddings"),
-            counted.embedding + counted.positions
+            counted.embedding + counted.positions + tables
         );
         let head_bias = if config.head().bias { 11 } else { 0 };
         assert_eq!(elements("head") + head_bias, counted.head, "{name}");
@@ -123,7 +137,8 @@ fn groups_partition_every_preset_s_parameters() {
         let shared = usize::from(shared);
         let feed_forward =
             feed_forward * (experts.max(1) + shared) + config.d_model() * (experts + shared);
-        assert_eq!(elements("matrices"), 2 * (maps + feed_forward), "{name}");
+        let matrices = 2 * (maps + feed_forward) + gates;
+        assert_eq!(elements("matrices"), matrices, "{name}");
         seen.insert((gated, learned, config.head().tied, config.head().bias));
     }
     assert!(seen.len() >= 5, "the presets are of many kinds: {seen:?}");

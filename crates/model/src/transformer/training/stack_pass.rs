@@ -35,7 +35,7 @@ pub(super) struct Memory<B: TrainingBackend> {
     pub padding: Option<Tensor<B, 2, Bool>>,
 }
 
-/// What the blocks of a stack read beside the residual stream; any of it may be leaves of a graph.
+/// The tensors that the blocks of a stack read beside the residual stream; they may be leaves of a graph.
 #[derive(Clone)]
 struct Beside<B: BurnBackend> {
     /// The biases of relative positions.

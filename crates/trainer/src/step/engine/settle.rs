@@ -21,6 +21,11 @@ use crate::optimizer::skip::StepDecision;
 use crate::step::gradients::read;
 
 impl<B: TrainingBackend> StepEngine<B> {
+    /// The number of updates so far.
+    pub(crate) fn updates(&self) -> u64 {
+        self.optimizer.updates()
+    }
+
     /// Returns true if the pending steps should be settled now.
     pub(super) fn settles(&self, due: bool) -> bool {
         // All pending steps share one loss scale.
