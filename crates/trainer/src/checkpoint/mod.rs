@@ -37,7 +37,8 @@ pub struct State {
     pub validation_loss: Option<f64>,
     /// The lowest validation loss and its step.
     pub best: Option<Best>,
-    /// Evaluations since the one with the lowest validation loss.
+    /// Evaluations at the interval since the one with the lowest validation loss. One that is made only because a run ends does
+    /// not count: without the end it would not be made.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub evaluations_since_best: usize,
     /// True if a request to stop interrupted the evaluation after `step`. A resumed run starts with that
@@ -90,14 +91,15 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl State {
-    /// Records the validation loss after `step` steps. Returns true if it is the lowest so far.
-    pub(crate) fn record_validation(&mut self, loss: f64, step: usize) -> bool {
+    /// Records the validation loss after `step` steps of a run that evaluates every `interval` steps. Returns true if it is the
+    /// lowest so far.
+    pub(crate) fn record_validation(&mut self, loss: f64, step: usize, interval: usize) -> bool {
         self.validation_loss = Some(loss);
         let is_lowest = self.best.is_none_or(|best| loss < best.loss);
         if is_lowest {
             self.best = Some(Best { loss, step });
             self.evaluations_since_best = 0;
-        } else {
+        } else if step.is_multiple_of(interval) {
             self.evaluations_since_best += 1;
         }
         is_lowest

@@ -31,7 +31,8 @@ impl<B: TrainingBackend> Driver<B> {
         // A stop ends all ranks before the next step.
         if let ControlFlow::Continue(Some(found)) = evaluator.evaluate(&evaluated)? {
             let step = self.step();
-            self.state.record_validation(found.loss, step);
+            let interval = self.engine.config().evaluation.interval;
+            self.state.record_validation(found.loss, step, interval);
         }
         if B::is_asynchronous() {
             // Evaluation and training use device memory differently.

@@ -104,7 +104,7 @@ impl<B: TrainingBackend> RankZero<B> {
         if let Some(mut found) = found {
             text = found.sample.take().or(text);
             let loss = found.loss;
-            better = state.record_validation(loss, step);
+            better = state.record_validation(loss, step, config.evaluation.interval);
             let mut metrics = found.metrics;
             let recorded = self.recorder.hooks.on_evaluation(&EvaluationEnd {
                 step,
