@@ -29,6 +29,8 @@ def every_kind(browser, binary, chosen, at):
 
 def listed(browser, address):
     with browser.page(address) as page:
+        # The models are listed after the page is loaded.
+        expect(page.locator("#model optgroup")).to_have_count(3)
         groups = page.locator("#model optgroup").evaluate_all(
             "groups => groups.map(({ label, children }) => [label, [...children].map((option) => option.textContent)])")
         assert groups == [
