@@ -1,5 +1,6 @@
 //! `emberlm eval`: a model's loss on a dataset split, or its score on a published benchmark.
 
+mod scored_text;
 mod split;
 mod task;
 mod text;

@@ -12,6 +12,7 @@ mod diff;
 mod facts;
 mod labels;
 mod list;
+mod listed_run;
 mod readings;
 mod remove;
 mod show;

@@ -65,8 +65,10 @@ impl<B: Backend> ValueEmbedding<B> {
         let gates = activation::sigmoid(gates) * 2.0; // [batch, seq, kv_heads]
         let rows = self.table.look_up_after(x, ids); // [batch, seq, kv_heads · head_dim]
         let [.., of_values] = rows.dims();
-        let rows = rows.reshape([batch, seq, kv_heads, of_values / kv_heads]);
-        let added = (rows * gates.unsqueeze_dim(3)).reshape([batch, seq, of_values]);
+        // A row per head: flex multiplies matrices faster than tensors of four dimensions.
+        let heads = batch * seq * kv_heads;
+        let rows = rows.reshape([heads, of_values / kv_heads]);
+        let added = (rows * gates.reshape([heads, 1])).reshape([batch, seq, of_values]);
         let before = width - of_values;
         let values = qkv.clone().narrow(2, before, of_values) + added;
         Tensor::cat(vec![qkv.narrow(2, 0, before), values], 2)

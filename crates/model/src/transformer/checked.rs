@@ -4,6 +4,8 @@ mod additions;
 mod architecture;
 mod components;
 mod positions;
+#[cfg(test)]
+mod refusal;
 mod rules;
 
 use emberlm_kernels::Activation;

@@ -19,10 +19,10 @@ use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
 use emberlm_model::ParameterRole;
 
-use super::Rule;
 use super::orthogonal::{of_each_layer, orthogonal, update_scale};
 use super::rule::{RuleSettings, UpdateInputs, UpdateRule, Updated, clipped};
 use super::state::StateKind;
+use super::{Moments, Rule};
 use crate::config::{AdamWConfig, Group, MuonConfig, Orthogonalization};
 
 /// Muon's hyperparameters for a group.
@@ -52,27 +52,30 @@ impl UpdateRule for Step {
     const TEMPORARIES: f64 = 2.0;
 
     fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
-        let grad = clipped(inputs.grad, inputs.factor);
-        let mut moments = inputs.moments;
-        let mean = moments.take_like(StateKind::Momentum, &grad);
-        let (mean, ahead) = nesterov(mean, grad, self.momentum);
-        let change = of_each_layer(ahead, inputs.widths, |layer, _| {
-            let scale = update_scale(layer.dims());
-            orthogonal(layer, self.orthogonalization) * scale
+        let (updated, moments) = updated(inputs, self.momentum, |layer, _| {
+            orthogonal(layer, self.orthogonalization)
         });
-        let (decay, rate) = (inputs.decay, inputs.rate);
-        let updated = decay.with_update(inputs.parameter, change, rate);
-        Updated::Made(updated, moments.with(StateKind::Momentum, mean))
+        Updated::Made(updated, moments)
     }
 }
 
-/// The momentum after a gradient, and Nesterov's blend of both.
-pub(super) fn nesterov<B: Backend, const D: usize>(
-    mean: Tensor<B, D>,
-    grad: Tensor<B, D>,
+/// A matrix and its state after an update by `direction`, a function of each layer's blend of gradient and momentum and of the
+/// layer's first column. Its results are scaled as orthogonal matrices.
+pub(super) fn updated<B: Backend, const D: usize>(
+    inputs: UpdateInputs<'_, B, D>,
     momentum: f64,
-) -> (Tensor<B, D>, Tensor<B, D>) {
+    mut direction: impl FnMut(Tensor<B, 2>, usize) -> Tensor<B, 2>,
+) -> (Tensor<B, D>, Moments<B>) {
+    let grad = clipped(inputs.grad, inputs.factor);
+    let mut moments = inputs.moments;
+    let mean = moments.take_like(StateKind::Momentum, &grad);
     let mean = mean * momentum + grad.clone() * (1.0 - momentum);
     let ahead = grad * (1.0 - momentum) + mean.clone() * momentum;
-    (mean, ahead)
+    let change = of_each_layer(ahead, inputs.widths, |layer, start| {
+        let scale = update_scale(layer.dims());
+        direction(layer, start) * scale
+    });
+    let (decay, rate) = (inputs.decay, inputs.rate);
+    let updated = decay.with_update(inputs.parameter, change, rate);
+    (updated, moments.with(StateKind::Momentum, mean))
 }

@@ -17,11 +17,10 @@ use burn::tensor::Tensor;
 use emberlm_kernels::Backend;
 use emberlm_model::ParameterRole;
 
-use super::Rule;
-use super::muon::nesterov;
-use super::orthogonal::{of_each_layer, orthogonal, update_scale};
-use super::rule::{RuleSettings, UpdateInputs, UpdateRule, Updated, clipped};
+use super::orthogonal::orthogonal;
+use super::rule::{RuleSettings, UpdateInputs, UpdateRule, Updated};
 use super::state::StateKind;
+use super::{Rule, muon};
 use crate::config::{AdamWConfig, Group, NorMuonConfig, Orthogonalization};
 
 /// ε.
@@ -56,28 +55,22 @@ impl UpdateRule for Step {
     const TEMPORARIES: f64 = 2.0;
 
     fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
-        let grad = clipped(inputs.grad, inputs.factor);
-        let mut moments = inputs.moments;
-        let mean = moments.take_like(StateKind::Momentum, &grad);
-        let (mean, ahead) = nesterov(mean, grad, self.momentum);
-        let before: Option<Tensor<B, D>> = moments.take(StateKind::Neurons);
-        let columns = ahead.shape()[D - 1];
+        let mut inputs = inputs;
+        let before: Option<Tensor<B, D>> = inputs.moments.take(StateKind::Neurons);
+        let columns = inputs.parameter.shape()[D - 1];
         let before = before.map(|before| before.reshape([1, columns]));
         let mut neurons = Vec::new();
-        let change = of_each_layer(ahead, inputs.widths, |layer, start| {
-            let size = layer.dims();
+        let (updated, moments) = muon::updated(inputs, self.momentum, |layer, start| {
+            let [_, width] = layer.dims();
             let update = orthogonal(layer, self.orthogonalization);
-            let before = before.clone().map(|of| of.narrow(1, start, size[1]));
+            let before = before.clone().map(|of| of.narrow(1, start, width));
             let (update, after) = self.normalized(update, before);
             neurons.push(after);
-            update * update_scale(size)
+            update
         });
-        let (decay, rate) = (inputs.decay, inputs.rate);
-        let updated = decay.with_update(inputs.parameter, change, rate);
         let mut shape = [1; D];
         shape[D - 1] = columns;
         let neurons: Tensor<B, D> = Tensor::cat(neurons, 1).reshape(shape);
-        let moments = moments.with(StateKind::Momentum, mean);
         Updated::Made(updated, moments.with(StateKind::Neurons, neurons))
     }
 }

@@ -76,8 +76,9 @@ fn numbers<B: Backend>(tensors: Vec<Tensor<B, 1>>) -> Vec<f64> {
 
 /// The norms of a step whose update is not made yet.
 pub(crate) struct NormsBeforeUpdate<B: TrainingBackend> {
-    /// In the order of the model, with gradients and activations.
+    /// In the order of the model, with gradients.
     layers: Vec<LayerNorms>,
+    activations: RootMeanSquares<B::InnerBackend>,
     weights: TrainedWeights<B::InnerBackend>,
 }
 
@@ -96,15 +97,11 @@ impl<B: TrainingBackend> NormsBeforeUpdate<B> {
         for (path, of) in squares {
             *sums.at(&layer_of(&path)).get_or_insert(0.0) += of;
         }
-        let activations = batch.map_or_else(Vec::new, |batch| activations(model, batch));
         let of_layer = |(layer, squares): (String, Option<f64>)| LayerNorms {
             gradient: squares
                 .map(|squares| squares.sqrt() / scale)
                 .and_then(finite),
-            activation: activations
-                .iter()
-                .find(|(of, _)| *of == layer)
-                .and_then(|(_, rms)| finite(*rms)),
+            activation: None,
             update: None,
             layer,
         };
@@ -112,17 +109,20 @@ impl<B: TrainingBackend> NormsBeforeUpdate<B> {
         visit_params(model, &mut weights);
         Self {
             layers: sums.0.into_iter().map(of_layer).collect(),
+            activations: batch
+                .map_or_else(RootMeanSquares::default, |batch| activations(model, batch)),
             weights,
         }
     }
 
-    /// The norms after the update.
+    /// The norms after the update. Everything but the gradients is read from the device at once.
     pub(crate) fn finish(self, model: &TrainingModel<B>) -> Vec<LayerNorms> {
         let Self {
             mut layers,
+            activations,
             weights,
         } = self;
-        let [updates, weights] = B::run(|| {
+        let [updates, weights, activations] = B::run(|| {
             let mut of = UpdateSquares {
                 before: weights,
                 layers: Vec::new(),
@@ -130,10 +130,12 @@ impl<B: TrainingBackend> NormsBeforeUpdate<B> {
                 weights: Vec::new(),
             };
             visit_params(model, &mut of);
-            [of.updates, of.weights].map(|of_kind| {
+            let all = [of.updates, of.weights, activations.values].concat();
+            let mut read = numbers(all).into_iter();
+            [&of.layers, &of.layers, &activations.layers].map(|layers| {
                 let mut sums = Sums::default();
-                for (layer, sum) in of.layers.iter().zip(numbers(of_kind)) {
-                    *sums.at(layer).get_or_insert(0.0) += sum;
+                for (layer, number) in layers.iter().zip(read.by_ref().take(layers.len())) {
+                    *sums.at(layer).get_or_insert(0.0) += number;
                 }
                 sums
             })
@@ -141,6 +143,7 @@ impl<B: TrainingBackend> NormsBeforeUpdate<B> {
         for layer in &mut layers {
             let ratio = updates.of(&layer.layer).zip(weights.of(&layer.layer));
             layer.update = ratio.and_then(|(update, weights)| finite((update / weights).sqrt()));
+            layer.activation = activations.of(&layer.layer).and_then(finite);
         }
         layers
     }
@@ -213,7 +216,7 @@ impl<B: TrainingBackend> ParamVisitor<B> for UpdateSquares<B::InnerBackend> {
 fn activations<B: TrainingBackend>(
     model: &TrainingModel<B>,
     batch: &TokenBatch<B>,
-) -> Vec<(String, f64)> {
+) -> RootMeanSquares<B::InnerBackend> {
     let [_, seq] = batch.tokens.dims();
     let padding = batch.padding.as_ref().map(|padding| {
         let of_first = padding.clone().inner().narrow(0, 0, 1).int();
@@ -228,10 +231,7 @@ fn activations<B: TrainingBackend>(
         ids: first(&batch.tokens.ids),
         documents: batch.tokens.documents.as_ref().map(first),
     };
-    let mut probe = RootMeanSquares {
-        layers: Vec::new(),
-        values: Vec::new(),
-    };
+    let mut probe = RootMeanSquares::default();
     let model = model.valid();
     match model.config().kind() {
         ModelKind::Decoder => {
@@ -248,10 +248,6 @@ fn activations<B: TrainingBackend>(
         ModelKind::EncoderDecoder => {}
     }
     probe
-        .layers
-        .into_iter()
-        .zip(numbers(probe.values))
-        .collect()
 }
 
 /// Measures the residual stream.
@@ -259,6 +255,15 @@ fn activations<B: TrainingBackend>(
 struct RootMeanSquares<B: Backend> {
     layers: Vec<String>,
     values: Vec<Tensor<B, 1>>,
+}
+
+impl<B: Backend> Default for RootMeanSquares<B> {
+    fn default() -> Self {
+        Self {
+            layers: Vec::new(),
+            values: Vec::new(),
+        }
+    }
 }
 
 impl<B: Backend> Probe<B> for RootMeanSquares<B> {

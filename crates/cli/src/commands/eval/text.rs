@@ -8,14 +8,13 @@ use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::id_tensor;
 use emberlm_tokenizer::Tokenizer;
-use serde::Serialize;
 
+use super::scored_text::{Alternative, Report, ScoredToken};
 use super::{EvalArgs, check_memory, check_window, token_page};
 use crate::backend::Job;
 use crate::error::CliError;
 use crate::model::{self, needed};
-use crate::output::{Align, Table, print, print_json};
-use crate::plot::token_label;
+use crate::output::{print, print_json};
 use crate::ranks::Ranks;
 use crate::weights_arg::Formats;
 
@@ -23,45 +22,6 @@ use crate::weights_arg::Formats;
 const ALTERNATIVES: usize = 5;
 /// Maximum number of tokens whose logits are held at once.
 const ROWS: usize = 128;
-/// Number of tokens in the table of the least probable ones.
-const LISTED: usize = 10;
-
-/// A token of the text.
-#[derive(Clone, Debug, Serialize)]
-pub struct ScoredToken {
-    pub id: u32,
-    /// The bytes of its text. Those of a character may be divided among several tokens.
-    #[serde(skip)]
-    pub bytes: Vec<u8>,
-    pub token: String,
-    /// `-ln p` in nats; `None` for the first token, which is not predicted.
-    pub loss: Option<f64>,
-    /// The number of tokens that are at least as probable, itself included.
-    pub rank: Option<usize>,
-    /// The most probable tokens in its place.
-    pub top: Vec<Alternative>,
-}
-
-/// A token that could be in the place of another.
-#[derive(Clone, Debug, Serialize)]
-pub struct Alternative {
-    pub id: u32,
-    pub token: String,
-    pub probability: f64,
-}
-
-/// The output of `--json`.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    /// Mean loss of the predicted tokens in nats.
-    pub loss: f64,
-    pub perplexity: f64,
-    /// The summed loss in bits per byte of the predicted tokens.
-    pub bits_per_byte: f64,
-    /// Number of predicted tokens.
-    pub tokens: usize,
-    pub scores: Vec<ScoredToken>,
-}
 
 /// Scores the text of a file.
 pub fn run(args: &EvalArgs, path: &Path, ranks: &Ranks) -> Result<(), CliError> {
@@ -122,14 +82,7 @@ impl Job for Score<'_> {
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
         let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
         let mut scores = Vec::with_capacity(self.tokens.len());
-        scores.push(ScoredToken {
-            id: self.tokens[0],
-            bytes: bytes_of(self.tokens[0], self.tokenizer),
-            token: text_of(self.tokens[0], self.tokenizer),
-            loss: None,
-            rank: None,
-            top: Vec::new(),
-        });
+        scores.push(ScoredToken::unpredicted(self.tokens[0], self.tokenizer));
         for window in windows(self.tokens.len() - 1, self.window) {
             let read = &self.tokens[window.start..window.end];
             let hidden =
@@ -177,82 +130,15 @@ fn scored(id: u32, logits: &[f32], tokenizer: &Tokenizer) -> ScoredToken {
         best.truncate(ALTERNATIVES);
     }
     best.sort_by(order);
-    let top = best.into_iter().map(|id| Alternative {
-        id: id as u32,
-        token: text_of(id as u32, tokenizer),
-        probability: (-loss(logits[id])).exp(),
+    let top = best.into_iter().map(|id| {
+        let probability = (-loss(logits[id])).exp();
+        Alternative::new(id as u32, probability, tokenizer)
     });
     ScoredToken {
-        id,
-        bytes: bytes_of(id, tokenizer),
-        token: text_of(id, tokenizer),
         loss: Some(loss(own)),
         rank: Some(logits.iter().filter(|&&logit| logit >= own).count()),
         top: top.collect(),
-    }
-}
-
-/// The text of a token. Bytes that are no characters become replacement characters.
-fn text_of(id: u32, tokenizer: &Tokenizer) -> String {
-    String::from_utf8_lossy(&bytes_of(id, tokenizer)).into_owned()
-}
-
-fn bytes_of(id: u32, tokenizer: &Tokenizer) -> Vec<u8> {
-    tokenizer.decode_bytes(&[id]).unwrap_or_default()
-}
-
-impl Report {
-    fn new(scores: Vec<ScoredToken>, tokenizer: &Tokenizer) -> Self {
-        let losses = scores.iter().filter_map(|score| score.loss);
-        let (tokens, sum) = (losses.clone().count(), losses.sum::<f64>());
-        let predicted: Vec<u32> = scores.iter().skip(1).map(|score| score.id).collect();
-        let bytes = tokenizer.decode_bytes(&predicted).unwrap_or_default().len();
-        let loss = sum / tokens.max(1) as f64;
-        Self {
-            loss,
-            perplexity: loss.exp(),
-            bits_per_byte: sum / std::f64::consts::LN_2 / bytes.max(1) as f64,
-            tokens,
-            scores,
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut summary = Table::new([Align::Left, Align::Right]);
-        summary.row(["loss".to_owned(), format!("{:.4}", self.loss)]);
-        summary.row(["perplexity".to_owned(), format!("{:.2}", self.perplexity)]);
-        summary.row([
-            "bits per byte".to_owned(),
-            format!("{:.4}", self.bits_per_byte),
-        ]);
-        summary.row(["predicted tokens".to_owned(), self.tokens.to_string()]);
-        let mut places: Vec<usize> = (1..self.scores.len()).collect();
-        let loss = |place: usize| self.scores[place].loss.unwrap_or(0.0);
-        places.sort_by(|&a, &b| loss(b).total_cmp(&loss(a)));
-        let mut least = Table::new([
-            Align::Right,
-            Align::Left,
-            Align::Right,
-            Align::Right,
-            Align::Left,
-        ]);
-        least.row(["position", "token", "loss", "rank", "most probable"]);
-        for place in places.into_iter().take(LISTED) {
-            let score = &self.scores[place];
-            let best = score.top.first().map_or("", |best| &best.token);
-            least.row([
-                place.to_string(),
-                token_label(&score.bytes),
-                format!("{:.3}", loss(place)),
-                score.rank.unwrap_or_default().to_string(),
-                token_label(best.as_bytes()),
-            ]);
-        }
-        format!(
-            "{}\nThe least probable tokens:\n{}",
-            summary.render(),
-            least.render()
-        )
+        ..ScoredToken::unpredicted(id, tokenizer)
     }
 }
 

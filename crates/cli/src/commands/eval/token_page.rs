@@ -5,7 +5,7 @@ use std::path::Path;
 
 use emberlm_system::write::write_whole;
 
-use super::text::{Report, ScoredToken};
+use super::scored_text::{Report, ScoredToken};
 use crate::error::CliError;
 use crate::plot::page::{document, escaped};
 use crate::plot::token_label;

@@ -3,7 +3,7 @@
 use emberlm_system::text::escaped;
 use emberlm_trainer::ancestry::Ancestor;
 
-use super::list::ListedRun;
+use super::listed_run::ListedRun;
 use crate::console;
 use crate::output::{Align, Table};
 use crate::plot::short;

@@ -47,18 +47,8 @@ impl TransformerConfig {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{FullLayers, ModelConfig, ResidualMix, ValueEmbeddings, ZeroInit};
-    use crate::{TransformerConfig, families};
-
-    fn error_of(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> String {
-        let mut raw = families::preset(preset).expect("a preset").config;
-        raw.vocab_size = Some(65);
-        change(&mut raw);
-        match TransformerConfig::try_from(raw) {
-            Ok(_) => "accepted".to_owned(),
-            Err(error) => error.to_string(),
-        }
-    }
+    use crate::config::{FullLayers, ResidualMix, ValueEmbeddings, ZeroInit};
+    use crate::transformer::checked::refusal::error_of;
 
     #[test]
     fn additions_are_within_their_ranges() {

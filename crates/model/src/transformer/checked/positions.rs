@@ -195,16 +195,10 @@ mod tests {
     use crate::config::{
         AttentionKind, FullLayers, LayerPositions, ModelConfig, Position, QkNormSpan,
     };
-    use crate::families;
-    use crate::transformer::checked::TransformerConfig;
+    use crate::transformer::checked::refusal;
 
     fn error_of(change: impl FnOnce(&mut ModelConfig)) -> String {
-        let mut raw = families::preset("smollm3").expect("a preset").config;
-        change(&mut raw);
-        match TransformerConfig::try_from(raw) {
-            Ok(_) => "accepted".to_owned(),
-            Err(error) => error.to_string(),
-        }
+        refusal::error_of("smollm3", change)
     }
 
     #[test]

@@ -214,15 +214,10 @@ mod tests {
     use crate::config::RotaryScaling;
     use crate::error::InputError;
     use crate::families::{self, Family};
+    use crate::transformer::checked::refusal;
 
     fn error_of(change: impl FnOnce(&mut ModelConfig)) -> String {
-        let mut raw = families::preset("char-nano").expect("a preset").config;
-        raw.vocab_size = Some(65);
-        change(&mut raw);
-        match TransformerConfig::try_from(raw) {
-            Ok(_) => "accepted".to_owned(),
-            Err(error) => error.to_string(),
-        }
+        refusal::error_of("char-nano", change)
     }
 
     #[test]

@@ -17,8 +17,7 @@ impl<B: TrainingBackend> StepEngine<B> {
         self.norms.as_deref()
     }
 
-    /// The part of the norms that is computed before the update. `None` if they are not due, and on ranks other
-    /// than 0. The
+    /// The part of the norms that is computed before the update. `None` if they are not due, and on ranks other than 0. The
     /// gradients are those of all ranks; all ranks have the whole weights.
     pub(super) fn begin_norms(
         &self,
