@@ -4,9 +4,9 @@ mod additions;
 mod architecture;
 mod components;
 mod positions;
-#[cfg(test)]
-mod refusal;
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use emberlm_kernels::Activation;
 

@@ -48,7 +48,7 @@ impl TransformerConfig {
 #[cfg(test)]
 mod tests {
     use crate::config::{FullLayers, ResidualMix, ValueEmbeddings, ZeroInit};
-    use crate::transformer::checked::refusal::error_of;
+    use crate::transformer::checked::tests::error_of;
 
     #[test]
     fn additions_are_within_their_ranges() {

@@ -195,10 +195,10 @@ mod tests {
     use crate::config::{
         AttentionKind, FullLayers, LayerPositions, ModelConfig, Position, QkNormSpan,
     };
-    use crate::transformer::checked::refusal;
+    use crate::transformer::checked::tests;
 
     fn error_of(change: impl FnOnce(&mut ModelConfig)) -> String {
-        refusal::error_of("smollm3", change)
+        tests::error_of("smollm3", change)
     }
 
     #[test]

@@ -214,10 +214,10 @@ mod tests {
     use crate::config::RotaryScaling;
     use crate::error::InputError;
     use crate::families::{self, Family};
-    use crate::transformer::checked::refusal;
+    use crate::transformer::checked::tests;
 
     fn error_of(change: impl FnOnce(&mut ModelConfig)) -> String {
-        refusal::error_of("char-nano", change)
+        tests::error_of("char-nano", change)
     }
 
     #[test]
