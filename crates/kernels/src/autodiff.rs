@@ -15,6 +15,7 @@ macro_rules! with_parents {
 
 mod activation;
 mod attention;
+mod column_norms;
 mod dependency;
 mod embedding;
 mod gated;
@@ -40,8 +41,8 @@ pub use hook::GradientHook;
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, Backend, DeviceMemory, HeadLossInputs, LinearInputs, Normalization, PackedFormat,
-    PackedWeight, Precision, RotaryLayout, reference,
+    Activation, Backend, ColumnNormInputs, ColumnNorms, DeviceMemory, HeadLossInputs, LinearInputs,
+    Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout, reference,
 };
 
 /// A backend for training: a [`Backend`] with automatic differentiation over an inner [`Backend`].
@@ -124,6 +125,10 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         bias: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
         norm::normalize::<B, C>(kind, x, gain, bias)
+    }
+
+    fn normalize_columns(norms: ColumnNorms, inputs: ColumnNormInputs<Self>) -> FloatTensor<Self> {
+        column_norms::normalize_columns::<B, C>(norms, inputs)
     }
 
     fn linear(inputs: LinearInputs<Self>, precision: Precision) -> FloatTensor<Self> {

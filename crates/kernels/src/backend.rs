@@ -6,10 +6,10 @@ use burn::tensor::{Device, FloatDType, Shape};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWInputs, AdamWOutputs, AddRowsGradients, AttentionKernels, DeviceMemory,
-    GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients, LinearInputs,
-    LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens, PackedWeight,
-    Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
+    Activation, AdamWInputs, AdamWOutputs, AddRowsGradients, AttentionKernels, ColumnNormGradients,
+    ColumnNormInputs, ColumnNorms, DeviceMemory, GatedGradients, HeadLossGradients, HeadLossInputs,
+    LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat,
+    PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -149,6 +149,21 @@ pub trait Backend: BurnBackend {
         added: Option<FloatTensor<Self>>,
     ) -> NormGradients<Self> {
         reference::normalize_backward::<Self>(kind, x, gain, bias, grad, added)
+    }
+
+    /// [`Backend::normalize`] of each group of columns; the other columns stay as they are. The inputs and the output have the
+    /// shape `[…, width]`.
+    fn normalize_columns(norms: ColumnNorms, inputs: ColumnNormInputs<Self>) -> FloatTensor<Self> {
+        reference::normalize_columns::<Self>(norms, inputs)
+    }
+
+    /// The gradients of [`Backend::normalize_columns`] from its inputs and the gradient of its output.
+    fn normalize_columns_backward(
+        norms: ColumnNorms,
+        inputs: ColumnNormInputs<Self>,
+        grad: FloatTensor<Self>,
+    ) -> ColumnNormGradients<Self> {
+        reference::normalize_columns_backward::<Self>(norms, inputs, grad)
     }
 
     /// `residual + x W + b`: `x` `[…, in]`, `W` `[in, out]`, `b` `[out]`, `residual` and output `[…, out]`.

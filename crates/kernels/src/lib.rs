@@ -116,7 +116,7 @@ pub use head_loss::HeadLossOptions;
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
 #[cfg(feature = "mpi")]
 pub use mpi_communicator::SharedCommunicator;
-pub use norm::Normalization;
+pub use norm::{ColumnGroups, ColumnNorms, Normalization};
 pub use packed::{PackedError, PackedFormat};
 #[cfg(feature = "burn")]
 pub use packed_tokens::{PackedTokens, has_rows};
@@ -126,6 +126,7 @@ pub use precision::Precision;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use state::{
-    AdamWInputs, AdamWOutputs, AddRowsGradients, GatedGradients, HeadLossGradients, HeadLossInputs,
-    KeyValueCache, LinearGradients, LinearInputs, LowRankUpdate, NormGradients, RotaryAngles,
+    AdamWInputs, AdamWOutputs, AddRowsGradients, ColumnNormGradients, ColumnNormInputs,
+    GatedGradients, HeadLossGradients, HeadLossInputs, KeyValueCache, LinearGradients,
+    LinearInputs, LowRankUpdate, NormGradients, RotaryAngles,
 };

@@ -21,3 +21,29 @@ pub enum Normalization {
         epsilon: f64,
     },
 }
+
+/// Two sets of columns of a matrix that are normalized: the groups of the first set begin with the first column, those of the
+/// second follow them. Later columns are not normalized. In the rows of queries, keys and values, a group is a head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ColumnNorms {
+    /// The normalization of each group.
+    pub kind: Normalization,
+    /// The groups of each set.
+    pub sets: [ColumnGroups; 2],
+}
+
+/// Groups of columns, side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnGroups {
+    /// The number of groups.
+    pub count: usize,
+    /// Columns of a group.
+    pub width: usize,
+}
+
+impl ColumnGroups {
+    /// The columns of all groups.
+    pub const fn columns(self) -> usize {
+        self.count * self.width
+    }
+}

@@ -10,9 +10,9 @@ use burn::tensor::{Device, Int, Tensor, TensorPrimitive};
 use crate::cpu::packed::PackedMatrix;
 use crate::reference::table_parts::part_rows;
 use crate::{
-    Activation, AdamWInputs, AdamWOutputs, AdamWStep, Backend, HeadLossInputs, HeadLossOptions,
-    LinearInputs, LowRankUpdate, Normalization, PackedFormat, PackedTokens, PackedWeight,
-    Precision, RotaryLayout, TrainingBackend,
+    Activation, AdamWInputs, AdamWOutputs, AdamWStep, Backend, ColumnNormInputs, ColumnNorms,
+    HeadLossInputs, HeadLossOptions, LinearInputs, LowRankUpdate, Normalization, PackedFormat,
+    PackedTokens, PackedWeight, Precision, RotaryLayout, TrainingBackend,
 };
 
 pub use attention::{
@@ -60,6 +60,21 @@ pub fn normalize<B: Backend, const D: usize>(
         gain.map(float),
         bias.map(float),
     ))
+}
+
+/// [`Backend::normalize_columns`] of `[…, width]`; gains and biases are those of each set of groups.
+pub fn normalize_columns<B: Backend, const D: usize>(
+    norms: ColumnNorms,
+    x: Tensor<B, D>,
+    gains: Option<[Tensor<B, 1>; 2]>,
+    biases: Option<[Tensor<B, 1>; 2]>,
+) -> Tensor<B, D> {
+    let inputs = ColumnNormInputs {
+        x: float(x),
+        gains: gains.map(|gains| gains.map(float)),
+        biases: biases.map(|biases| biases.map(float)),
+    };
+    tensor(B::normalize_columns(norms, inputs))
 }
 
 /// [`Backend::linear`]: `residual + x W + b`, `x` `[…, in]`, `weight` `[in, out]`.

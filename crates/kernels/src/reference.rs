@@ -10,6 +10,7 @@ mod attention_kernels;
 mod attention_scores;
 mod blocked_attention;
 mod cache;
+mod column_norms;
 mod embedding;
 mod gated;
 mod head_loss;
@@ -37,6 +38,7 @@ pub use blocked_attention::{
     BlockedState, blocked_attention, blocked_attention_backward, blocked_attention_training,
 };
 pub use cache::{empty_tokens, pack_tokens, unpack_tokens, write_packed_tokens, write_tokens};
+pub use column_norms::{normalize_columns, normalize_columns_backward};
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
 pub(crate) use head_loss::in_blocks;

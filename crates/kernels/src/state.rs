@@ -42,6 +42,28 @@ pub struct LinearGradients<B: Backend> {
     pub bias: Option<FloatTensor<B>>,
 }
 
+/// The inputs of [`crate::Backend::normalize_columns`].
+#[derive(Clone, Debug)]
+pub struct ColumnNormInputs<B: Backend> {
+    /// `[…, width]`.
+    pub x: FloatTensor<B>,
+    /// The gain of each set of groups, `[width of a group]`.
+    pub gains: Option<[FloatTensor<B>; 2]>,
+    /// The bias of each set of groups, `[width of a group]`.
+    pub biases: Option<[FloatTensor<B>; 2]>,
+}
+
+/// The gradients of the inputs of [`crate::Backend::normalize_columns`].
+#[derive(Clone, Debug)]
+pub struct ColumnNormGradients<B: Backend> {
+    /// `[…, width]`.
+    pub x: FloatTensor<B>,
+    /// Those of the gains, if any.
+    pub gains: Option<[FloatTensor<B>; 2]>,
+    /// Those of the biases, if any.
+    pub biases: Option<[FloatTensor<B>; 2]>,
+}
+
 /// The gradients of a normalization.
 #[derive(Clone, Debug)]
 pub struct NormGradients<B: Backend> {

@@ -7,7 +7,7 @@
 //!   [`packed_levels`] chooses their levels within fixed scales,
 //!   [`gptq`] by the products of a layer's inputs.
 //! - [`low_rank`] adds the updates of several adapters to their rows.
-//! - [`attention`], [`head_loss`], [`norm`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
+//! - [`attention`], [`head_loss`], [`norm`], [`column_norms`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
 //!   [`reduce`] are the operations.
 //! - [`vector`] has the shared inner loops, `prefetch` the prefetch hint, and [`parallel`] the distribution over
 //!   threads, which in a step are those of a [`team`]. [`instructions`] names those of this CPU.
@@ -24,6 +24,7 @@ mod amx;
 pub mod attention;
 pub mod bf16;
 pub(crate) mod blocks;
+pub mod column_norms;
 pub mod embedding;
 mod few_rows;
 mod float16;

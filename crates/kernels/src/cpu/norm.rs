@@ -43,7 +43,7 @@ pub fn normalize(
 }
 
 #[inline(always)]
-fn normalize_row(
+pub(super) fn normalize_row(
     kind: Normalization,
     x: &[f32],
     gain: Option<&[f32]>,
@@ -240,7 +240,7 @@ impl Task<'_> {
 
 /// The gradient of a row as a linear function: `dx = scale · g + along · (x - mean) + offset`.
 #[derive(Clone, Copy)]
-struct Row {
+pub(super) struct Row {
     mean: f32,
     scale: f32,
     along: f32,
@@ -249,7 +249,12 @@ struct Row {
 
 impl Row {
     #[inline(always)]
-    fn of<const GAIN: bool>(kind: Normalization, x: &[f32], grad: &[f32], gain: &[f32]) -> Self {
+    pub(super) fn of<const GAIN: bool>(
+        kind: Normalization,
+        x: &[f32],
+        grad: &[f32],
+        gain: &[f32],
+    ) -> Self {
         let n = x.len() as f32;
         let mean = mean(kind, x);
         let g = |grad: f32, gain: f32| if GAIN { grad * gain } else { grad };
@@ -274,7 +279,7 @@ impl Row {
     }
 
     #[inline(always)]
-    fn write<const GAIN: bool, const ADDED: bool, const IN_PLACE: bool>(
+    pub(super) fn write<const GAIN: bool, const ADDED: bool, const IN_PLACE: bool>(
         self,
         x: &[f32],
         grad: &[f32],
@@ -293,7 +298,7 @@ impl Row {
 
     /// Adds `grad · y` to `sum`.
     #[inline(always)]
-    fn add_gain(self, x: &[f32], grad: &[f32], sum: &mut [f32]) {
+    pub(super) fn add_gain(self, x: &[f32], grad: &[f32], sum: &mut [f32]) {
         for ((sum, x), grad) in sum.iter_mut().zip(x).zip(grad) {
             *sum += *grad * ((*x - self.mean) * self.scale);
         }
@@ -301,7 +306,7 @@ impl Row {
 }
 
 #[inline(always)]
-fn add_to(sum: &mut [f32], x: &[f32]) {
+pub(super) fn add_to(sum: &mut [f32], x: &[f32]) {
     for (sum, x) in sum.iter_mut().zip(x) {
         *sum += *x;
     }

@@ -5,6 +5,7 @@ mod address;
 mod attention;
 mod buffer;
 mod cache;
+mod column_norms;
 mod elementwise;
 mod head_loss;
 mod linear;
@@ -22,10 +23,10 @@ use crate::cpu::bf16;
 use crate::cpu::packed::PackedMatrix;
 use crate::cpu::team;
 use crate::{
-    Activation, AdamWInputs, AdamWOutputs, AddRowsGradients, Backend, GatedGradients,
-    HeadLossGradients, HeadLossInputs, LinearGradients, LinearInputs, LowRankUpdate, NormGradients,
-    Normalization, PackedFormat, PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory,
-    reference,
+    Activation, AdamWInputs, AdamWOutputs, AddRowsGradients, Backend, ColumnNormGradients,
+    ColumnNormInputs, ColumnNorms, GatedGradients, HeadLossGradients, HeadLossInputs,
+    LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat,
+    PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory, reference,
 };
 use buffer::is_f32;
 
@@ -122,6 +123,24 @@ impl Backend for Flex {
         match is_f32(&[&x, &grad]) {
             true => elementwise::normalize_backward(kind, x, gain, bias, grad, added),
             false => reference::normalize_backward::<Self>(kind, x, gain, bias, grad, added),
+        }
+    }
+
+    fn normalize_columns(norms: ColumnNorms, inputs: ColumnNormInputs<Self>) -> FloatTensor<Self> {
+        match is_f32(&[&inputs.x]) {
+            true => column_norms::normalize_columns(norms, inputs),
+            false => reference::normalize_columns::<Self>(norms, inputs),
+        }
+    }
+
+    fn normalize_columns_backward(
+        norms: ColumnNorms,
+        inputs: ColumnNormInputs<Self>,
+        grad: FloatTensor<Self>,
+    ) -> ColumnNormGradients<Self> {
+        match is_f32(&[&inputs.x, &grad]) {
+            true => column_norms::normalize_columns_backward(norms, inputs, grad),
+            false => reference::normalize_columns_backward::<Self>(norms, inputs, grad),
         }
     }
 

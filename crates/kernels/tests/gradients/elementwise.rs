@@ -2,8 +2,8 @@
 
 use burn::tensor::{Int, Tensor, TensorData};
 use emberlm_kernels::{
-    Activation, AdamWStep, Backend, Normalization, Precision, RotaryLayout, SQUARES_CHUNK, ops,
-    reference,
+    Activation, AdamWStep, Backend, ColumnGroups, ColumnNorms, Normalization, Precision,
+    RotaryLayout, SQUARES_CHUNK, ops, reference,
 };
 use proptest::sample::select;
 
@@ -57,6 +57,55 @@ pub fn normalization<B: Backend>(
             let bias = biased.then(|| primitive(bias.squeeze_dim::<1>(0)));
             let y = reference::normalize::<Reference>(kind, primitive(x.clone()), gain, bias);
             typed::<Reference, 2>(y) + x * branch
+        },
+    );
+}
+
+/// Sets of `counts` groups of columns, of `widths`, and one column that is not normalized.
+pub fn column_norms<B: Backend>(
+    kind: Normalization,
+    [rows, counts, widths]: [[usize; 2]; 3],
+    [gained, biased]: [bool; 2],
+    seed: u64,
+) {
+    let columns = [0, 1].map(|set| counts[set] * widths[set]);
+    let width = columns[0] + columns[1] + 1;
+    let shape = [rows[0] * rows[1], width];
+    let norms = ColumnNorms {
+        kind,
+        sets: [0, 1].map(|set| ColumnGroups {
+            count: counts[set],
+            width: widths[set],
+        }),
+    };
+    let parameters = [0, 1, 0, 1].map(|set| [1, widths[set]]);
+    let inputs = [shape].into_iter().chain(parameters).zip(seed..);
+    let inputs: Vec<_> = inputs.map(|(shape, seed)| numbers(seed, shape)).collect();
+    assert_same::<B, _, 2, _>(
+        &format!("{norms:?} {shape:?}, gain: {gained}, bias: {biased}"),
+        &inputs.try_into().expect("five inputs"),
+        |[x, gain1, gain2, bias1, bias2]| {
+            let gains = gained.then(|| [gain1, gain2].map(|row| row.squeeze_dim(0)));
+            let biases = biased.then(|| [bias1, bias2].map(|row| row.squeeze_dim(0)));
+            ops::normalize_columns(norms, x, gains, biases)
+        },
+        |[x, gain1, gain2, bias1, bias2]| {
+            let of_set = |start: usize, set: usize, gain: Tensor<Reference, 2>, bias| {
+                let all = x.clone().narrow(1, start, columns[set]);
+                let groups = all.reshape([shape[0] * counts[set], widths[set]]);
+                let row = |given: bool, row: Tensor<Reference, 2>| {
+                    given.then(|| primitive(row.squeeze_dim::<1>(0)))
+                };
+                let (gain, bias) = (row(gained, gain), row(biased, bias));
+                let y = reference::normalize::<Reference>(kind, primitive(groups), gain, bias);
+                typed::<Reference, 2>(y).reshape([shape[0], columns[set]])
+            };
+            let normalized = [
+                of_set(0, 0, gain1, bias1),
+                of_set(columns[0], 1, gain2, bias2),
+            ];
+            let rest = x.clone().narrow(1, width - 1, 1);
+            Tensor::cat(normalized.into_iter().chain([rest]).collect(), 1)
         },
     );
 }
@@ -314,6 +363,12 @@ crate::on_backends! {
         shape in [1_usize..8, 3..24],
         parts in [any::<bool>(), any::<bool>(), any::<bool>()],
         seed in 0..u64::MAX - 2,
+    );
+    column_norms(
+        kind in select(&NORMS[..]),
+        sizes in [[1_usize..4, 1..4], [1..5, 1..3], [3..9, 3..9]],
+        parts in [any::<bool>(), any::<bool>()],
+        seed in 0..u64::MAX - 5,
     );
     gated(
         kind in select(&Activation::ALL[..]),

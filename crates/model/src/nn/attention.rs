@@ -6,7 +6,6 @@ mod config;
 pub(crate) use config::default_scale;
 pub use config::{AttentionConfig, Mechanism};
 
-use std::ops::Range;
 use std::slice;
 
 use burn::module::Module;
@@ -152,6 +151,7 @@ impl<B: Backend> Attention<B> {
             let mixed = merge_heads(self.probed(&qkv, span, rotary, probe));
             return self.out.run(mixed, residual, pass.adapters);
         }
+        let qkv = self.normed_columns(qkv);
         let mixed = match self.fused(&qkv, spans, rotary) {
             Some(mixed) => RowSpan::joined(mixed.into_iter(), [batch, seq]),
             None => {
@@ -187,15 +187,15 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// The attention of each span as one operation on the rows of `qkv`; `None` if queries, keys or values are computed
-    /// further before it, or a cache cannot append them in it.
+    /// The attention of each span as one operation on the rows of `qkv`; `None` for linear attention, or if a cache cannot
+    /// append keys and values in it.
     fn fused(
         &self,
         qkv: &Tensor<B, 3>,
         spans: &mut [Span<'_, B>],
         rotary: Option<&RotaryTable<B>>,
     ) -> Option<Vec<Tensor<B, 3>>> {
-        if self.features.is_some() || self.q_norm.is_some() || self.k_norm.is_some() {
+        if self.features.is_some() {
             return None;
         }
         // The angles of several spans are computed once for all blocks.
@@ -287,7 +287,8 @@ impl<B: Backend> Attention<B> {
         let seq = x.dims()[1];
         let angles = rotary.map(|table| table.angles(0, seq));
         let mask = self.biased(mask, 0, seq);
-        let (q, k, _) = self.split(&self.qkv.forward(x, None), angles.as_ref());
+        let qkv = self.normed_columns(self.qkv.forward(x, None));
+        let (q, k, _) = self.split(&qkv, angles.as_ref());
         self.softmax(q, k, mask)
     }
 
@@ -299,7 +300,7 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// Splits the output of `qkv` into queries `[batch, heads, seq, head_dim]` and keys and values
+    /// Splits normalized rows of `qkv` into queries `[batch, heads, seq, head_dim]` and keys and values
     /// `[batch, kv_heads, seq, head_dim]`. Queries and keys are rotated by the tokens' `angles`.
     fn split(
         &self,
@@ -307,8 +308,8 @@ impl<B: Backend> Attention<B> {
         angles: Option<&ops::Angles<B>>,
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
         let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
-        let q = self.normed_heads(&self.q_norm, qkv, 0..heads);
-        let k = self.normed_heads(&self.k_norm, qkv, heads..heads + kv_heads);
+        let q = take_heads(qkv, 0..heads, head_dim);
+        let k = take_heads(qkv, heads..heads + kv_heads, head_dim);
         let v = take_heads(qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
 
         match angles {
@@ -317,26 +318,28 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// Takes heads as [`take_heads`] does, and normalizes each or all of them together.
-    fn normed_heads(
-        &self,
-        norm: &Option<Norm<B>>,
-        projected: &Tensor<B, 3>,
-        heads: Range<usize>,
-    ) -> Tensor<B, 4> {
-        let (head_dim, count) = (self.head_dim, heads.len());
-        let (Some(norm), QkNormSpan::Projection) = (norm, self.qk_norm_span) else {
-            return normed(norm, take_heads(projected, heads, head_dim));
+    /// Normalizes each head of the queries and keys in rows of `qkv`, or all heads of each together.
+    fn normed_columns(&self, qkv: Tensor<B, 3>) -> Tensor<B, 3> {
+        let (Some(q_norm), Some(k_norm)) = (&self.q_norm, &self.k_norm) else {
+            return qkv;
         };
-        let columns = projected.clone();
-        let columns = columns.narrow(2, heads.start * head_dim, count * head_dim);
-        take_heads(&norm.forward(columns), 0..count, head_dim)
+        let heads = [self.heads, self.kv_heads];
+        let (counts, widths) = match self.qk_norm_span {
+            QkNormSpan::Head => (heads, [self.head_dim; 2]),
+            QkNormSpan::Projection => ([1, 1], heads.map(|heads| heads * self.head_dim)),
+        };
+        Norm::of_columns([q_norm, k_norm], counts, qkv, widths)
     }
 
-    /// [`Attention::normed_heads`] of heads `[batch, heads, seq, head_dim]` that are taken already.
+    /// Normalizes heads `[batch, heads, seq, head_dim]` as [`Attention::normed_columns`] does.
     fn head_normed(&self, norm: &Option<Norm<B>>, x: Tensor<B, 4>) -> Tensor<B, 4> {
-        let heads = x.dims()[1];
-        self.normed_heads(norm, &merge_heads(x), 0..heads)
+        match (norm, self.qk_norm_span) {
+            (Some(norm), QkNormSpan::Projection) => {
+                let heads = x.dims()[1];
+                take_heads(&norm.forward(merge_heads(x)), 0..heads, self.head_dim)
+            }
+            (norm, _) => normed(norm, x),
+        }
     }
 
     /// Adds the linear biases of `seq` queries from position `offset` to a mask, if the attention has any.

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Tensor, TensorData};
 
-use emberlm_kernels::{Backend, Normalization, ops};
+use emberlm_kernels::{Backend, ColumnGroups, ColumnNorms, Normalization, ops};
 
 use crate::config;
 
@@ -88,12 +88,41 @@ pub struct Norm<B: BurnBackend> {
 impl<B: Backend> Norm<B> {
     /// Normalizes the last dimension of `x`, which must have the norm's width.
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
-        let gain = self.gain.as_ref().map(|gain| match self.offset {
+        let gain = self.whole_gain(&x);
+        ops::normalize(self.kind, x, gain, self.bias_value())
+    }
+
+    /// Normalizes the groups of columns of `x` `[batch, seq, width]` with a norm for each set; both are of the same kind.
+    pub(crate) fn of_columns(
+        norms: [&Self; 2],
+        counts: [usize; 2],
+        x: Tensor<B, 3>,
+        widths: [usize; 2],
+    ) -> Tensor<B, 3> {
+        let of_sets = |[first, second]: [Option<Tensor<B, 1>>; 2]| Some([first?, second?]);
+        let gains = of_sets(norms.map(|norm| norm.whole_gain(&x)));
+        let biases = of_sets(norms.map(Self::bias_value));
+        let groups = |set: usize| ColumnGroups {
+            count: counts[set],
+            width: widths[set],
+        };
+        let columns = ColumnNorms {
+            kind: norms[0].kind,
+            sets: [groups(0), groups(1)],
+        };
+        ops::normalize_columns(columns, x, gains, biases)
+    }
+
+    /// The gain with the constant that is added to it.
+    fn whole_gain<const D: usize>(&self, x: &Tensor<B, D>) -> Option<Tensor<B, 1>> {
+        self.gain.as_ref().map(|gain| match self.offset {
             0.0 => gain.val(),
             // The gradient of the gain is then complete when that of `x` is.
-            offset => ops::depending_on(gain.val(), &x) + offset,
-        });
-        let bias = self.bias.as_ref().map(Param::val);
-        ops::normalize(self.kind, x, gain, bias)
+            offset => ops::depending_on(gain.val(), x) + offset,
+        })
+    }
+
+    fn bias_value(&self) -> Option<Tensor<B, 1>> {
+        self.bias.as_ref().map(Param::val)
     }
 }
