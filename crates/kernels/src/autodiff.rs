@@ -19,6 +19,7 @@ mod column_norms;
 mod dependency;
 mod embedding;
 mod gated;
+mod gated_columns;
 mod gradient;
 mod head_loss;
 mod head_loss_parts;
@@ -172,6 +173,14 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         ids: IntTensor<Self>,
     ) -> FloatTensor<Self> {
         rows::add_rows::<B, C>(base, x, weights, ids)
+    }
+
+    fn add_gated_columns(
+        x: FloatTensor<Self>,
+        gates: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        gated_columns::add_gated_columns::<B, C>(x, gates, added)
     }
 
     fn rotary(

@@ -316,6 +316,26 @@ pub trait Backend: BurnBackend {
         reference::add_rows_backward::<Self>(x, weights, ids, grad)
     }
 
+    /// `x` `[…, width]`, to whose last columns are added the groups of columns of `added` `[…, columns]`, each times its gate:
+    /// `gates` is `[…, groups]`.
+    fn add_gated_columns(
+        x: FloatTensor<Self>,
+        gates: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        reference::add_gated_columns::<Self>(x, gates, added)
+    }
+
+    /// The gradients of [`Backend::add_gated_columns`] by `gates` and `added` (`up`) from its output's, which is also the gradient
+    /// of `x`.
+    fn add_gated_columns_backward(
+        gates: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> GatedGradients<Self> {
+        reference::add_gated_columns_backward::<Self>(gates, added, grad)
+    }
+
     /// `x` times `factor` `[1]`.
     fn scaled(x: FloatTensor<Self>, factor: FloatTensor<Self>) -> FloatTensor<Self> {
         reference::scaled::<Self>(x, factor)

@@ -13,6 +13,7 @@ mod cache;
 mod column_norms;
 mod embedding;
 mod gated;
+mod gated_columns;
 mod head_loss;
 mod linear;
 mod linear_attention;
@@ -41,6 +42,7 @@ pub use cache::{empty_tokens, pack_tokens, unpack_tokens, write_packed_tokens, w
 pub use column_norms::{normalize_columns, normalize_columns_backward};
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
+pub use gated_columns::{add_gated_columns, add_gated_columns_backward};
 pub(crate) use head_loss::in_blocks;
 pub use head_loss::{
     head_loss, head_loss_gradients, head_losses, head_losses_backward, rows_per_block,

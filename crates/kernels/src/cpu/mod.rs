@@ -28,6 +28,7 @@ pub mod column_norms;
 pub mod embedding;
 mod few_rows;
 mod float16;
+pub mod gated_columns;
 pub mod gptq;
 pub mod head_loss;
 pub mod inner_products;

@@ -7,6 +7,7 @@ mod buffer;
 mod cache;
 mod column_norms;
 mod elementwise;
+mod gated_columns;
 mod head_loss;
 mod linear;
 mod low_rank;
@@ -262,6 +263,28 @@ impl Backend for Flex {
         match is_f32(&[&x, &weights, &grad]) {
             true => rows::add_rows_backward(x, weights, &ids, grad),
             false => reference::add_rows_backward::<Self>(x, weights, ids, grad),
+        }
+    }
+
+    fn add_gated_columns(
+        x: FloatTensor<Self>,
+        gates: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&x, &gates, &added]) {
+            true => gated_columns::add_gated_columns(x, gates, added),
+            false => reference::add_gated_columns::<Self>(x, gates, added),
+        }
+    }
+
+    fn add_gated_columns_backward(
+        gates: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> GatedGradients<Self> {
+        match is_f32(&[&gates, &added, &grad]) {
+            true => gated_columns::add_gated_columns_backward(gates, added, grad),
+            false => reference::add_gated_columns_backward::<Self>(gates, added, grad),
         }
     }
 

@@ -110,6 +110,27 @@ pub fn column_norms<B: Backend>(
     );
 }
 
+/// Columns of `groups` groups of `width` that are added to the last ones of `before + groups · width`.
+pub fn gated_columns<B: Backend>([rows, before, groups, width]: [usize; 4], seed: u64) {
+    let columns = groups * width;
+    let shapes = [[rows, before + columns], [rows, groups], [rows, columns]];
+    let inputs = [0, 1, 2].map(|at| numbers(seed + at as u64, shapes[at]));
+    assert_same::<B, _, 2, _>(
+        &format!("{shapes:?}"),
+        &inputs,
+        |[x, gates, added]| ops::add_gated_columns(x, gates, added),
+        |[x, gates, added]| {
+            let mut parts = vec![x.clone().narrow(1, 0, before)];
+            for group in 0..groups {
+                let own = |of: &Tensor<Reference, 2>, start| of.clone().narrow(1, start, width);
+                let gated = own(&added, group * width) * gates.clone().narrow(1, group, 1);
+                parts.push(own(&x, before + group * width) + gated);
+            }
+            Tensor::cat(parts, 1)
+        },
+    );
+}
+
 /// With and without bias and residual. `x` is multiplied by two weights and so receives two gradients.
 pub fn linear<B: Backend>([tokens, width, out]: [usize; 3], parts: [bool; 2], seed: u64) {
     let shapes = [[tokens, width], [width, out], [1, out], [tokens, out]];
@@ -369,6 +390,10 @@ crate::on_backends! {
         sizes in [[1_usize..4, 1..4], [1..5, 1..3], [3..9, 3..9]],
         parts in [any::<bool>(), any::<bool>()],
         seed in 0..u64::MAX - 5,
+    );
+    gated_columns(
+        sizes in [1_usize..40, 1..9, 1..5, 1..40],
+        seed in 0..u64::MAX - 3,
     );
     gated(
         kind in select(&Activation::ALL[..]),

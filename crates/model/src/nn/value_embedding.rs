@@ -58,19 +58,11 @@ impl<B: Backend> ValueEmbedding<B> {
         x: &Tensor<B, 3>,
         ids: Tensor<B, 2, Int>,
     ) -> Tensor<B, 3> {
-        let [batch, seq, width] = qkv.dims();
-        let [inputs, kv_heads] = self.gate.dims();
+        let [inputs, _] = self.gate.dims();
         let read = x.clone().narrow(2, 0, inputs);
         let gates = ops::linear(read, self.gate.val(), None, None, Precision::default());
         let gates = activation::sigmoid(gates) * 2.0; // [batch, seq, kv_heads]
         let rows = self.table.look_up_after(x, ids); // [batch, seq, kv_heads · head_dim]
-        let [.., of_values] = rows.dims();
-        // A row per head: flex multiplies matrices faster than tensors of four dimensions.
-        let heads = batch * seq * kv_heads;
-        let rows = rows.reshape([heads, of_values / kv_heads]);
-        let added = (rows * gates.reshape([heads, 1])).reshape([batch, seq, of_values]);
-        let before = width - of_values;
-        let values = qkv.clone().narrow(2, before, of_values) + added;
-        Tensor::cat(vec![qkv.narrow(2, 0, before), values], 2)
+        ops::add_gated_columns(qkv, gates, rows)
     }
 }

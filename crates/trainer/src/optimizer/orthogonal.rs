@@ -1,8 +1,8 @@
 //! The orthogonalization of matrices for Muon and NorMuon.
 
 use burn::tensor::Tensor;
-use emberlm_kernels::Backend;
-use emberlm_kernels::ops::matmul;
+use emberlm_kernels::ops::linear;
+use emberlm_kernels::{Backend, Precision};
 
 use crate::config::Orthogonalization;
 
@@ -53,10 +53,13 @@ pub(super) fn orthogonal<B: Backend>(matrix: Tensor<B, 2>, by: Orthogonalization
     if tall {
         x = x.transpose();
     }
+    let f32 = Precision::F32;
     for [a, b, c] in polynomials {
-        let gram = matmul(x.clone(), x.clone().transpose());
-        let polynomial = gram.clone() * b + matmul(gram.clone(), gram) * c;
-        x = x.clone() * a + matmul(polynomial, x);
+        let gram = linear(x.clone(), x.clone().transpose(), None, None, f32);
+        let scaled = gram.clone() * b;
+        let polynomial = linear(gram.clone() * c, gram, None, Some(scaled), f32);
+        let scaled = x.clone() * a;
+        x = linear(polynomial, x, None, Some(scaled), f32);
     }
     if tall { x.transpose() } else { x }
 }
