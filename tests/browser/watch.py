@@ -179,6 +179,31 @@ def grouped(page):
     passed("runs are grouped by sweep, with the settings in which they differ")
 
 
+def averaged(page):
+    """The mean of 1 and 3 is 2, and the runs of the other group end at 1."""
+    expect(page.locator("#runs tbody tr")).to_have_count(23)
+    expect(page.locator("select[name=group]")).to_contain_text("by schedule.learning_rate")
+    whole = page.locator(LOSS).evaluate(PICTURE)
+    page.get_by_label("group").select_option("setting train.schedule.learning_rate")
+    heads = page.locator("#runs tr.group")
+    assert heads.all_inner_texts() == ["0.001: 1 run", "0.01: 2 runs", "unknown settings: 20 runs"], heads.all_inner_texts()
+    label = page.locator(LOSS).get_attribute("aria-label")
+    assert label == "Loss: 0.001 (1 run) 1, 0.01 (2 runs) 2", label
+    styles = page.locator("#runs tbody tr", has_text="rates/").locator(".swatch").evaluate_all("all => all.map((of) => of.style.background)")
+    assert styles[1] == styles[2] != styles[0], styles
+    both = page.locator(LOSS).evaluate(PICTURE)
+    page.get_by_role("checkbox", name="rates/seed=2").uncheck()
+    assert page.locator(LOSS).get_attribute("aria-label") == "Loss: 0.001 (1 run) 1, 0.01 (1 run) 1"
+    assert page.locator(LOSS).evaluate(PICTURE) != both, "the mean is the same without a run"
+    page.get_by_role("checkbox", name="rates/seed=2").check()
+    page.get_by_label("group").select_option("configuration")
+    label = page.locator(LOSS).get_attribute("aria-label")
+    assert "schedule.learning_rate = 0.01 (2 runs) 2" in label, label
+    page.get_by_label("group").select_option("")
+    assert page.locator(LOSS).evaluate(PICTURE) == whole, "without groups the curves are not those of before"
+    passed("means of the runs with the same setting, or that differ in the seed, are drawn")
+
+
 def bounded(page):
     page.get_by_role("searchbox", name="filter").fill("many-00")
     outside = page.locator("#charts figure:first-child .outside")
@@ -219,11 +244,14 @@ def many(wanted, browser):
             (at / "runs/rates/sweep.json").write_text("{}")
             expect(page.locator("#runs tbody tr")).to_have_count(22)
             grouped(page)
+            settings = "[train]\nsteps = 40\nseed = 2\n[train.schedule]\nlearning_rate = 0.01\n"
+            written(at, "rates/seed=2", [4.0, 3.0], settings=settings)
+            averaged(page)
             browser.look(page, "watch-many")
         with served(wanted.binary, "watch", "runs", "--port", 0, at=at) as address:
             for name, options in LOOKS:
                 with browser.page(address, **options) as page:
-                    expect(page.locator("#runs tbody tr")).to_have_count(22)
+                    expect(page.locator("#runs tbody tr")).to_have_count(23)
                     page.get_by_label("group").select_option("sweep")
                     browser.look(page, f"watch-many-{name}")
 

@@ -82,7 +82,7 @@ macro_rules! file {
 }
 
 /// The page's files, each with its path and kind.
-const FILES: [(&str, &str, &str); 10] = [
+const FILES: [(&str, &str, &str); 11] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -93,6 +93,7 @@ const FILES: [(&str, &str, &str); 10] = [
     file!("watch.js", SCRIPT),
     file!("chart.js", SCRIPT),
     file!("limits.js", SCRIPT),
+    file!("groups.js", SCRIPT),
     file!("norms.js", SCRIPT),
     file!("runs.js", SCRIPT),
     file!("style.js", SCRIPT),

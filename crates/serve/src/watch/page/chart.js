@@ -25,7 +25,8 @@ export function short(x) {
 }
 
 export class Chart {
-  /** `curves()` returns [{ name, line: { colour, dash }, marked, smooth, steady, points: [[x, y]…] }]. */
+  /** `curves()` returns [{ name, line: { colour, dash }, marked, smooth, steady, points: [[x, y]…] }]; a mean also has
+   * the lower and the upper edge of its band as points, `low` and `high`. */
   constructor(parent, title, unit, wide, curves) {
     this.title = title;
     this.curves = curves;
@@ -72,7 +73,10 @@ export class Chart {
     const whole = extent(drawn.flatMap((curve) => [curve.points[0][0], curve.points.at(-1)[0]]));
     this.whole = whole;
     this.range = view.range ?? whole;
-    this.drawn = drawn.map((curve) => ({ ...curve, points: smoothed(curve.smooth ? options.smoothing : 0, curve.points) }));
+    this.drawn = drawn.map((curve) => {
+      const smooth = (points = []) => smoothed(curve.smooth ? options.smoothing : 0, points);
+      return { ...curve, points: smooth(curve.points), low: smooth(curve.low), high: smooth(curve.high) };
+    });
     this.vertical = this.extentOfShown(options);
     const beyond = this.drawn.reduce((count, curve) => count + this.beyond(curve).length, 0);
     this.outside.textContent = beyond === 0 ? "" : ` ▲▼ ${beyond} ${beyond === 1 ? "point" : "points"} beyond the axis`;
@@ -81,6 +85,7 @@ export class Chart {
     context.beginPath();
     context.rect(this.box.x, this.box.y - 2, this.box.w, this.box.h + 4);
     context.clip();
+    this.drawn.forEach((curve) => this.band(context, curve));
     this.drawn.forEach((curve) => this.line(context, curve));
     context.restore();
     this.drawn.forEach((curve) => this.arrows(context, curve));
@@ -93,7 +98,8 @@ export class Chart {
     const [from, to] = this.range;
     const scaled = (y) => (log ? Math.log10(y) : y);
     const shown = ([x, y]) => x >= from && x <= to && y !== null && (!log || y > 0);
-    const values = this.drawn.map((curve) => curve.points.filter(shown).map(([, y]) => scaled(y)));
+    const edges = ({ points, low, high }) => [...points, ...low, ...high];
+    const values = this.drawn.map((curve) => edges(curve).filter(shown).map(([, y]) => scaled(y)));
     const steady = this.drawn.every((curve) => curve.steady);
     const [low, high] = limits(values, !outliers && !steady);
     const room = (high - low || Math.abs(high) || 1) * 0.06;
@@ -163,6 +169,17 @@ export class Chart {
       stroke(context, [[x, box.y], [x, box.y + box.h]]);
       context.fillText(this.options.x === "seconds" ? duration(tick) : short(tick), x, box.y + box.h + 6);
     }
+  }
+
+  /** Fills the band of a mean. */
+  band(context, { low, high, line }) {
+    if (low.length === 0) return;
+    context.beginPath();
+    for (const [x, y] of [...high, ...low.toReversed()]) context.lineTo(this.toX(x), this.toY(y));
+    context.globalAlpha = 0.18;
+    context.fillStyle = line.colour;
+    context.fill();
+    context.globalAlpha = 1;
   }
 
   /** Draws a curve. Each pixel column is reduced to its lowest and highest point. */

@@ -1,7 +1,8 @@
-// The table of runs, with filter, grouping by sweep, sorting, and a checkbox per run that shows it in the
+// The table of runs, with filter, groups, sorting, and a checkbox per run that shows it in the
 // charts.
 
 import { duration, short } from "./chart.js";
+import { SWEEP, choices, differences, groups, shortKey } from "./groups.js";
 import { paint, swatch } from "./style.js";
 
 const last = (events, key) => events.at(-1)?.[key];
@@ -68,33 +69,56 @@ export class Table {
     this.changed();
   }
 
-  /** The columns. Includes tags if a run has any and, when grouped, the settings that differ within a sweep. */
+  /** The groups of runs whose means are drawn, as [name, runs]; null if each run has a curve of its own. */
+  means() {
+    if (!this.by || this.by === SWEEP) return null;
+    const shown = groups(this.filtered(), this.by).map(([name, own]) => [name, own.filter((run) => !this.hidden.has(run.name))]);
+    return shown.filter(([name, own]) => name !== null && own.length > 0);
+  }
+
+  /** The columns. Includes tags if a run has any and, when grouped, the settings that differ (within a sweep). */
   columns(runs) {
     const columns = COLUMNS.filter((column) => !column.optional || runs.some((run) => run.tags.length));
-    if (!this.grouped()) return columns;
-    const differing = new Set(groups(runs).filter(([sweep]) => sweep !== null).flatMap(([, own]) => differences(own)));
+    if (!this.by) return columns;
+    const parts = this.by === SWEEP ? groups(runs, SWEEP).filter(([sweep]) => sweep !== null).map(([, own]) => own) : [runs];
+    const differing = new Set(parts.flatMap(differences));
     const settings = [...differing].sort().map((key) => ({
-      id: `setting ${key}`, title: key.replace(/^train\./, ""), number: runs.every((run) => typeof run.settings?.[key] !== "string"),
+      id: `setting ${key}`, title: shortKey(key), number: runs.every((run) => typeof run.settings?.[key] !== "string"),
       value: (run) => run.settings?.[key], text: (run) => shownSetting(run.settings?.[key]),
     }));
     return [columns[0], ...settings, ...columns.slice(1)];
   }
 
-  grouped() {
-    return this.form.elements.group.value === "sweep";
+  /** The property that runs are grouped by; "" for none. */
+  get by() {
+    return this.form.elements.group.value;
+  }
+
+  /** Offers the settings in which the runs differ as properties to group by. */
+  offer() {
+    const select = this.form.elements.group;
+    const offered = choices([...this.runs.values()]);
+    const known = [...select.options].map(({ value }) => value).join("\n");
+    if (known === offered.map(([value]) => value).join("\n")) return;
+    const before = select.value;
+    select.replaceChildren(...offered.map(([value, text]) => new Option(text, value)));
+    select.value = offered.some(([value]) => value === before) ? before : "";
   }
 
   /** Updates the table. Rows are reused, so a focused checkbox keeps the focus. */
   draw(styles) {
+    this.offer();
     const runs = this.filtered();
+    const names = new Map((this.means() ?? []).flatMap(([name, own]) => own.map((run) => [run.name, name])));
     const columns = this.columns(runs);
     this.heads(columns);
     const found = this.form.elements.found;
     found.textContent = runs.length === this.runs.size ? "" : `${runs.length} of ${this.runs.size} runs`;
-    const parts = this.grouped() ? groups(runs) : [[undefined, runs]];
-    const wanted = parts.flatMap(([sweep, own]) => {
-      const heads = sweep === undefined ? [] : [this.groupRow(sweep, own, columns.length)];
-      return [...heads, ...this.sorted(own, columns).map((run) => this.row(run, columns, styles))];
+    const parts = this.by ? groups(runs, this.by) : [[undefined, runs]];
+    const wanted = parts.flatMap(([name, own]) => {
+      const heads = name === undefined ? [] : [this.groupRow(name, own, columns.length)];
+      const line = (run) => styles.of(names.get(run.name) ?? run.name);
+      return [...heads, ...this.sorted(own, columns).map((run) => this.row(run, columns, line(run)))];
     });
     const body = this.element.tBodies[0];
     const kept = new Set(wanted);
@@ -151,8 +175,8 @@ export class Table {
     return head;
   }
 
-  groupRow(sweep, runs, width) {
-    const key = `sweep ${sweep ?? ""}`;
+  groupRow(group, runs, width) {
+    const key = `group ${group ?? ""}`;
     let kept = this.rows.get(key);
     if (!kept) {
       const element = document.createElement("tr");
@@ -175,11 +199,11 @@ export class Table {
     const shown = runs.filter((run) => !this.hidden.has(run.name)).length;
     kept.box.checked = shown > 0;
     kept.box.indeterminate = shown > 0 && shown < runs.length;
-    write(kept.name, `${sweep ?? "no sweep"}: ${runs.length} ${runs.length === 1 ? "run" : "runs"}`);
+    write(kept.name, `${group ?? (this.by === SWEEP ? "no sweep" : "unknown settings")}: ${runs.length} ${runs.length === 1 ? "run" : "runs"}`);
     return kept.element;
   }
 
-  row(run, columns, styles) {
+  row(run, columns, line) {
     let row = this.rows.get(run.name);
     if (!row) {
       const element = document.createElement("tr");
@@ -187,9 +211,9 @@ export class Table {
         if (shown) this.hidden.delete(run.name); else this.hidden.add(run.name);
         this.refresh();
       });
-      const line = swatch(null);
-      label.append(line, run.name);
-      row = { element, label, box, line };
+      const sample = swatch(null);
+      label.append(sample, run.name);
+      row = { element, label, box, sample };
       this.rows.set(run.name, row);
     }
     const key = columns.map(({ id }) => id).join("\n");
@@ -204,10 +228,9 @@ export class Table {
     }
     row.box.checked = !this.hidden.has(run.name);
     row.label.title = run.note;
-    const line = styles.of(run.name);
     if (row.style !== JSON.stringify(line)) {
       row.style = JSON.stringify(line);
-      paint(row.line, line);
+      paint(row.sample, line);
     }
     columns.slice(1).forEach((column, at) => {
       const value = column.value(run);
@@ -227,24 +250,6 @@ function checkbox(changed) {
 
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
-}
-
-/** Groups runs by sweep, sorted by name. Runs without a sweep come last. */
-function groups(runs) {
-  const found = new Map();
-  for (const run of runs) {
-    if (!found.has(run.sweep)) found.set(run.sweep, []);
-    found.get(run.sweep).push(run);
-  }
-  return [...found].sort(([a], [b]) => (a === null) - (b === null) || `${a}`.localeCompare(`${b}`, "en"));
-}
-
-/** The settings that are not equal in all runs. */
-function differences(runs) {
-  const known = runs.filter((run) => run.settings);
-  const keys = new Set(known.flatMap((run) => Object.keys(run.settings)));
-  const value = (run, key) => JSON.stringify(run.settings[key]);
-  return [...keys].filter((key) => known.some((run) => value(run, key) !== value(known[0], key)));
 }
 
 function shownSetting(value) {

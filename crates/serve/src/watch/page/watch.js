@@ -1,6 +1,7 @@
 // The page: polls its server every second and shows updates.
 
 import { Chart, show, view } from "./chart.js";
+import { mean } from "./groups.js";
 import { NormMaps } from "./norms.js";
 import { Run, get } from "./runs.js";
 import { Styles } from "./style.js";
@@ -15,23 +16,33 @@ const norms = new NormMaps(document.getElementById("norms"), runs);
 const controls = document.getElementById("controls");
 const options = { x: "step", smoothing: 0, log: false, outliers: false };
 
-/** The curves of a metric: lines for training, marked lines for validation. */
+/** The curves of a metric, of each run or the means of groups: lines for training, marked lines for validation. */
 function curves(metric) {
   const found = [];
+  const means = table.means();
+  const parts = means ?? table.shown().map((run) => [run.name, [run]]);
   for (const [phase, marked] of [["training", false], ["validation", true]]) {
-    for (const run of table.shown()) {
-      const points = [];
-      for (const [step, value] of run.readings.get(`${phase} ${metric.name}`) ?? []) {
-        const x = run.place(step, options.x);
-        if (x !== null) points.push([x, value === null ? null : value * metric.scale]);
-      }
+    for (const [name, runs] of parts) {
+      const own = runs.map((run) => readings(run, phase, metric));
+      const title = means ? `${name} (${runs.length === 1 ? "1 run" : `${runs.length} runs`})` : name;
       found.push({
-        name: marked ? `${run.name}, validation` : run.name, line: styles.of(run.name), points, marked,
+        ...(means ? mean(own) : { points: own[0] }),
+        name: marked ? `${title}, validation` : title, line: styles.of(name), marked,
         smooth: !marked && metric.aggregation !== "last", steady: metric.aggregation === "last",
       });
     }
   }
   return found;
+}
+
+/** The points of a run's curve. */
+function readings(run, phase, metric) {
+  const points = [];
+  for (const [step, value] of run.readings.get(`${phase} ${metric.name}`) ?? []) {
+    const x = run.place(step, options.x);
+    if (x !== null) points.push([x, value === null ? null : value * metric.scale]);
+  }
+  return points;
 }
 
 const place = document.getElementById("charts");
@@ -52,7 +63,7 @@ async function chartMetrics() {
 }
 
 function draw() {
-  styles.show(table.shown().map((run) => run.name));
+  styles.show(table.means()?.map(([name]) => name) ?? table.shown().map((run) => run.name));
   table.draw(styles);
   controls.elements.reset.disabled = view.range === null;
   for (const chart of charts.values()) chart.draw(options);
@@ -109,10 +120,10 @@ async function ask() {
     if (!runs.has(name)) runs.set(name, new Run(name));
     const run = runs.get(name);
     Object.assign(run, { sweep, tags, note });
-    if (sweep !== null) await run.configure();
-    // The events of an ended run are read to the end once.
+    // The events of an ended run are read to the end once, and so are the settings of runs outside sweeps.
     const active = status === "running" || status !== run.status || run.file === "";
     run.status = status;
+    if (sweep !== null || active) await run.configure();
     if (active && (await run.follow())) news = true;
   }
   const gib = (bytes) => (bytes / 2 ** 30).toFixed(1);
