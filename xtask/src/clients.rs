@@ -64,7 +64,7 @@ const SUITES: [Suite; 4] = [
     // Its packages are large, and needed by nothing else.
     Suite {
         folder: "tests/clients",
-        scripts: &["harness.py"],
+        scripts: &["harness.py", "analysis.py"],
         environment: Environment {
             name: "harness-venv",
             requirements: &["tests/clients/harness.txt"],
