@@ -42,6 +42,11 @@ pub fn start() {
     terminals();
 }
 
+/// Returns true if stdout is a terminal that can move its cursor.
+pub fn stdout_is_screen() -> bool {
+    stdout_is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
+}
+
 pub fn stdout_is_terminal() -> bool {
     terminals().stdout
 }

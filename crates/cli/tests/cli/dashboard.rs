@@ -42,6 +42,36 @@ fn the_dashboard_fits_80_by_24_and_survives_resizing() {
 }
 
 #[test]
+fn the_run_and_its_best_loss_are_named_in_any_locale() {
+    let sandbox = Sandbox::with_data();
+    let ascii = [("LC_ALL", "C")];
+    let mut terminal = Terminal::start_with(&sandbox, &line(UNSAVED), &ascii, 50, 180);
+    let text = terminal.wait_for("an evaluation", |text| text.contains("best "));
+    for part in ["+run-", " elapsed", "Perplexity", "< > metric"] {
+        text.assert_has(part);
+    }
+    assert!(text.is_ascii(), "{text}");
+    terminal.press("\u{3}");
+    assert!(terminal.ended().0);
+}
+
+#[test]
+fn a_terminal_that_cannot_move_the_cursor_has_no_dashboard() {
+    let sandbox = Sandbox::with_data();
+    let dumb = [("TERM", "dumb")];
+    let line = line("").replace("--steps 100000", "--steps 2");
+    let (success, text) = Terminal::start_with(&sandbox, &line, &dumb, 24, 120).ended();
+    assert!(success, "{text}");
+    text.assert_has("step 2/2  loss ");
+    let line = format!("{line} --renderer dashboard");
+    let (success, text) = Terminal::start_with(&sandbox, &line, &dumb, 24, 120).ended();
+    assert!(!success, "{text}");
+    text.assert_has(
+        "--renderer dashboard needs a terminal that can move its cursor (TERM is dumb)",
+    );
+}
+
+#[test]
 fn the_quit_dialog_stops_with_or_without_saving() {
     for (key, success, expected) in [
         ("s", true, "Stopped after step "),

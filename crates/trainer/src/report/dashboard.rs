@@ -1,13 +1,15 @@
 //! The dashboard of a run in a terminal: figures, curves and progress, drawn by a dedicated thread when something
 //! changes.
 //!
-//! Modules: `screen` draws the layout, `plot` the curves, and `quit` the dialog that asks how to end the run.
+//! Modules: `screen` draws the layout, `plot` the curves, `quit` the dialog that asks how to end the run, and `charset` replaces characters
+//! that the terminal lacks.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "the dashboard owns the terminal while it is shown"
 )]
 
+mod charset;
 mod plot;
 mod quit;
 mod screen;
@@ -21,7 +23,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -34,6 +36,7 @@ use ratatui::crossterm::terminal::{
 
 use crate::report::metrics::{Figures, Metric, Phase, ProgressDisplay, ShownMetrics};
 use crate::stop::StopSignal;
+use charset::Charset;
 use quit::{Choice, QuitDialog};
 use screen::Screen;
 
@@ -87,9 +90,13 @@ impl Dashboard {
         let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         let (updates, receiver) = channel();
         let painter = Painter {
-            screen: Screen::of(&run),
+            screen: Screen {
+                charset: Charset::of_environment(),
+                ..Screen::of(&run)
+            },
             run,
             updates: receiver,
+            started: Instant::now(),
         };
         let mut dashboard = Self::new(updates, added);
         dashboard.thread = Some(
@@ -221,6 +228,7 @@ struct Painter {
     run: DashboardRun,
     screen: Screen,
     updates: Receiver<Update>,
+    started: Instant,
 }
 
 impl Painter {
@@ -234,6 +242,11 @@ impl Painter {
                     Err(TryRecvError::Empty) => break,
                 }
                 changed = true;
+            }
+            let seconds = self.started.elapsed().as_secs();
+            if seconds != self.screen.seconds {
+                changed = true;
+                self.screen.seconds = seconds;
             }
             let stopping = self.run.stop.is_requested();
             if stopping != self.screen.stopping {

@@ -14,7 +14,7 @@ mod shown;
 mod table;
 mod values;
 
-pub(crate) use figures::{Figures, ProgressDisplay};
+pub(crate) use figures::{Figures, ProgressDisplay, duration};
 pub(crate) use shown::ShownMetrics;
 pub use table::built_in;
 pub(crate) use table::{StepReading, computed};

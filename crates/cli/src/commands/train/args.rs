@@ -179,7 +179,7 @@ pub enum RendererArg {
 impl RendererArg {
     /// Resolves `Auto` for this terminal.
     pub fn choose(self) -> Renderer {
-        let terminal = console::stdout_is_terminal() && stdin().is_terminal();
+        let terminal = console::stdout_is_screen() && stdin().is_terminal();
         match self {
             Self::Auto if terminal => Renderer::Dashboard,
             Self::Auto | Self::Plain => Renderer::Plain,

@@ -25,7 +25,24 @@ pub struct Terminal {
 
 impl Terminal {
     pub fn start(sandbox: &Sandbox, line: &str, rows: u16, cols: u16) -> Self {
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_emberlm"));
+        Self::start_with(sandbox, line, &[], rows, cols)
+    }
+
+    /// Starts the binary with variables of the environment.
+    pub fn start_with(
+        sandbox: &Sandbox,
+        line: &str,
+        variables: &[(&str, &str)],
+        rows: u16,
+        cols: u16,
+    ) -> Self {
+        let mut command = CommandBuilder::new("env");
+        command.args(
+            variables
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
+        command.arg(env!("CARGO_BIN_EXE_emberlm"));
         command.args(line.split_whitespace());
         Self::start_command(sandbox, command, rows, cols)
     }
@@ -44,6 +61,7 @@ impl Terminal {
         let pair = native_pty_system().openpty(size).unwrap();
         command.cwd(sandbox.path(""));
         command.env("TERM", "xterm-256color");
+        command.env("LC_ALL", "C.UTF-8");
         // The location of the history file.
         command.env("XDG_DATA_HOME", sandbox.path("home"));
         let before = modes(pair.master.as_ref());

@@ -12,6 +12,9 @@ const POINTS: usize = 1000;
 /// Number of points in the view of the newest steps.
 const RECENT: usize = 200;
 
+/// The columns and rows that a chart needs beside others.
+const CHART: (u16, u16) = (58, 15);
+
 /// A metric's curves over the steps.
 #[derive(Debug, Default)]
 pub(super) struct Curves {
@@ -79,8 +82,17 @@ impl Plots {
                     .add_modifier(Modifier::BOLD),
             );
         frame.render_widget(names, tabs);
-        if let Some(curves) = self.curves.get(self.shown) {
-            self.chart(curves, frame, chart);
+        let count = self.curves.len();
+        let cells = grid(chart, count);
+        // One chart is named by its tab.
+        let is_named = cells.len() > 1;
+        for (at, cell) in cells.into_iter().enumerate() {
+            let curves = &self.curves[(self.shown + at) % count];
+            let block = match is_named {
+                true => Block::new().title(curves.name.as_str()),
+                false => Block::new(),
+            };
+            self.chart(curves, frame, cell, block);
         }
     }
 
@@ -100,7 +112,7 @@ impl Plots {
             .min(self.curves.len())
     }
 
-    fn chart(&self, curves: &Curves, frame: &mut Frame<'_>, area: Rect) {
+    fn chart(&self, curves: &Curves, frame: &mut Frame<'_>, area: Rect, block: Block<'_>) {
         let shown = |points: &[(f64, f64)], from: f64| {
             let first = points.partition_point(|&(step, _)| step < from);
             thinned(&points[first..])
@@ -142,10 +154,21 @@ impl Plots {
         }
         let axis = Style::default().fg(Color::DarkGray);
         let chart = Chart::new(curves)
+            .block(block)
             .x_axis(Axis::default().style(axis).bounds(x).labels(steps))
             .y_axis(Axis::default().style(axis).bounds(y).labels(values));
         frame.render_widget(chart, area);
     }
+}
+
+/// Divides an area into cells for `count` charts, or as many as fit.
+fn grid(area: Rect, count: usize) -> Vec<Rect> {
+    let columns = usize::from(area.width / CHART.0).clamp(1, count.max(1));
+    let rows = usize::from(area.height / CHART.1).clamp(1, count.div_ceil(columns).max(1));
+    let rows = Layout::vertical(vec![Constraint::Fill(1); rows]).split(area);
+    let columns = Layout::horizontal(vec![Constraint::Fill(1); columns]).spacing(1);
+    let cells = rows.iter().flat_map(|row| columns.split(*row).to_vec());
+    cells.take(count).collect()
 }
 
 /// Averages neighbours down to at most [`POINTS`] points. Non-finite values are left out.

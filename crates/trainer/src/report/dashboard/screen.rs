@@ -6,13 +6,20 @@ use ratatui::style::{Color, Style};
 use ratatui::widgets::{Block, Gauge, Paragraph, Wrap};
 
 use super::DashboardRun;
+use super::charset::Charset;
 use super::plot::Plots;
 use super::quit::QuitDialog;
+use crate::report::metrics::duration;
 
 /// The state of the screen.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     pub(super) plots: Plots,
+    pub(super) charset: Charset,
+    /// The run's directory.
+    pub(super) run: String,
+    /// Seconds since the dashboard was started.
+    pub(super) seconds: u64,
     /// The newest figures as text.
     pub(super) now: String,
     /// The newest step shown, and the total number of steps.
@@ -27,6 +34,8 @@ pub(super) struct Screen {
     pub(super) saved: Option<usize>,
 }
 
+/// The width of the figures in a wide terminal. The plots have the rest.
+const MOST_COLUMNS: u16 = 48;
 /// The line of keys.
 const KEYS: &str = " q quit   ← → metric   ↑ ↓ all or newest steps";
 
@@ -34,6 +43,7 @@ impl Screen {
     /// The initial screen of a run, before any figures.
     pub(super) fn of(run: &DashboardRun) -> Self {
         Self {
+            run: run.path.display().to_string(),
             now: run.notes.clone(),
             steps: run.steps,
             interval: run.interval,
@@ -48,11 +58,12 @@ impl Screen {
             Constraint::Length(1),
         ];
         let [top, progress, keys] = Layout::vertical(rows).areas(frame.area());
-        let columns = [Constraint::Percentage(38), Constraint::Percentage(62)];
+        let figures = (top.width * 38 / 100).min(MOST_COLUMNS);
+        let columns = [Constraint::Length(figures), Constraint::Min(0)];
         let [now, plots] = Layout::horizontal(columns).areas(top);
         let figures = Paragraph::new(self.now.as_str())
             .wrap(Wrap { trim: true })
-            .block(Block::bordered().title("Now"));
+            .block(Block::bordered().title(self.run.as_str()));
         frame.render_widget(figures, now);
         self.plots.draw(frame, plots);
         self.progress(frame, progress);
@@ -64,6 +75,7 @@ impl Screen {
         if let Some(dialog) = &self.dialog {
             dialog.draw(frame, self.step);
         }
+        self.charset.apply(frame.buffer_mut());
     }
 
     /// The line shown after a stop was requested.
@@ -84,6 +96,7 @@ impl Screen {
             let until = until.min(self.steps - self.step);
             title += &format!(", evaluation in {until}");
         }
+        title += &format!(", {} elapsed", duration(self.seconds as f64));
         // A label within the bar would rely on colours to be readable.
         let gauge = Gauge::default()
             .block(Block::bordered().title(title))
@@ -114,6 +127,7 @@ mod tests {
             step: 130,
             steps: 1000,
             interval: 100,
+            seconds: 65,
             ..Screen::default()
         };
         screen
@@ -124,7 +138,7 @@ mod tests {
         let text = drawn(&screen);
         assert_eq!(text.matches("left").count(), 1, "{text}");
         assert!(
-            text.contains("┌Step 130 of 1000, evaluation in 70─"),
+            text.contains("┌Step 130 of 1000, evaluation in 70, 1 min 05 s elapsed─"),
             "{text}"
         );
         assert!(!text.to_lowercase().contains("epoch"), "{text}");
@@ -133,7 +147,10 @@ mod tests {
         assert!(text.contains("4.00") && text.contains("q quit"), "{text}");
         screen.step = 1000;
         let text = drawn(&screen);
-        assert!(text.contains("┌Step 1000 of 1000─"), "{text}");
+        assert!(
+            text.contains("┌Step 1000 of 1000, 1 min 05 s elapsed─"),
+            "{text}"
+        );
         assert!(!text.contains("evaluation in"), "{text}");
         screen.stopping = true;
         let expected =
@@ -141,6 +158,44 @@ mod tests {
         assert!(drawn(&screen).contains(expected));
         screen.saved = Some(990);
         assert!(drawn(&screen).contains("loses 10 steps."));
+    }
+
+    #[test]
+    fn a_wide_terminal_shows_several_metrics() {
+        let mut screen = Screen::default();
+        for (at, name) in ["Loss", "Perplexity", "Rate"].into_iter().enumerate() {
+            let low = 10.0 * (at + 1) as f64;
+            let curves = screen.plots.of(name);
+            curves.train.extend([(1.0, low), (9.0, low + 5.0)]);
+        }
+        let drawn = |screen: &Screen, columns, rows| {
+            let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+            terminal.draw(|frame| screen.draw(frame)).unwrap();
+            terminal.backend().to_string()
+        };
+        let lows = |text: &str| ["10.00", "20.00", "30.00"].map(|low| text.contains(low));
+        assert_eq!(lows(&drawn(&screen, 80, 24)), [true, false, false]);
+        assert_eq!(lows(&drawn(&screen, 180, 24)), [true, true, false]);
+        assert_eq!(lows(&drawn(&screen, 180, 50)), [true; 3]);
+        screen.plots.turn(true);
+        assert_eq!(lows(&drawn(&screen, 180, 24)), [false, true, true]);
+    }
+
+    #[test]
+    fn an_ascii_screen_has_no_other_character() {
+        let mut screen = Screen {
+            charset: Charset::Ascii,
+            now: "loss 1.5000  “größer”".to_owned(),
+            step: 50,
+            steps: 100,
+            ..Screen::default()
+        };
+        let curves = screen.plots.of("Loss");
+        curves.train.extend([(1.0, 4.0), (50.0, 1.5)]);
+        let text = drawn(&screen);
+        assert!(text.is_ascii(), "{text}");
+        assert!(text.contains(&"#".repeat(39)), "{text}");
+        assert!(text.contains("\"gr??er\""), "{text}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn dashboard(added: &[Metric]) -> (Dashboard, Painter) {
     let (updates, receiver) = channel();
     let dashboard = Dashboard::new(updates, added);
     let run = DashboardRun {
-        path: PathBuf::new(),
+        path: PathBuf::from("runs/book"),
         notes: "training 12 parameters".to_owned(),
         steps: 100,
         interval: 50,
@@ -29,6 +29,7 @@ fn dashboard(added: &[Metric]) -> (Dashboard, Painter) {
         screen: Screen::of(&run),
         run,
         updates: receiver,
+        started: Instant::now(),
     };
     (dashboard, painter)
 }
@@ -50,7 +51,11 @@ fn notes_are_shown_until_the_first_metrics() {
         terminal.draw(|frame| painter.screen.draw(frame)).unwrap();
         terminal.backend().to_string()
     };
-    assert!(drawn(&painter).contains("training 12 parameters"));
+    let text = drawn(&painter);
+    assert!(
+        text.contains("training 12 parameters") && text.contains("┌runs/book─"),
+        "{text}"
+    );
     dashboard.show_step(1, &figures(&[("loss", 1.5)]));
     painter.take(painter.updates.try_recv().unwrap());
     let text = drawn(&painter);

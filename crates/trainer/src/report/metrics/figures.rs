@@ -12,6 +12,8 @@ pub(crate) struct Figures {
     pub(crate) seconds_left: f64,
     /// The newest validation loss.
     pub(crate) validation: Option<f64>,
+    /// The lowest validation loss.
+    pub(crate) best: Option<f64>,
     /// In an evaluation, the loss on each dataset if there are several.
     pub(crate) datasets: String,
     /// The newest note about the run.
@@ -71,6 +73,7 @@ impl Figures {
         let loss = self.reading("loss");
         let mut items = vec![format!("loss {loss:.4}")];
         items.extend(self.validation.map(|loss| format!("valid {loss:.4}")));
+        items.extend(self.best.map(|loss| format!("best {loss:.4}")));
         let perplexity = self.readings.get("perplexity");
         items.extend(perplexity.map(|value| format!("ppl {value:.2}")));
         items.extend([
@@ -98,7 +101,7 @@ impl Figures {
 }
 
 /// A duration in its two largest units.
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     let (minutes, seconds) = (whole / 60, whole % 60);
     let (hours, minutes) = (minutes / 60, minutes % 60);

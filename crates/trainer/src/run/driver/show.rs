@@ -87,6 +87,7 @@ impl<B: TrainingBackend> RankZero<B> {
         let figures = Figures {
             seconds_left: pace.seconds_left,
             validation: state.validation_loss,
+            best: state.best.map(|best| best.loss),
             note: self.recorder.messages.shown().to_owned(),
             sample: self.sample.clone().unwrap_or_default(),
             bars: self.bars.clone(),
