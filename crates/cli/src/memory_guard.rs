@@ -55,6 +55,15 @@ impl Demand {
         }
     }
 
+    /// The demand of tensors that a process copies to the host, besides the memory that it already has.
+    pub fn host_tensors(what: &'static str, bytes: u64) -> Self {
+        Self {
+            what,
+            process: memory::resident().unwrap_or(0).saturating_add(bytes),
+            parts: Vec::new(),
+        }
+    }
+
     /// The demand of running inference on `works` in one process, without unpacked layers.
     fn inference(what: &'static str, works: &[Work<'_>]) -> Self {
         let program = memory::resident().unwrap_or(0);

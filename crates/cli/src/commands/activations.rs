@@ -5,11 +5,11 @@ mod recorder;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Int, Tensor};
 use clap::{Args, ValueHint};
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{Backend, TrainingBackend};
 use emberlm_model::id_tensor;
-use emberlm_model::nn::probe::Site;
+use emberlm_model::nn::probe::{Probe, Site};
 use emberlm_model::weights::{HostTensor, save_own};
 use glob::Pattern;
 
@@ -17,10 +17,11 @@ use crate::adapter_arg::AdapterArg;
 use crate::backend::{BackendArg, Job};
 use crate::error::CliError;
 use crate::examples;
+use crate::memory_guard::{Demand, MemoryArg, MemoryGuard};
 use crate::opened_model::OpenedModel;
 use crate::output::print;
 use crate::text_arg::TextArg;
-use recorder::Recorder;
+use recorder::{Recorder, SizeProbe};
 
 /// Arguments of `activations`.
 #[derive(Debug, Args)]
@@ -43,6 +44,9 @@ pub struct ActivationsArgs {
     pub adapter: AdapterArg,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub memory: MemoryArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub backend: BackendArg,
 }
 
@@ -54,6 +58,7 @@ pub fn run(args: ActivationsArgs) -> Result<(), CliError> {
     let tensors = backend.run(Activations {
         model: &model,
         tokens: &tokens,
+        guard: args.memory.guard(backend),
         wanted: &|site: &Site| {
             let name = site.to_string();
             args.site.is_empty() || args.site.iter().any(|pattern| pattern.matches(&name))
@@ -79,6 +84,7 @@ pub fn run(args: ActivationsArgs) -> Result<(), CliError> {
 struct Activations<'a> {
     model: &'a OpenedModel,
     tokens: &'a [u32],
+    guard: MemoryGuard,
     wanted: &'a dyn Fn(&Site) -> bool,
 }
 
@@ -86,18 +92,39 @@ impl Job for Activations<'_> {
     type Output = Result<Vec<(String, HostTensor)>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let ids = id_tensor::<B::InnerBackend>(self.tokens, [1, self.tokens.len()], &device);
-        let mut recorder = Recorder::new(self.wanted);
         match self.model {
             OpenedModel::Decoder(model) | OpenedModel::EncoderDecoder(model) => {
                 let decoder = model.decoder::<B::InnerBackend>(&device)?;
-                decoder.forward_probed(ids, &mut recorder);
+                self.recorded(&device, |ids, probe| {
+                    decoder.forward_probed(ids, probe);
+                })
             }
             OpenedModel::Encoder(model) => {
                 let encoder = model.load::<B::InnerBackend>(&device)?;
-                encoder.states_probed(ids, &mut recorder);
+                self.recorded(&device, |ids, probe| {
+                    encoder.states_probed(ids, probe);
+                })
             }
         }
+    }
+}
+
+impl Activations<'_> {
+    /// The activations that `pass` shows to a probe. A pass over one token determines their memory.
+    fn recorded<B: Backend>(
+        &self,
+        device: &Device<B>,
+        pass: impl Fn(Tensor<B, 2, Int>, &mut dyn Probe<B>),
+    ) -> Result<Vec<(String, HostTensor)>, CliError> {
+        let ids = |tokens: &[u32]| id_tensor::<B>(tokens, [1, tokens.len()], device);
+        let mut sizes = SizeProbe::new(self.wanted, self.tokens.len());
+        pass(ids(&self.tokens[..1]), &mut sizes);
+        let demand = Demand::host_tensors("the activations", sizes.bytes);
+        self.guard.check(&demand, || {
+            vec!["choose some of the activations with --site, or a shorter text".to_owned()]
+        })?;
+        let mut recorder = Recorder::new(self.wanted);
+        pass(ids(self.tokens), &mut recorder);
         Ok(recorder.tensors)
     }
 }

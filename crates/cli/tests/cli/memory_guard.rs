@@ -67,6 +67,25 @@ fn the_proposed_step_fits_when_the_requested_one_does_not() {
 }
 
 #[test]
+fn the_activations_of_a_long_text_are_predicted() {
+    let sandbox = Sandbox::new();
+    sandbox.ok(
+        "new --preset char-nano --tokenizer byte --set model.d_model=16 --set model.heads=2 --set model.kv_heads=2 \
+         --set model.n_layers=16 --set model.seq_len=2048 --set model.feed_forward.width=16 --out model",
+    );
+    let (layers, heads, tokens) = (16, 2, 1800);
+    sandbox.write("long.txt", "12 and 13 make 25 ".repeat(tokens / 18));
+    let line = "activations model --prompt \"$(cat long.txt)x\" --out a.safetensors --site";
+    let kib = 300_000;
+    let ran = limited(&sandbox, &format!("{line} '*hook_pattern'"), kib);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    let expected = (4 * layers * heads * tokens * tokens) as f64 / f64::from(1 << 20);
+    assert!((needed(&ran) - expected).abs() < 20.0, "{expected}: {ran}");
+    ran.says("hint: choose some of the activations with --site, or a shorter text");
+    limited(&sandbox, &format!("{line} '*hook_resid_pre'"), kib).exits(0);
+}
+
+#[test]
 fn inference_commands_reject_models_larger_than_memory() {
     let sandbox = Sandbox::with_data();
     sandbox.trains(&format!("{MEDIUM} --data data --steps 1 --out run"));

@@ -1,4 +1,4 @@
-//! A probe that copies tensors to the host.
+//! Probes that copy tensors to the host, and that count their bytes.
 
 use std::fmt;
 
@@ -48,15 +48,8 @@ impl<B: Backend> Probe<B> for Recorder<'_> {
 
     fn heads(&mut self, site: Site, x: Tensor<B, 4>) -> Tensor<B, 4> {
         if (self.wanted)(&site) {
-            let is_pattern = matches!(
-                site,
-                Site::Block {
-                    point: Point::Pattern | Point::CrossPattern,
-                    ..
-                }
-            );
             // As TransformerLens stores heads: [batch, seq, heads, head_dim].
-            let stored = match is_pattern {
+            let stored = match is_pattern(&site) {
                 true => x.clone(),
                 false => x.clone().swap_dims(1, 2),
             };
@@ -64,4 +57,62 @@ impl<B: Backend> Probe<B> for Recorder<'_> {
         }
         x
     }
+}
+
+/// Counts the bytes of the wanted activations of `seq` tokens in a pass over one token.
+pub struct SizeProbe<'a> {
+    wanted: &'a dyn Fn(&Site) -> bool,
+    seq: usize,
+    pub bytes: u64,
+}
+
+impl<'a> SizeProbe<'a> {
+    pub fn new(wanted: &'a dyn Fn(&Site) -> bool, seq: usize) -> Self {
+        Self {
+            wanted,
+            seq,
+            bytes: 0,
+        }
+    }
+
+    fn count(&mut self, site: &Site, elements: usize) {
+        if (self.wanted)(site) {
+            let copies = match is_pattern(site) {
+                true => self.seq * self.seq,
+                false => self.seq,
+            };
+            self.bytes += (elements * copies * size_of::<f32>()) as u64;
+        }
+    }
+}
+
+impl fmt::Debug for SizeProbe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SizeProbe")
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> Probe<B> for SizeProbe<'_> {
+    fn rows(&mut self, site: Site, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        self.count(&site, x.shape().num_elements());
+        x
+    }
+
+    fn heads(&mut self, site: Site, x: Tensor<B, 4>) -> Tensor<B, 4> {
+        self.count(&site, x.shape().num_elements());
+        x
+    }
+}
+
+/// True for attention patterns, `[batch, heads, seq, seq]`.
+fn is_pattern(site: &Site) -> bool {
+    matches!(
+        site,
+        Site::Block {
+            point: Point::Pattern | Point::CrossPattern,
+            ..
+        }
+    )
 }
