@@ -5,7 +5,9 @@ use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
 
-use emberlm::train::config::{ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig};
+use emberlm::train::config::{
+    ConstantConfig, CooldownConfig, DecayConfig, ExponentialConfig, InverseSqrtConfig,
+};
 use emberlm::train::schedule::learning_rate;
 use emberlm::train::{ScheduleConfig, ScheduleKind};
 use plotters::prelude::*;
@@ -18,7 +20,7 @@ const INK: RGBColor = RGBColor(38, 38, 46);
 const FAINT: RGBColor = RGBColor(225, 225, 230);
 
 /// Okabe and Ito's palette, which is distinguishable with colour blindness.
-const SCHEDULES: [(ScheduleKind, &str, RGBColor); 5] = [
+const SCHEDULES: [(ScheduleKind, &str, RGBColor); 6] = [
     (ScheduleKind::Constant, "constant", RGBColor(0, 0, 0)),
     (ScheduleKind::Cosine, "cosine", RGBColor(0, 114, 178)),
     (ScheduleKind::Linear, "linear", RGBColor(0, 158, 115)),
@@ -32,6 +34,11 @@ const SCHEDULES: [(ScheduleKind, &str, RGBColor); 5] = [
         "warmup_stable_decay",
         RGBColor(204, 121, 167),
     ),
+    (
+        ScheduleKind::Exponential,
+        "exponential",
+        RGBColor(86, 180, 233),
+    ),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -44,9 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         root.fill(&WHITE)?;
         let panels = root.margin(4, 4, 4, 4).split_evenly((2, 3));
         for (panel, schedule) in panels.iter().zip(&SCHEDULES) {
-            draw(panel, schedule.1, std::slice::from_ref(schedule))?;
+            draw(panel, schedule)?;
         }
-        draw(&panels[SCHEDULES.len()], "all", &SCHEDULES)?;
         root.present()?;
     }
     let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), WIDTH, HEIGHT);
@@ -80,14 +86,17 @@ fn config(kind: ScheduleKind) -> ScheduleConfig {
             cooldown_steps: 400,
             ..CooldownConfig::default()
         }),
+        ScheduleKind::Exponential => ScheduleConfig::Exponential(ExponentialConfig {
+            learning_rate: 1e-3,
+            ..ExponentialConfig::default()
+        }),
     }
 }
 
-/// Draws one panel with a line per schedule.
+/// Draws the panel of a schedule.
 fn draw<B: DrawingBackend>(
     panel: &DrawingArea<B, plotters::coord::Shift>,
-    title: &str,
-    schedules: &[(ScheduleKind, &str, RGBColor)],
+    &(schedule, title, colour): &(ScheduleKind, &str, RGBColor),
 ) -> Result<(), Box<dyn Error>>
 where
     B::ErrorType: 'static,
@@ -118,12 +127,8 @@ where
         .label_style(label)
         .axis_style(INK)
         .draw()?;
-    for (schedule, _, colour) in schedules {
-        let config = config(*schedule);
-        let points = steps
-            .clone()
-            .map(|done| (done as f64, learning_rate(&config, 2000, done)));
-        chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
-    }
+    let config = config(schedule);
+    let points = steps.map(|done| (done as f64, learning_rate(&config, 2000, done)));
+    chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
     Ok(())
 }

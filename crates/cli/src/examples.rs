@@ -27,6 +27,11 @@ Examples:
   emberlm train --from BERT --objective classify --data reviews.csv --out runs/reviews
   emberlm train --resume runs/book";
 
+pub const LR_FIND: &str = "\
+Examples:
+  emberlm lr-find --data datasets/book --preset char-nano --plot rates.png
+  emberlm lr-find --from MODEL --data datasets/book --adapter lora --highest 0.1";
+
 pub const SWEEP: &str = "\
 Examples:
   emberlm sweep rates.toml --parallel 2

@@ -57,5 +57,6 @@ pub use quantity::Quantity;
 pub use reading::Reading;
 pub use scale::{Scale, XQuantity};
 pub use scatter::{Labels, Point, Position, Scatter, Series};
+pub use smooth::local_regression;
 pub use summary::{headings, row};
 pub use token_label::{id_label, token_label};

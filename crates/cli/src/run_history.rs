@@ -277,6 +277,11 @@ impl History {
         at(&self.paces, |pace| (pace.step, pace.seconds), step)
     }
 
+    /// The learning rate of a step.
+    pub fn learning_rate_at(&self, step: usize) -> Option<f64> {
+        at(self.trained.get("learning_rate")?, |&reading| reading, step)
+    }
+
     /// The state of the run in `run`.
     pub fn status(&self, run: &Path) -> Status {
         Status::new(run, self.ended)

@@ -18,6 +18,7 @@ pub mod generate;
 mod info;
 pub mod lens;
 pub mod logits;
+mod lr_find;
 pub mod man;
 pub mod measure;
 pub mod merge;
@@ -65,6 +66,8 @@ pub enum Command {
     Tokenizer(tokenizer::TokenizerArgs),
     /// Train a model
     Train(Box<train::TrainArgs>),
+    /// Find a learning rate: train a few steps with a rising one
+    LrFind(Box<lr_find::LrFindArgs>),
     /// Train many configurations and compare them
     Sweep(sweep::SweepArgs),
     /// Draw loss and metric curves of runs
@@ -142,6 +145,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Data(args) => data::run(args),
         Command::Tokenizer(args) => tokenizer::run(args),
         Command::Train(args) => train::run(*args),
+        Command::LrFind(args) => lr_find::run(*args),
         Command::Sweep(args) => sweep::run(args),
         Command::Plot(args) => plot::run(args),
         Command::Runs(args) => runs::run(args),
@@ -194,6 +198,7 @@ fn models(command: &mut Command) -> Vec<&mut PathBuf> {
         Command::Export(args) => vec![&mut args.model],
         Command::Merge(args) => vec![&mut args.model],
         Command::Train(args) => args.from.iter_mut().collect(),
+        Command::LrFind(args) => args.train.from.iter_mut().collect(),
         Command::Fit(args) => args.from.iter_mut().collect(),
         _ => Vec::new(),
     }

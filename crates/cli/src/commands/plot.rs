@@ -27,6 +27,7 @@ use data::PlotFile;
 pub use grouping::{CONFIGURATION, grouped};
 use horizontal::Horizontal;
 use points::Collected;
+pub use selection::select;
 
 /// Arguments of `plot`.
 #[derive(Debug, Args)]
@@ -38,7 +39,7 @@ pub struct PlotArgs {
     /// The picture's file: a page, a vector or a pixel picture; or its data as comma-separated values
     #[arg(long, value_name = PlotFile::VALUE_NAME, value_parser = PlotFile::parse, value_hint = ValueHint::FilePath)]
     pub out: PlotFile,
-    /// The horizontal axis: steps, tokens, flops or time; or, with one point per run, parameters or a setting such as train.schedule.learning_rate
+    /// The horizontal axis: steps, tokens, flops, time or rate (the learning rate); or, with one point per run, parameters or a setting such as train.schedule.learning_rate
     #[arg(long, value_name = "X", value_parser = Horizontal::parse, default_value = "steps")]
     pub x: Horizontal,
     /// The metric of the vertical axis
@@ -56,7 +57,7 @@ pub struct PlotArgs {
     /// Draw the mean and the standard deviation of runs with the same value of a setting, such as train.optimizer.kind; or "configuration" for runs that differ only in the seed
     #[arg(long, value_name = "SETTING")]
     pub group_by: Option<String>,
-    /// Draw one point per run, its last value, also over steps, tokens, flops or time
+    /// Draw one point per run, its last value, also over steps, tokens, flops, time or rate
     #[arg(long)]
     pub points: bool,
     /// Draw one point per run, its best value
@@ -79,7 +80,7 @@ fn metric_help() -> String {
 
 /// Draws the plot and writes it.
 pub fn run(args: PlotArgs) -> Result<(), CliError> {
-    let mut runs = selection::select(&args.runs)?;
+    let mut runs = select(&args.runs)?;
     if let Some(kind) = args.norms {
         return norms::run(&runs, kind, &args.out);
     }
@@ -134,7 +135,11 @@ fn runs_of(groups: &[Group]) -> impl Iterator<Item = &NamedRun> + Clone {
     groups.iter().flat_map(|group| &group.runs)
 }
 
-fn write(
+/// Writes a picture of runs. A page has a table of them below it.
+///
+/// # Errors
+/// Returns an error if the picture cannot be drawn or the file cannot be written.
+pub fn write(
     out: &PictureFile,
     picture: &impl Picture,
     legend: &Legend,

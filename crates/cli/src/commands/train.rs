@@ -29,10 +29,11 @@ use burn::tensor::Device;
 use emberlm_kernels::TrainingBackend;
 use emberlm_model::{ModelKind, TransformerConfig};
 use emberlm_trainer::fit::predict_rank;
+use emberlm_trainer::hooks::Hook;
 use emberlm_trainer::run::EpochSize;
 use emberlm_trainer::{
-    DataConfig, Interrupter, Renderer, RunConfig, RunOptions, RunResult, RunStart, TrainingData,
-    dashboard, memory_report, run,
+    DataConfig, Interrupter, ObjectiveConfig, Renderer, RunConfig, RunOptions, RunResult, RunStart,
+    TrainConfig, TrainingData, dashboard, memory_report, run,
 };
 use emberlm_trainer::{epochs, presets, run_config};
 
@@ -53,11 +54,25 @@ use crate::{built_in_tales, console, ending, model as models, signals};
 /// Returns an error if the run cannot start or fails.
 pub fn run(args: TrainArgs) -> Result<(), CliError> {
     let ranks = Ranks::join()?;
-    let result = run_as(args, &ranks);
-    ranks.end(result)
+    let trained = train(args, &ranks, |_| {}, Vec::new());
+    let is_zero = ranks.rank().is_zero();
+    ranks.end(trained.and_then(|trained| match trained {
+        Some((result, objective)) if is_zero => report::report(&result, &objective),
+        _ => Ok(()),
+    }))
 }
 
-fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
+/// Trains a model with `hooks` beside those of the command line. `change` alters the training settings after all others.
+/// Returns `None` if the configuration was only printed.
+///
+/// # Errors
+/// Returns an error if the run cannot start or fails.
+pub fn train(
+    args: TrainArgs,
+    ranks: &Ranks,
+    change: impl FnOnce(&mut TrainConfig),
+    hooks: Vec<Box<dyn Hook>>,
+) -> Result<Option<(RunResult, ObjectiveConfig)>, CliError> {
     let rank = ranks.rank();
     let (mut config, opened, resumed) = match &args.resume {
         Some(run) => {
@@ -69,11 +84,12 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
             (config, opened, None)
         }
     };
+    change(&mut config.train);
     if args.print_config {
-        return match rank.is_zero() {
-            true => print_config(config),
-            false => Ok(()),
-        };
+        if rank.is_zero() {
+            print_config(config)?;
+        }
+        return Ok(None);
     }
     let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     config.train.check()?;
@@ -94,9 +110,14 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         true => args.renderer.choose(),
         false => Renderer::Plain,
     };
-    if renderer == Renderer::Dashboard && !console::stdout_is_terminal() {
+    if renderer == Renderer::Dashboard && !console::stdout_is_screen() {
+        let missing = match console::stdout_is_terminal() {
+            true => "a terminal that can move its cursor (TERM is dumb)",
+            false => "a terminal",
+        };
         return Err(
-            CliError::usage("--renderer dashboard needs a terminal").hint("use --renderer plain")
+            CliError::usage(format!("--renderer dashboard needs {missing}"))
+                .hint("use --renderer plain"),
         );
     }
     let from = match &resumed {
@@ -117,7 +138,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
     let interrupter = Interrupter::new();
     let stop_report = StopReport::default();
     listen(&interrupter, renderer, stop_report.clone())?;
-    let hooks = labels::hooks(&args).into_iter();
+    let hooks = labels::hooks(&args).into_iter().chain(hooks);
     let source = from
         .as_ref()
         .map(|from| from.model().source_files())
@@ -146,10 +167,7 @@ fn run_as(args: TrainArgs, ranks: &Ranks) -> Result<(), CliError> {
         options,
         ranks,
     })??;
-    match rank.is_zero() {
-        true => report::report(&result, &objective),
-        false => Ok(()),
-    }
+    Ok(Some((result, objective)))
 }
 
 /// Resolves [`configuration`]. Also returns the model to fine-tune.
@@ -277,14 +295,14 @@ fn open_from(
 }
 
 /// The default name of a run, from its preset or the model it starts from.
-fn run_name(args: &TrainArgs) -> String {
+pub fn run_name(args: &TrainArgs) -> String {
     let from = args.from.as_deref().and_then(Path::file_name);
     let name = from.map(|name| name.to_string_lossy().into_owned());
     name.unwrap_or_else(|| start::preset_name(&args.preset, args.objective).to_owned())
 }
 
 /// Returns the first `runs/PRESET-NUMBER` that does not exist.
-fn free_run_folder(preset: &str) -> PathBuf {
+pub fn free_run_folder(preset: &str) -> PathBuf {
     let folder = |number: usize| Path::new("runs").join(format!("{preset}-{number:03}"));
     (1..)
         .map(folder)

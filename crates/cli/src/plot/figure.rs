@@ -79,7 +79,7 @@ fn x_axis(curves: &[Curve], along: XQuantity, log: bool) -> Result<Axis, CliErro
     let (_, end) = ends(&xs).unwrap_or((0.0, 0.0));
     let end = if end > 0.0 { 1.02 * end } else { 1.0 };
     Ok(match along {
-        XQuantity::Time | XQuantity::Flops => Axis::linear(0.0, end, 8),
+        XQuantity::Time | XQuantity::Flops | XQuantity::Rate => Axis::linear(0.0, end, 8),
         XQuantity::Steps | XQuantity::Tokens => Axis::counts(end, 8),
     })
 }

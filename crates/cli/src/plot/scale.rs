@@ -16,6 +16,8 @@ pub enum XQuantity {
     Flops,
     /// Time of training
     Time,
+    /// The learning rate, for runs whose learning rate only rises (`emberlm lr-find`)
+    Rate,
 }
 
 impl XQuantity {
@@ -26,6 +28,7 @@ impl XQuantity {
             Self::Tokens => "tokens",
             Self::Flops => "flops",
             Self::Time => "seconds",
+            Self::Rate => "learning_rate",
         }
     }
 }
@@ -54,6 +57,7 @@ impl Scale {
             XQuantity::Tokens => (1.0, "tokens trained on".to_owned()),
             XQuantity::Flops => (1.0, "floating-point operations".to_owned()),
             XQuantity::Time => (unit, format!("{name} of training")),
+            XQuantity::Rate => (1.0, "learning rate".to_owned()),
         };
         Self { along, unit, label }
     }
@@ -78,6 +82,7 @@ impl Scale {
                 .zip(history.tokens_at(step))
                 .map(|(size, tokens)| size.flops_per_token * tokens),
             XQuantity::Time => history.seconds_at(step),
+            XQuantity::Rate => history.learning_rate_at(step),
         };
         place.map(|place| place / self.unit)
     }

@@ -10,15 +10,19 @@ fn reach(points: usize) -> usize {
     if points < FEW { 0 } else { points / 40 }
 }
 
-/// Smooths a curve by local linear regression with weights that decrease with distance, which does not lag
-/// behind the curve (Cleveland 1979, without the robustness iterations). Returns `None` if there are too few
-/// points. NaN values are ignored. Fewer neighbours are used near the steep beginning of a curve.
+/// Smooths a curve by [`local_regression`]. Returns `None` if there are too few points.
 pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     let points = &averaged(points);
-    let reach = reach(points.len());
-    if reach == 0 {
-        return None;
+    match reach(points.len()) {
+        0 => None,
+        reach => Some(local_regression(points, reach)),
     }
+}
+
+/// Smooths a curve by local linear regression over `reach` neighbours on each side, with weights that decrease with distance.
+/// The result does not lag behind the curve (Cleveland 1979, without the robustness iterations). NaN values are ignored. Fewer
+/// neighbours are used near the steep beginning of a curve.
+pub fn local_regression(points: &[(f64, f64)], reach: usize) -> Vec<(f64, f64)> {
     let at = |middle: usize| {
         let reach = reach.min(middle);
         let right = reach.min(points.len() - 1 - middle);
@@ -33,7 +37,7 @@ pub fn smoothed(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
         }
         (points[middle].0, sums.at_zero())
     };
-    Some((0..points.len()).map(at).collect())
+    (0..points.len()).map(at).collect()
 }
 
 /// Sums of a weighted linear regression.

@@ -58,6 +58,7 @@ mod info_kinds;
 mod installing;
 mod int8;
 mod lens;
+mod lr_find;
 mod memory;
 #[cfg(target_os = "linux")]
 mod memory_guard;

@@ -6,8 +6,9 @@ use super::settings::{Settings, settings};
 use crate::error::TrainError;
 
 kinds! {
-    /// The learning rate schedule of a run with its settings. Each begins with a linear warm-up.
-    pub enum ScheduleConfig, ScheduleKind: "constant, cosine, linear, inverse_sqrt or warmup_stable_decay." {
+    /// The learning rate schedule of a run with its settings. Each but the exponential one begins with a linear warm-up.
+    pub enum ScheduleConfig, ScheduleKind:
+        "constant, cosine, linear, inverse_sqrt, warmup_stable_decay or exponential." {
         /// Constant learning rate.
         "constant" => Constant(ConstantConfig),
         /// Cosine decay: half a period.
@@ -18,6 +19,8 @@ kinds! {
         "inverse_sqrt" => InverseSqrt(InverseSqrtConfig),
         /// Constant, then linear decay over the last `cooldown_steps` (Hu et al. 2024).
         "warmup_stable_decay" => WarmupStableDecay(CooldownConfig),
+        /// Geometric increase from the first step to the last, for a learning-rate range test (Smith 2017).
+        "exponential" => Exponential(ExponentialConfig),
     }
 }
 
@@ -64,6 +67,16 @@ settings! {
         pub decay_steps: usize = 0;
         /// Number of final steps over which the learning rate falls.
         pub cooldown_steps: usize = 0;
+    }
+}
+
+settings! {
+    /// Settings of the exponential schedule.
+    pub struct ExponentialConfig in "train.schedule" {
+        /// The learning rate of the last step.
+        pub learning_rate: f64 = 1.0, Range::Positive;
+        /// The learning rate of the first step.
+        pub initial_learning_rate: f64 = 1e-6, Range::Positive;
     }
 }
 
@@ -115,6 +128,7 @@ impl ScheduleConfig {
     /// The peak learning rate, after warm-up.
     pub fn learning_rate(&self) -> f64 {
         match self {
+            Self::Exponential(exponential) => exponential.learning_rate,
             Self::Constant(constant) => constant.learning_rate,
             Self::Cosine(decay) | Self::Linear(decay) => decay.learning_rate,
             Self::InverseSqrt(root) => root.learning_rate,
@@ -133,6 +147,10 @@ impl ScheduleConfig {
                 (&mut decay.learning_rate, &mut decay.min_learning_rate)
             }
             Self::InverseSqrt(root) => (&mut root.learning_rate, &mut root.min_learning_rate),
+            Self::Exponential(exponential) => (
+                &mut exponential.learning_rate,
+                &mut exponential.initial_learning_rate,
+            ),
             Self::WarmupStableDecay(cooldown) => {
                 (&mut cooldown.learning_rate, &mut cooldown.min_learning_rate)
             }
@@ -148,6 +166,7 @@ impl ScheduleConfig {
     /// The minimum learning rate after warm-up.
     pub fn min_learning_rate(&self) -> f64 {
         match self {
+            Self::Exponential(exponential) => exponential.initial_learning_rate,
             Self::Constant(constant) => constant.learning_rate,
             Self::Cosine(decay) | Self::Linear(decay) => decay.min_learning_rate,
             Self::InverseSqrt(root) => root.min_learning_rate,
@@ -162,14 +181,15 @@ impl ScheduleConfig {
             Self::Cosine(decay) | Self::Linear(decay) => decay.warmup_steps,
             Self::InverseSqrt(root) => root.warmup_steps,
             Self::WarmupStableDecay(cooldown) => cooldown.warmup_steps,
+            Self::Exponential(_) => 0,
         }
     }
 
-    /// The step at which the decay of a run of `steps` ends. The constant and inverse square root schedules
+    /// The step at which the decay of a run of `steps` ends. The schedules without `decay_steps`
     /// last for the whole run.
     pub fn decay_end(&self, steps: usize) -> usize {
         let decay_steps = match self {
-            Self::Constant(_) | Self::InverseSqrt(_) => 0,
+            Self::Constant(_) | Self::InverseSqrt(_) | Self::Exponential(_) => 0,
             Self::Cosine(decay) | Self::Linear(decay) => decay.decay_steps,
             Self::WarmupStableDecay(cooldown) => cooldown.decay_steps,
         };
@@ -185,7 +205,11 @@ impl ScheduleConfig {
         let table = DecayConfig::TABLE;
         let (peak, min) = (self.learning_rate(), self.min_learning_rate());
         let rule = format!("must be at most learning_rate = {peak}");
-        require(table, "min_learning_rate", min, min <= peak, &rule)?;
+        let of_min = match self {
+            Self::Exponential(_) => "initial_learning_rate",
+            _ => "min_learning_rate",
+        };
+        require(table, of_min, min, min <= peak, &rule)?;
         let Self::WarmupStableDecay(CooldownConfig { cooldown_steps, .. }) = self else {
             return Ok(());
         };

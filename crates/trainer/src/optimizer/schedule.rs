@@ -80,6 +80,7 @@ impl LrScheduler for LearningRateSchedule {
 /// | `linear` | `min + (peak - min) · (1 - x)` |
 /// | `inverse_sqrt` | `max(min, peak · √((warmup_steps + 1) / (done + 1)))` (Vaswani et al. 2017, section 5.3) |
 /// | `warmup_stable_decay` | `peak`, and over the last `cooldown_steps` before the end `min + (peak - min) · (1 - y)` with `y` the part of them done (Hu et al. 2024, with the straight cooldown of Hägele et al. 2024) |
+/// | `exponential` | `initial · (peak / initial)^z` with `z = done / (steps - 1)`: the last step has `peak` (Smith 2017) |
 ///
 /// After the end of the decay, the learning rate is `min`. `constant` and `inverse_sqrt` never end.
 pub fn learning_rate(config: &ScheduleConfig, steps: usize, done: usize) -> f64 {
@@ -100,6 +101,10 @@ pub fn learning_rate(config: &ScheduleConfig, steps: usize, done: usize) -> f64 
     };
     match config {
         ScheduleConfig::Constant(_) => peak,
+        ScheduleConfig::Exponential(_) => {
+            let last = steps.saturating_sub(1).max(1);
+            min * (peak / min).powf(done.min(last) as f64 / last as f64)
+        }
         ScheduleConfig::Cosine(_) => match progress(warmup) {
             Some(progress) => min + (peak - min) * 0.5 * (1.0 + (PI * progress).cos()),
             None => min,
@@ -122,7 +127,8 @@ mod tests {
 
     use super::*;
     use crate::config::{
-        ConstantConfig, CooldownConfig, DecayConfig, InverseSqrtConfig, ScheduleKind,
+        ConstantConfig, CooldownConfig, DecayConfig, ExponentialConfig, InverseSqrtConfig,
+        ScheduleKind,
     };
 
     const STEPS: usize = 2000;
@@ -162,6 +168,10 @@ mod tests {
             ScheduleKind::Constant => ScheduleConfig::Constant(ConstantConfig::default()),
             ScheduleKind::Cosine => ScheduleConfig::Cosine(decay),
             ScheduleKind::Linear => ScheduleConfig::Linear(decay),
+            ScheduleKind::Exponential => ScheduleConfig::Exponential(ExponentialConfig {
+                learning_rate: 1e-3,
+                initial_learning_rate: min_learning_rate,
+            }),
             ScheduleKind::InverseSqrt => ScheduleConfig::InverseSqrt(InverseSqrtConfig {
                 min_learning_rate,
                 ..InverseSqrtConfig::default()
@@ -242,6 +252,22 @@ mod tests {
         assert_eq!(learning_rate(&config, STEPS, 2100), 0.0);
         let expected = [(1050, 5.5e-4), (2000, 1e-4), (2100, 1e-4)];
         assert_rates(&of(ScheduleKind::Linear, 1e-4), &expected);
+    }
+
+    // numpy.geomspace(1e-7, 1e-3, 2000)
+    #[test]
+    fn exponential_matches_numpy() {
+        let expected = [
+            (0, 1e-7),
+            (1, 1.004_618_104_651_589_8e-7),
+            (1000, 1.002_306_392_602_376_8e-5),
+            (1999, 1e-3),
+            (2100, 1e-3),
+        ];
+        assert_rates(&of(ScheduleKind::Exponential, 1e-7), &expected);
+        let one_step = ExponentialConfig::default();
+        let only = learning_rate(&ScheduleConfig::Exponential(one_step.clone()), 1, 0);
+        assert_eq!(only, one_step.initial_learning_rate);
     }
 
     // transformers' get_inverse_sqrt_schedule(101) at done + 1.

@@ -18,7 +18,7 @@ pub enum Horizontal {
 impl Horizontal {
     /// The values of `--x` other than settings.
     pub const HINT: &str =
-        "--x may be steps, tokens, flops, time, parameters or a setting of the runs";
+        "--x may be steps, tokens, flops, time, rate, parameters or a setting of the runs";
 
     /// Parses the name of a quantity or a setting.
     ///
