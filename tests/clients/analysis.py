@@ -31,8 +31,9 @@ def page():
     events = [json.loads(line) for line in open("runs/book/events.jsonl", encoding="utf-8")]
     losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}
     equal(read["steps"].loss.to_dict(), losses, "losses")
-    equal(list(read["runs"].run), ["book"], "runs")
-    best = json.loads(output("emberlm", "runs", "--json"))["runs"][0]["best_validation_loss"]
+    equal(list(read["runs"].name), ["book"], "runs")
+    equal(read["runs"]["model.d_model"][0], 64, "a setting")
+    best = json.loads(output("emberlm", "runs", "--json"))[0]["best_validation_loss"]
     equal(read["evaluations"].loss.min(), best, "the best loss")
     parameters = json.loads(output("emberlm", "info", "runs/book", "--json"))["parameters"]
     equal(sum(tensor.size for tensor in read["weights"].values()), parameters, "parameters")
