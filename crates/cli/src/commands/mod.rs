@@ -31,6 +31,7 @@ pub mod pull;
 pub mod reference;
 pub mod report;
 pub mod runs;
+pub mod scale;
 pub mod serve;
 pub mod sweep;
 mod texts;
@@ -67,6 +68,8 @@ pub enum Command {
     Train(Box<train::TrainArgs>),
     /// Train many configurations and compare them
     Sweep(sweep::SweepArgs),
+    /// Fit scaling laws: plan, train and predict the best model of a budget
+    Scale(Box<scale::ScaleArgs>),
     /// Draw loss and metric curves of runs
     Plot(plot::PlotArgs),
     /// List, show, remove, tag and compare runs
@@ -143,6 +146,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Tokenizer(args) => tokenizer::run(args),
         Command::Train(args) => train::run(*args),
         Command::Sweep(args) => sweep::run(args),
+        Command::Scale(args) => scale::run(*args),
         Command::Plot(args) => plot::run(args),
         Command::Runs(args) => runs::run(args),
         Command::Report(args) => report::run(args),
