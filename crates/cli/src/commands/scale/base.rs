@@ -52,8 +52,13 @@ impl Base {
             0 => validation,
             tokens => tokens.min(validation),
         };
+        // The sizes that follow from the width stay open.
+        let sized = ModelConfig {
+            vocab_size: Some(model.vocab_size()),
+            ..config.model
+        };
         Ok(Self {
-            model: model.raw(),
+            model: sized,
             step_tokens: config.train.step_sequences() as f64 * sequence as f64,
             data_tokens: data.train_tokens() as f64,
             evaluation_tokens: evaluation_tokens as f64,

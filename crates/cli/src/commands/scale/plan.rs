@@ -185,7 +185,7 @@ fn runs(args: &PlanArgs, base: &Base, largest: f64) -> Result<Vec<Run>, CliError
     let mut runs = Vec::new();
     for number in (0..args.budgets as i32).rev() {
         let budget = largest * args.spacing.powi(-number);
-        let middle = (budget / (6.0 * args.ratio)).sqrt();
+        let middle = middle(args, base, budget)?;
         let mut last = 0.0;
         let mut distinct = 0;
         for number in 0..args.sizes {
@@ -212,6 +212,16 @@ fn runs(args: &PlanArgs, base: &Base, largest: f64) -> Result<Vec<Run>, CliError
         }
     }
     Ok(runs)
+}
+
+/// The parameters with `--ratio` tokens per parameter: `N = √(C / (ratio · k))` with the model's `k = FLOPs per token / N`.
+fn middle(args: &PlanArgs, base: &Base, budget: f64) -> Result<f64, CliError> {
+    let mut middle = (budget / (6.0 * args.ratio)).sqrt();
+    for _ in 0..4 {
+        let size = nearest(&base.model, middle)?;
+        middle = (budget * size.parameters / (args.ratio * size.flops_per_token)).sqrt();
+    }
+    Ok(middle)
 }
 
 fn sizes(runs: &[Run]) -> Vec<Size> {

@@ -99,6 +99,7 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
         .as_ref()
         .or(prediction.parametric.as_ref());
     let parameters = best.map(|best| best.parameters.value);
+    let parameters = parameters.filter(|best| is_near(*best, &source.points));
     let study = args.source.dir.as_ref().map(|dir| dir.join(STUDY_FILE));
     let study = study.filter(|path| path.exists());
     if let Some((path, parameters)) = study.zip(parameters) {
@@ -135,6 +136,14 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
         true => print_json(&prediction),
         false => print(&prediction.text()),
     }
+}
+
+/// False for a model so far from the fitted sizes that its configuration is of no use.
+fn is_near(parameters: f64, points: &[Point]) -> bool {
+    const FACTOR: f64 = 1000.0;
+    let sizes = || points.iter().map(|point| point.parameters);
+    sizes().any(|size| parameters >= size / FACTOR)
+        && sizes().any(|size| parameters <= size * FACTOR)
 }
 
 /// `C / (N D)` at the largest budget: near 6, and larger with attention over long sequences.

@@ -27,7 +27,7 @@ pub struct Size {
     pub flops_per_token: f64,
 }
 
-/// The smallest model in the shape of `base` with at least about `parameters`: the nearest one.
+/// The model in the shape of `base` that is nearest to `parameters`.
 ///
 /// # Errors
 /// Returns an error if no model in this shape is valid.
@@ -126,4 +126,41 @@ fn sized(base: &ModelConfig, d_model: usize, n_layers: usize) -> Result<Size, Cl
         flops_per_token: count::flops_per_token(&model).training as f64,
         model,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emberlm_model::families;
+
+    fn preset(name: &str) -> ModelConfig {
+        ModelConfig {
+            vocab_size: Some(65),
+            ..families::preset(name).expect("a preset").config
+        }
+    }
+
+    #[test]
+    fn sizes_are_near_the_wanted_parameters_in_the_shape_of_the_preset() {
+        for name in ["char-nano", "llama-nano", "pocket-tales"] {
+            let base = preset(name);
+            let shape = base.d_model as f64 / base.n_layers as f64;
+            for wanted in [2e4, 1e5, 1e6, 1e7, 1e8] {
+                let size = nearest(&base, wanted).expect("a size");
+                let off = size.parameters / wanted;
+                assert!((0.7..1.4).contains(&off), "{name}: {wanted} {size:?}");
+                let ratio = size.d_model as f64 / size.n_layers as f64 / shape;
+                assert!((0.5..2.0).contains(&ratio), "{name}: {wanted} {size:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_size_of_a_preset_is_the_preset() {
+        let base = preset("char-nano");
+        let own = TransformerConfig::try_from(base.clone()).expect("a model");
+        let size = nearest(&base, own.parameters() as f64).expect("a size");
+        assert_eq!((size.d_model, size.n_layers), (base.d_model, base.n_layers));
+        assert_eq!(size.model, own);
+    }
 }

@@ -18,7 +18,9 @@ mod point;
 mod tests;
 
 pub use bootstrap::{Interval, Laws};
-pub use isoflop::{Minimum, MinimumKind, OptimalLaws, PowerLaw};
+#[cfg(test)]
+use isoflop::MinimumKind;
+pub use isoflop::{Minimum, PowerLaw};
 pub use parametric::Parametric;
 pub use point::{Point, budgets};
 
