@@ -34,6 +34,9 @@ use crate::values::at_least_one;
 /// The plan in a study's folder.
 const STUDY_FILE: &str = "scale.toml";
 
+/// The steps between the evaluations of a run.
+const INTERVAL: &str = "train.evaluation.interval";
+
 /// The documentation of the files in a study's folder.
 pub fn formats() -> Vec<FileFormat> {
     vec![FileFormat::new(

@@ -1,6 +1,5 @@
 //! The configuration that all runs of a study share.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use emberlm_model::ModelConfig;
@@ -95,9 +94,4 @@ fn check(config: &RunConfig) -> Result<(), CliError> {
         CliError::usage("scaling laws are those of decoders that predict the next token")
             .hint("choose the preset of a decoder; `emberlm info` lists them"),
     )
-}
-
-/// The words of the command that trains a run.
-pub fn command(file: &SweepFile, settings: &Settings, out: &Path) -> Vec<OsString> {
-    sweep::arguments(file, settings, out, &[])
 }

@@ -8,10 +8,10 @@ use emberlm_system::write::write_whole;
 use emberlm_trainer::presets;
 use toml::{Table as TomlTable, Value};
 
-use super::STUDY_FILE;
 use super::base::Base;
 use super::sizes::{Size, nearest};
 use super::speed::Speed;
+use super::{INTERVAL, STUDY_FILE};
 use crate::backend::BackendArg;
 use crate::commands::sweep::{Settings, SweepFile};
 use crate::error::CliError;
@@ -126,10 +126,7 @@ pub fn run(args: &PlanArgs) -> Result<(), CliError> {
     }
     let steps = runs.iter().map(|run| run.steps).max().unwrap_or(1);
     // Only the loss at the end counts.
-    for (key, value) in [
-        ("train.evaluation.interval", steps),
-        ("train.evaluation.sample_tokens", 0),
-    ] {
+    for (key, value) in [(INTERVAL, steps), ("train.evaluation.sample_tokens", 0)] {
         if !file.common.iter().any(|(known, _)| known == key) {
             let value = i64::try_from(value).unwrap_or(i64::MAX);
             file.common.push((key.to_owned(), Value::Integer(value)));

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::STUDY_FILE;
-use super::base::{Base, command};
+use super::base::Base;
 use super::fit::{Estimated, bracketed};
 use super::laws::{Laws, Point, budgets};
 use super::sizes::nearest;
 use super::source::{SourceArgs, point};
-use crate::commands::sweep::SweepFile;
+use super::{INTERVAL, STUDY_FILE};
+use crate::commands::sweep::{self, SweepFile};
 use crate::error::CliError;
 use crate::examples;
 use crate::output::{Align, Table, print, print_json};
@@ -103,21 +103,21 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
     let study = args.source.dir.as_ref().map(|dir| dir.join(STUDY_FILE));
     let study = study.filter(|path| path.exists());
     if let Some((path, parameters)) = study.zip(parameters) {
-        let file = SweepFile::read(&path)?;
+        let mut file = SweepFile::read(&path)?;
         let base = Base::of(&file)?;
         let size = nearest(&base.model, parameters)?;
         let steps = base.steps(args.flops / size.flops_per_token);
         let tokens = steps as f64 * base.step_tokens;
-        let mut settings = base.settings(&size, steps);
-        let last = i64::try_from(steps).unwrap_or(i64::MAX);
-        settings.push(("train.evaluation.interval".to_owned(), last.into()));
-        let name = format!(
-            "{}-{:.0e}",
-            path.with_file_name("run").display(),
-            args.flops
-        );
-        let words = command(&file, &settings, Path::new(&name));
+        // The run evaluates as often as its configuration says.
+        file.common.retain(|(key, _)| key != INTERVAL);
+        let settings = base.settings(&size, steps);
+        // Beside the study, whose fits include all runs in its folder.
+        let study = path.parent().unwrap_or(Path::new(""));
+        let out = format!("{}-{:.0e}", study.display(), args.flops);
+        let words = sweep::arguments(&file, &settings, Path::new(&out), &[]);
         let words = words.iter().map(|word| shell_word(&word.to_string_lossy()));
+        // A sweep prints plainly, since it captures the output.
+        let words = words.take_while(|word| word != "--renderer");
         let words: Vec<String> = std::iter::once("emberlm".to_owned()).chain(words).collect();
         prediction.configuration = Some(Expected::new(&laws, size.parameters, tokens));
         prediction.command = Some(words.join(" "));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use emberlm_system::read::read_argument;
 
-use super::laws::{Laws, Point};
+use super::laws::{LawError, Laws, Point};
 use crate::error::CliError;
 use crate::run_folders::{missing, runs_in};
 use crate::run_history::{History, Status};
@@ -63,10 +63,12 @@ impl SourceArgs {
     pub fn fit(&self, points: &[Point]) -> Result<Laws, CliError> {
         let laws = Laws::fit(points, self.irreducible, self.resamples, self.seed);
         match &laws.parametric {
+            Err(error @ LawError::Irreducible { .. }) => Err(CliError::usage(error.to_string())),
             Err(error) if laws.optimal.is_none() => {
-                Err(CliError::new(error.to_string()).hint(
-                    "train more sizes per budget, and more budgets: emberlm scale plan --sizes 5 --budgets 4",
-                ))
+                let plan = "emberlm scale plan --sizes 5 --budgets 4";
+                Err(CliError::new(error.to_string()).hint(format!(
+                    "train more sizes per budget, and more budgets: {plan}"
+                )))
             }
             _ => Ok(laws),
         }
@@ -126,9 +128,8 @@ pub fn point(run: &Path, history: &History) -> Result<Point, CliError> {
         flops: size.flops_per_token * tokens,
         loss: loss.loss,
     };
-    let within = |error: super::laws::LawError| {
-        CliError::new(error.to_string()).within(&run.display().to_string())
-    };
+    let within =
+        |error: LawError| CliError::new(error.to_string()).within(&run.display().to_string());
     point.checked().map_err(within)
 }
 

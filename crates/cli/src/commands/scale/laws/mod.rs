@@ -41,6 +41,11 @@ pub enum LawError {
         least: usize,
         got: usize,
     },
+    /// The losses do not fall with the model or the tokens.
+    #[error(
+        "the exponents α and β must be above 0 (got {alpha:.3} and {beta:.3}): the losses do not fall with both parameters and tokens"
+    )]
+    Exponents { alpha: f64, beta: f64 },
     /// The irreducible loss is not below every loss.
     #[error(
         "the irreducible loss must be at least 0 and below the lowest loss {lowest} (got {value})"

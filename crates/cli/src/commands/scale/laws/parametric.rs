@@ -45,7 +45,7 @@ impl Parametric {
     /// Fits the law. `irreducible` fixes `E`.
     ///
     /// # Errors
-    /// There are too few points, sizes or token counts, or the fixed `E` is not below every loss.
+    /// There are too few points, sizes or token counts, the fixed `E` is not below every loss, or an exponent is not above 0.
     pub fn fit(points: &[Point], irreducible: Option<f64>) -> Result<Self, LawError> {
         let free = if irreducible.is_some() { 4 } else { 5 };
         for (what, least, got) in [
@@ -78,7 +78,12 @@ impl Parametric {
         let best = minimized.min_by(|a, b| a.0.total_cmp(&b.0));
         // The grid is not empty.
         let (_, best) = best.unwrap_or((f64::NAN, [f64::NAN; 5]));
-        Ok(problem.law(best))
+        let law = problem.law(best);
+        let Self { alpha, beta, .. } = law;
+        match alpha > 0.0 && beta > 0.0 {
+            true => Ok(law),
+            false => Err(LawError::Exponents { alpha, beta }),
+        }
     }
 
     /// Fits other losses of the same runs from this law on.

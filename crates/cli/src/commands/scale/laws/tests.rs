@@ -209,6 +209,12 @@ fn runs_that_determine_no_law_are_refused() {
     same.iter_mut().for_each(|point| point.tokens = 1e9);
     let message = refused(&same, None);
     assert!(message.contains("3 numbers of tokens (got 1)"), "{message}");
+    let mut rising = runs(CHINCHILLA, 4, || 1.0);
+    for point in &mut rising {
+        point.loss = 1.0 + 1e-2 * point.parameters.powf(0.3) + 100.0 * point.tokens.powf(-0.3);
+    }
+    let message = refused(&rising, None);
+    assert!(message.contains("must be above 0 (got -"), "{message}");
     for irreducible in [-1.0, 50.0, f64::NAN] {
         let message = refused(&points, Some(irreducible));
         let expected = format!("(got {irreducible})");
