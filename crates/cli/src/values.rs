@@ -207,6 +207,13 @@ pub fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
     found.ok_or_else(|| format!("must be a whole number, {LEAST} or more"))
 }
 
+/// Parses a number of resamples.
+pub fn resamples(text: &str) -> Result<usize, String> {
+    const MOST: usize = 100_000;
+    let found = count(text).ok().filter(|count| *count <= MOST);
+    found.ok_or_else(|| format!("must be a whole number, 0 to {MOST}"))
+}
+
 /// Parses a time in seconds, minutes or hours, such as `90s`, `10m` or `1.5h`, as seconds.
 pub fn duration(text: &str) -> Result<f64, String> {
     let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0)];

@@ -243,6 +243,10 @@ fn unusable_studies_are_refused() {
         ("scale run study", "study has no scale.toml"),
         ("scale fit study", "no run or folder study"),
         ("scale fit data", "data has no finished run"),
+        (
+            "scale fit data --resamples 1e9",
+            "must be a whole number, 0 to 100000",
+        ),
         ("scale predict data --flops 0", "must be above 0 and finite"),
     ] {
         sandbox.refusal(line).assert_has(expected);

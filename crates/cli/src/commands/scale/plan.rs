@@ -154,7 +154,7 @@ fn planned(args: &PlanArgs, base: &Base, speed: &mut Speed) -> Result<Vec<Run>, 
     let seconds = args.time.unwrap_or_default();
     // A small model first: larger ones are measured if the time is enough to train them.
     let first = nearest(&base.model, 1e5)?;
-    speed.prepare(&[first.clone()])?;
+    speed.prepare(std::slice::from_ref(&first))?;
     let per_budget = (args.sizes * args.seeds.len()) as f64;
     let budgets: f64 = (0..args.budgets as i32)
         .map(|at| args.spacing.powi(-at))

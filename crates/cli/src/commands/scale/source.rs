@@ -26,7 +26,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "LOSS", value_parser = values::not_negative)]
     pub irreducible: Option<f64>,
     /// Number of resamples of the 95% intervals; 0 for none
-    #[arg(long, value_name = "N", default_value = "500", value_parser = values::count)]
+    #[arg(long, value_name = "N", default_value = "500", value_parser = values::resamples)]
     pub resamples: usize,
     /// The seed of the resamples
     #[arg(long, value_name = "N", default_value_t = 1)]
