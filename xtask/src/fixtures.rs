@@ -19,7 +19,8 @@ use crate::{
 };
 
 /// The requirements files of the scripts.
-const REQUIREMENTS: [&str; 7] = [
+const REQUIREMENTS: [&str; 8] = [
+    "crates/cli/tests/fixtures/requirements.txt",
     "crates/data/tests/fixtures/requirements.txt",
     "crates/generate/tests/fixtures/requirements.txt",
     "crates/hub/tests/fixtures/requirements.txt",
@@ -36,6 +37,7 @@ const ENVIRONMENT: Environment<'_> = Environment {
 
 /// The scripts. Each is listed after the scripts whose output it reads.
 const SCRIPTS: &[Script] = &[
+    Script::new("crates/cli/tests/fixtures/make_scaling.py"),
     Script::new("crates/data/tests/fixtures/datasets/make.py"),
     Script::new("crates/data/tests/fixtures/make_conversations.py"),
     Script::new("crates/data/tests/fixtures/make_inputs.py"),
@@ -85,7 +87,8 @@ const SCRIPTS: &[Script] = &[
 ];
 
 /// The folders that the scripts write, and the files in them that no script generates.
-const FIXTURES: [&str; 11] = [
+const FIXTURES: [&str; 12] = [
+    "crates/cli/tests/fixtures",
     "crates/data/tests/fixtures",
     "crates/generate/tests/fixtures",
     "crates/hub/tests/fixtures",

@@ -37,6 +37,14 @@ Examples:
   emberlm sweep rates.toml --parallel 2
   emberlm sweep rates.toml --dry-run";
 
+pub const SCALE: &str = "\
+Examples:
+  emberlm scale plan runs/laws --data book --time 30m
+  emberlm scale run runs/laws
+  emberlm scale fit runs/laws --out laws.html
+  emberlm scale predict runs/laws --flops 1e15
+  emberlm scale fit --losses losses.csv";
+
 pub const PLOT: &str = "\
 Examples:
   emberlm plot runs/book --out book.html

@@ -201,6 +201,45 @@ pub fn draft_tokens(text: &str) -> Result<usize, String> {
     tokens.ok_or_else(|| format!("must be a whole number, 0 to {most}"))
 }
 
+/// Parses a count of at least `LEAST`.
+pub fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
+    let found = count(text).ok().filter(|count| *count >= LEAST);
+    found.ok_or_else(|| format!("must be a whole number, {LEAST} or more"))
+}
+
+/// Parses a number of resamples.
+pub fn resamples(text: &str) -> Result<usize, String> {
+    const MOST: usize = 100_000;
+    let found = count(text).ok().filter(|count| *count <= MOST);
+    found.ok_or_else(|| format!("must be a whole number, 0 to {MOST}"))
+}
+
+/// Parses a time in seconds, minutes or hours, such as `90s`, `10m` or `1.5h`, as seconds.
+pub fn duration(text: &str) -> Result<f64, String> {
+    let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let parsed = units.into_iter().find_map(|(unit, seconds)| {
+        let number: f64 = text.trim().strip_suffix(unit)?.trim().parse().ok()?;
+        Some(number * seconds)
+    });
+    let positive = parsed.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+    positive.ok_or_else(|| "must be a time above 0, such as 90s, 10m or 2h".to_owned())
+}
+
+/// Parses a factor between neighbouring sizes or budgets.
+pub fn spacing(text: &str) -> Result<f64, String> {
+    number(
+        text,
+        |factor| (1.3..=100.0).contains(&factor),
+        "must be 1.3 to 100",
+    )
+}
+
+/// Parses a finite number of at least 0.
+pub fn not_negative(text: &str) -> Result<f64, String> {
+    let allowed = |number: f64| number.is_finite() && number >= 0.0;
+    number(text, allowed, "must be at least 0 and finite")
+}
+
 /// Parses a finite number above 0.
 pub fn positive(text: &str) -> Result<f64, String> {
     let allowed = |number: f64| number.is_finite() && number > 0.0;

@@ -32,6 +32,7 @@ pub mod pull;
 pub mod reference;
 pub mod report;
 pub mod runs;
+pub mod scale;
 pub mod serve;
 pub mod sweep;
 mod texts;
@@ -70,6 +71,8 @@ pub enum Command {
     LrFind(Box<lr_find::LrFindArgs>),
     /// Train many configurations and compare them
     Sweep(sweep::SweepArgs),
+    /// Fit scaling laws: plan, train and predict the best model of a budget
+    Scale(Box<scale::ScaleArgs>),
     /// Draw loss and metric curves of runs
     Plot(plot::PlotArgs),
     /// List, show, remove, tag and compare runs
@@ -147,6 +150,7 @@ pub fn run(mut cli: Cli) -> Result<(), CliError> {
         Command::Train(args) => train::run(*args),
         Command::LrFind(args) => lr_find::run(*args),
         Command::Sweep(args) => sweep::run(args),
+        Command::Scale(args) => scale::run(*args),
         Command::Plot(args) => plot::run(args),
         Command::Runs(args) => runs::run(args),
         Command::Report(args) => report::run(args),

@@ -20,7 +20,7 @@ use crate::error::CliError;
 use crate::examples;
 use crate::output::print;
 use crate::run_folders::{check_run, is_run, runs_in};
-use document::Document;
+pub use document::{Block, Document};
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -45,10 +45,14 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    const VALUE_NAME: &str = "FILE.html|.md";
+    /// The value name in `--help`.
+    pub const VALUE_NAME: &str = "FILE.html|.md";
 
     /// Parses a file name.
-    fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// Returns an error if the extension is not supported.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         let extension = path.extension().unwrap_or_default();
         let formats: [(&str, Render); 2] = [("html", Document::html), ("md", Document::markdown)];
@@ -59,6 +63,15 @@ impl ReportFile {
             Some((_, render)) => Ok(Self { path, render }),
             None => Err("must end in .html or .md".to_owned()),
         }
+    }
+
+    /// Writes a document.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
+    pub fn write(&self, document: &Document) -> Result<(), CliError> {
+        let text = (self.render)(document);
+        write_whole(&self.path, text.as_bytes()).map_err(CliError::io("write", &self.path))
     }
 }
 
@@ -76,8 +89,6 @@ pub fn run(args: ReportArgs) -> Result<(), CliError> {
         }
         false => sweep::document(subject, &runs)?,
     };
-    let text = (args.out.render)(&document);
-    let path = &args.out.path;
-    write_whole(path, text.as_bytes()).map_err(CliError::io("write", path))?;
-    print(&format!("{}\n", path.display()))
+    args.out.write(&document)?;
+    print(&format!("{}\n", args.out.path.display()))
 }

@@ -37,21 +37,18 @@ impl Picture for Scatter {
 }
 
 impl Scatter {
-    /// Connects the means of a series.
+    /// Draws the line of a series.
     fn line<DB: DrawingBackend>(
         &self,
         series: &DrawnSeries,
         plane: &mut Plane<DB>,
         pen: Pen,
     ) -> DrawResult<DB> {
-        if !series.is_line {
-            return Ok(());
-        }
         let colour = theme::lighter(series.look.colour);
         let places = series
-            .points
+            .line
             .iter()
-            .filter_map(|&(x, value)| Some((self.x.coordinate(x)?, self.y.coordinate(value.mean))));
+            .filter_map(|&(x, y)| Some((self.x.coordinate(x)?, self.y.coordinate(y))));
         for part in super::clip::clipped(places, self.y.from, self.y.to) {
             let pairs = part.windows(2).map(<[_]>::to_vec);
             let style = colour.stroke_width(pen.width(20));

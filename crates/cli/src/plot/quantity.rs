@@ -14,6 +14,11 @@ use crate::run_history::{History, Series, SkippedStep};
 pub struct Quantity(Metric);
 
 impl Quantity {
+    /// The quantity of a metric.
+    pub fn new(metric: Metric) -> Self {
+        Self(metric)
+    }
+
     /// Returns the metric `name` if any run has readings of it.
     ///
     /// # Errors

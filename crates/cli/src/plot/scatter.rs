@@ -42,6 +42,8 @@ pub struct Series {
     pub points: Vec<Point>,
     /// True if the points are means over seeds.
     pub is_mean: bool,
+    /// A line through or near the points, such as a fit.
+    pub line: Vec<(f64, f64)>,
 }
 
 /// The texts of a plot of points.
@@ -70,8 +72,8 @@ pub struct DrawnSeries {
     pub look: Look,
     /// Position, mean and standard deviation, from left to right.
     pub points: Vec<(f64, Mean)>,
-    /// True if a line connects the points.
-    pub is_line: bool,
+    /// The line of the series: its own, or one that connects the points of means.
+    pub line: Vec<(f64, f64)>,
 }
 
 impl Scatter {
@@ -145,9 +147,14 @@ impl DrawnSeries {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let distinct = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let connects = series.is_mean && categories.is_empty() && distinct;
+        let line = match connects && series.line.is_empty() {
+            true => points.iter().map(|(x, value)| (*x, value.mean)).collect(),
+            false => series.line.clone(),
+        };
         Self {
             look: Look::of(number),
-            is_line: series.is_mean && categories.is_empty() && distinct,
+            line,
             points,
         }
     }

@@ -91,6 +91,7 @@ mod run_details;
 #[cfg(unix)]
 mod run_folder;
 mod sampling_settings;
+mod scale;
 mod serve;
 #[cfg(target_os = "linux")]
 mod serve_adapters;

@@ -50,6 +50,7 @@ impl Collected {
                 },
                 points: groups.iter().flat_map(points).collect(),
                 is_mean,
+                line: Vec::new(),
             }],
             true => groups
                 .iter()
@@ -57,6 +58,7 @@ impl Collected {
                     name: group.label(),
                     points: points(group),
                     is_mean: true,
+                    line: Vec::new(),
                 })
                 .collect(),
         };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::schema::{Definitions, FieldTables, description};
 use super::template::fill;
 use super::{code, header, row};
-use crate::commands::sweep;
+use crate::commands::{scale, sweep};
 use crate::error::CliError;
 use crate::run_labels;
 use crate::run_sessions;
@@ -27,7 +27,8 @@ pub fn page() -> Result<String, CliError> {
         run_sessions::format(),
         sweep::early_stop_format(),
     ]);
-    let sweep = sweep::formats();
+    let mut sweep = sweep::formats();
+    sweep.extend(scale::formats());
     let events = events().to_value();
     let described = [&dataset, &run, &checkpoint, &sweep].into_iter().flatten();
     let schemas: Vec<Value> = described

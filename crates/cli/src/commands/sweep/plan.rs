@@ -107,7 +107,13 @@ impl PlannedRun {
     }
 }
 
-fn arguments(file: &SweepFile, own: &Settings, folder: &Path, backend: &[String]) -> Vec<OsString> {
+/// The program arguments that start a run of a file in `folder` with the settings `own`.
+pub fn arguments(
+    file: &SweepFile,
+    own: &Settings,
+    folder: &Path,
+    backend: &[String],
+) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["train".into()];
     let mut option = |name: &str, value: OsString| {
         words.push(name.into());
