@@ -7,6 +7,7 @@ use chrono::DateTime;
 use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
+use regex_automata::meta::Regex;
 use serde::Deserialize;
 
 /// Registers all functions. `now` is the time that templates see, in seconds since 1970 (UTC).
@@ -30,6 +31,26 @@ fn strftime(now: i64, format: &str) -> Result<String, Error> {
     let mut text = String::new();
     write!(text, "{}", time.format(format)).map_err(|_| refuse())?;
     Ok(text)
+}
+
+/// `re.sub` of lm-evaluation-harness's filter, for the expressions of a linear-time engine.
+pub(crate) fn regex_replace(text: &str, pattern: &str, replacement: &str) -> Result<String, Error> {
+    let refuse = |reason: String| Error::new(ErrorKind::InvalidOperation, reason);
+    if replacement.contains('\\') {
+        let reason = "regex_replace: groups in the replacement are not supported";
+        return Err(refuse(reason.to_owned()));
+    }
+    let regex = Regex::new(pattern)
+        .map_err(|error| refuse(format!("regex_replace: {pattern:?}: {error}")))?;
+    let mut kept = String::with_capacity(text.len());
+    let mut end = 0;
+    for found in regex.find_iter(text) {
+        kept.push_str(&text[end..found.start()]);
+        kept.push_str(replacement);
+        end = found.end();
+    }
+    kept.push_str(&text[end..]);
+    Ok(kept)
 }
 
 /// Python's string methods that `pycompat` lacks.

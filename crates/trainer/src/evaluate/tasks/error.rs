@@ -13,6 +13,9 @@ pub enum TaskError {
         /// The operating system's error.
         source: std::io::Error,
     },
+    /// A data file cannot be read.
+    #[error(transparent)]
+    Data(#[from] emberlm_data::DataError),
     /// The file has no items, only blank lines.
     #[error("{path} has no items")]
     Empty {
