@@ -179,6 +179,7 @@ impl From<TaskError> for CliError {
                     false => this,
                 }
             }
+            TaskError::Data(error) => error.into(),
             error => with(&error, None),
         }
     }

@@ -20,6 +20,7 @@ mod lines;
 mod literal;
 mod pair;
 mod python_random;
+mod set;
 mod statistics;
 mod yaml;
 
@@ -34,6 +35,7 @@ pub use harness::{
 pub use hellaswag::{ChoiceAnswer, ChoiceReport, Convention, ConventionReport, Item, ItemAnswer};
 pub use lambada::{LambadaReport, Passage, WordAnswer};
 pub use likelihood::{BATCH_TOKENS, Likelihood, Row, score};
+pub use set::TaskSet;
 pub use statistics::Estimate;
 
 use emberlm_data::Tokenizer;

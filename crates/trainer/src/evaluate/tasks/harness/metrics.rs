@@ -61,6 +61,14 @@ impl MetricKind {
         }
     }
 
+    /// The name with that of a filter: `exact_match,strict-match`; the plain name for the filter `none`.
+    pub fn filtered(self, filter: &str) -> String {
+        match filter {
+            "none" => self.name().to_owned(),
+            _ => format!("{},{filter}", self.name()),
+        }
+    }
+
     /// Returns true if lower values are better.
     pub const fn lower_is_better(self) -> bool {
         matches!(

@@ -165,16 +165,14 @@ impl HarnessTask {
         self.items.is_empty()
     }
 
-    /// The name of each metric, with that of its filter if there are several, and true if lower values are better.
+    /// The name of each metric ([`TaskReport::named`]), and true if lower values are better.
     pub fn metrics(&self) -> Vec<(String, bool)> {
         let filters = &self.config.filters;
         let named = |metric: &metrics::Metric| {
-            let lower = metric.kind.lower_is_better();
-            let name = metric.kind.name();
-            filters.iter().map(move |filter| match filters.len() {
-                1 => (name.to_owned(), lower),
-                _ => (format!("{name}_{}", filter.name), lower),
-            })
+            let kind = metric.kind;
+            filters
+                .iter()
+                .map(move |filter| (kind.filtered(&filter.name), kind.lower_is_better()))
         };
         self.config.metrics.iter().flat_map(named).collect()
     }

@@ -61,6 +61,14 @@ pub enum TaskAnswer {
     },
 }
 
+impl TaskReport {
+    /// The metrics with their names and filters ([`MetricKind::filtered`]).
+    pub fn named(&self) -> impl Iterator<Item = (String, &TaskMetric)> {
+        let metrics = self.metrics.iter();
+        metrics.map(|metric| (metric.kind.filtered(&metric.filter), metric))
+    }
+}
+
 impl HarnessTask {
     /// Computes the result from the likelihoods of the rows and the answers to the questions of `requests`, in their order.
     pub fn report(
