@@ -4,13 +4,12 @@
 //! the tasks that files in lm-evaluation-harness's format describe, and `core` nanochat's CORE. `pair` tokenizes a context
 //! and its continuation, `likelihood` scores rows of tokens in batches, `generation` answers prompts, `lines` reads JSON
 //! Lines, `yaml` task files, `literal` Python's lists, `python_random` draws few-shot examples, `statistics` computes means
-//! with standard errors, and `error` has the error type.
+//! with standard errors.
 //!
 //! The formulas are those of EleutherAI's lm-evaluation-harness (Gao et al., "A framework for few-shot language model
 //! evaluation") and of `hellaswag.py` in Karpathy's llm.c and build-nanogpt.
 
 mod core;
-mod error;
 mod generation;
 mod harness;
 mod hellaswag;
@@ -27,7 +26,6 @@ mod yaml;
 use std::path::Path;
 
 pub use self::core::{CoreBenchmark, CoreReport, CoreRequests, CoreTaskReport};
-pub use error::TaskError;
 pub use generation::{Question, answer};
 pub use harness::{
     HarnessTask, MetricKind, OutputType, TaskAnswer, TaskMetric, TaskReport, TaskRequests,
@@ -40,6 +38,8 @@ pub use statistics::Estimate;
 
 use emberlm_data::Tokenizer;
 use emberlm_model::TransformerConfig;
+
+pub use crate::error::TaskError;
 
 /// The supported tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

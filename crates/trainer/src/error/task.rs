@@ -36,7 +36,7 @@ pub enum TaskError {
 
 impl TaskError {
     /// Adds the file and the line number to an error, for `map_err`.
-    pub(super) fn line(path: &Path, line: usize) -> impl FnOnce(String) -> Self {
+    pub(crate) fn line(path: &Path, line: usize) -> impl FnOnce(String) -> Self {
         let path = path.to_owned();
         move |reason| Self::Line { path, line, reason }
     }
