@@ -272,7 +272,7 @@ fn a_file_may_include_another_and_replace_its_keys() {
         "q,label\nthe bread is,a\nthe bees are,b\n",
     )
     .unwrap();
-    let found = eval(&sandbox, "gpt2", &["--task", "own.yaml", "--json"]).json();
+    let found: Value = eval(&sandbox, "gpt2", &["--task", "own.yaml", "--json"]).json();
     assert_eq!(
         (&found["tasks"][0]["task"], &found["tasks"][0]["items"]),
         (&json!("own"), &json!(2))

@@ -53,8 +53,17 @@ pub(crate) fn regex_replace(text: &str, pattern: &str, replacement: &str) -> Res
     Ok(kept)
 }
 
-/// Python's string methods that `pycompat` lacks.
+/// Python's methods of strings and lists that `pycompat` lacks.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    if name == "index" && value.kind() == ValueKind::Seq {
+        let (wanted,): (&Value,) = from_args(args)?;
+        let place = value.try_iter()?.position(|item| item == *wanted);
+        let refuse = || {
+            let message = format!("{wanted} is not in the list");
+            Error::new(ErrorKind::InvalidOperation, message)
+        };
+        return place.map(Value::from).ok_or_else(refuse);
+    }
     let Some(text) = value.as_str() else {
         return pycompat::unknown_method_callback(state, value, name, args);
     };
@@ -333,6 +342,13 @@ mod tests {
         );
         assert_eq!(run("value.split('</think>')[-1].strip().upper()"), "B");
         assert_eq!(run("value.startswith('<think>')"), "True");
+    }
+
+    #[test]
+    fn lists_have_an_index() {
+        assert_eq!(run("value.index('b')", r#"["a", "b", "b"]"#).unwrap(), "1");
+        let error = run("value.index('c')", r#"["a"]"#).unwrap_err();
+        assert!(error.contains("c is not in the list"), "{error}");
     }
 
     #[test]
