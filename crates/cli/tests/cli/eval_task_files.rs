@@ -235,6 +235,11 @@ fn unusable_task_files_are_refused_with_file_line_and_rule() {
     ] {
         let found = refused(task, &item);
         assert!(found.contains(rule), "{task}\n{found}");
+        assert_eq!(
+            found.contains("hint: "),
+            rule.contains("task.yaml") || !rule.contains("items.jsonl"),
+            "{found}"
+        );
     }
 }
 
@@ -286,7 +291,8 @@ fn a_run_scores_tasks_at_each_evaluation_as_eval_does() {
     let task = "task: Own-1\ndataset_path: json\ndataset_kwargs: {data_files: {test: items.jsonl}}\ntest_split: test\n\
                 output_type: multiple_choice\ndoc_to_text: '{{a}}'\ndoc_to_choice: ['d 2', 'm']\ndoc_to_target: b\n";
     sandbox.write("task.yaml", task);
-    let items = [("1 an", 0), ("11 ", 1), ("7 a", 1), ("3 an", 0)].map(|(a, b)| format!("{}\n", json!({"a": a, "b": b})));
+    let items = [("1 an", 0), ("11 ", 1), ("7 a", 1), ("3 an", 0)]
+        .map(|(a, b)| format!("{}\n", json!({"a": a, "b": b})));
     sandbox.write("items.jsonl", items.concat());
     sandbox.trains(
         "--data data --eval-interval 2 --steps 4 --set train.evaluation.tasks=[\"task.yaml\"] \

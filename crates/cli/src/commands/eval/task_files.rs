@@ -9,7 +9,7 @@ use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::config::ExchangeMemory;
 use emberlm_trainer::peers::weights_hash;
-use emberlm_trainer::tasks::{CoreBenchmark, CoreReport, Row, TaskReport, TaskSet};
+use emberlm_trainer::tasks::{CoreBenchmark, CoreReport, Row, TaskError, TaskReport, TaskSet};
 use indicatif::HumanCount;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -35,7 +35,18 @@ pub fn run(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
         &prepared.tokenizer,
         config,
         prepared.seq_len,
-    )?;
+    );
+    let tasks = tasks.map_err(|error| match &error {
+        TaskError::Line { path, reason, .. } if args.task.contains(path) => {
+            let of_python = reason.contains("is not supported");
+            let hint = match of_python {
+                true => "the harness itself scores a served model: docs/guides/serve.md",
+                false => "docs/guides/evaluate.md lists the keys of task files",
+            };
+            CliError::from(error).hint(hint)
+        }
+        _ => CliError::from(error),
+    })?;
     let (longest_question, questions) = tasks.questions();
     let rows: Vec<&Row> = tasks.rows().collect();
     prepared.check(args, ranks, &rows, longest_question, questions)?;
