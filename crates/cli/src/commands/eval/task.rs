@@ -11,12 +11,12 @@ use emberlm_trainer::config::ExchangeMemory;
 use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::tasks::{
     BATCH_TOKENS, ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood,
-    Report, Row, Task, TaskError, WordAnswer, score,
+    Question, Report, Row, Task, TaskError, WordAnswer, score,
 };
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use super::task_files::rows_hash;
+use super::task_files::requests_hash;
 use super::{EvalArgs, check_memory, check_window};
 use crate::backend::{Job, Placement};
 use crate::error::{CliError, warn};
@@ -56,15 +56,14 @@ impl Prepared {
         })
     }
 
-    /// Warns about texts that are cut, and checks the memory and that all ranks score the same rows. `questions` are answered
-    /// one after another, each of at most `longest_question` tokens.
+    /// Warns about texts that are cut, and checks the memory and that all ranks score the same rows. Questions are answered
+    /// one after another.
     pub(super) fn check(
         &self,
         args: &EvalArgs,
         ranks: &Ranks,
         rows: &[&Row],
-        longest_question: usize,
-        questions: usize,
+        questions: &[&Question],
     ) -> Result<(), CliError> {
         let cut = rows.iter().filter(|row| row.is_cut).count();
         if cut > 0 && ranks.rank().is_zero() {
@@ -77,15 +76,17 @@ impl Prepared {
         }
         let longest = rows.iter().map(|row| row.seq()).max().unwrap_or(1);
         let batch = args.batch.unwrap_or(BATCH_TOKENS / longest.max(1)).max(1);
-        let longest = longest.max(longest_question).max(1);
+        let lengths = questions
+            .iter()
+            .map(|question| question.prompt.len() + question.tokens);
+        let longest = lengths.max().unwrap_or(1).max(longest).max(1);
         let batch = batch.min(rows.len()).max(1);
         check_memory(args, ranks, self.backend, &self.model, batch, longest)?;
         ranks.agree(
             "evaluate",
             &[
                 ("the backend", self.backend.name().to_owned()),
-                ("the hash of the items", rows_hash(rows)),
-                ("the number of questions", questions.to_string()),
+                ("the hash of the items", requests_hash(rows, questions)),
                 ("--precision", args.weights.precision.name().to_owned()),
                 ("--batch-size", format!("{:?}", args.batch)),
             ],
@@ -112,7 +113,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
         let hint = "leave the line out, or take a model whose tokenizer and context can hold it";
         CliError::from(error).hint(hint)
     })?;
-    prepared.check(args, ranks, &rows.iter().collect::<Vec<_>>(), 0, 0)?;
+    prepared.check(args, ranks, &rows.iter().collect::<Vec<_>>(), &[])?;
     let likelihoods = prepared.backend.run(Score {
         ranks,
         model: &prepared.model,

@@ -9,7 +9,9 @@ use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
 use emberlm_trainer::config::ExchangeMemory;
 use emberlm_trainer::peers::weights_hash;
-use emberlm_trainer::tasks::{CoreBenchmark, CoreReport, Row, TaskError, TaskReport, TaskSet};
+use emberlm_trainer::tasks::{
+    CoreBenchmark, CoreReport, Question, Row, TaskError, TaskReport, TaskSet,
+};
 use indicatif::HumanCount;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -47,9 +49,9 @@ pub fn run(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
         }
         _ => CliError::from(error),
     })?;
-    let (longest_question, questions) = tasks.questions();
     let rows: Vec<&Row> = tasks.rows().collect();
-    prepared.check(args, ranks, &rows, longest_question, questions)?;
+    let questions: Vec<&Question> = tasks.questions().collect();
+    prepared.check(args, ranks, &rows, &questions)?;
     let reports = prepared.backend.run(Evaluate {
         ranks,
         model: &prepared.model,
@@ -75,7 +77,7 @@ pub fn run_core(args: &EvalArgs, folder: &Path, ranks: &Ranks) -> Result<(), Cli
     let config = prepared.model.config();
     let requests = core.requests(&prepared.tokenizer, config, prepared.seq_len)?;
     let rows: Vec<&Row> = requests.rows.iter().collect();
-    prepared.check(args, ranks, &rows, 0, 0)?;
+    prepared.check(args, ranks, &rows, &[])?;
     let likelihoods = prepared.backend.run(Score {
         ranks,
         model: &prepared.model,
@@ -130,9 +132,10 @@ impl Job for Evaluate<'_> {
     }
 }
 
-/// A hash of the token ids of `rows`.
-pub(super) fn rows_hash(rows: &[&Row]) -> String {
+/// A hash of the token ids of `rows` and of `questions`.
+pub(super) fn requests_hash(rows: &[&Row], questions: &[&Question]) -> String {
     let mut hasher = DefaultHasher::new();
+    questions.hash(&mut hasher);
     for row in rows {
         (&row.tokens, row.predicted).hash(&mut hasher);
     }

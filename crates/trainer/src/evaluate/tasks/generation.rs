@@ -12,7 +12,7 @@ use crate::error::TrainError;
 use crate::peers::Peers;
 
 /// A prompt to answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
     /// The token ids of the prompt. With `tokens` more, they fit into the context.
     pub prompt: Vec<u32>,

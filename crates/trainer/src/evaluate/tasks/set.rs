@@ -7,7 +7,7 @@ use emberlm_data::Tokenizer;
 use emberlm_kernels::Backend;
 use emberlm_model::{Transformer, TransformerConfig};
 
-use super::{HarnessTask, Row, TaskError, TaskReport, TaskRequests, answer, score};
+use super::{HarnessTask, Question, Row, TaskError, TaskReport, TaskRequests, answer, score};
 use crate::error::TrainError;
 use crate::peers::Peers;
 use crate::report::metrics::{Direction, Metric, Phase};
@@ -54,17 +54,11 @@ impl TaskSet {
         self.tasks.iter().flat_map(|(_, requests)| &requests.rows)
     }
 
-    /// The tokens that the longest question and its answer take, and the number of questions.
-    pub fn questions(&self) -> (usize, usize) {
-        let all = self
-            .tasks
+    /// The questions of all tasks.
+    pub fn questions(&self) -> impl Iterator<Item = &Question> + Clone {
+        self.tasks
             .iter()
-            .flat_map(|(_, requests)| &requests.questions);
-        let length = all
-            .clone()
-            .map(|question| question.prompt.len() + question.tokens)
-            .max();
-        (length.unwrap_or(0), all.count())
+            .flat_map(|(_, requests)| &requests.questions)
     }
 
     /// Evaluates the tasks, one after another. Batches have `batch` rows, or about 4096 tokens. `done` is called with the

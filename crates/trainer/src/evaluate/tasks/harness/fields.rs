@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 use crate::evaluate::tasks::lines::Fields;
 use crate::evaluate::tasks::literal;
 
+/// The value of a document, and true if a template wrote it.
+pub(super) type FieldValue = Result<(Value, bool), String>;
+
 /// A rule that gives a value of each document.
 #[derive(Debug)]
 pub(super) enum Field {
@@ -55,10 +58,7 @@ impl Field {
     }
 
     /// The value of each document, and true for those that a template wrote.
-    pub(super) fn values(
-        &self,
-        docs: &[&Fields],
-    ) -> Result<Vec<Result<(Value, bool), String>>, String> {
+    pub(super) fn values(&self, docs: &[&Fields]) -> Result<Vec<FieldValue>, String> {
         match self {
             Self::Constant(value) => Ok(vec![Ok((value.clone(), false)); docs.len()]),
             Self::Column(name) => {
@@ -110,7 +110,7 @@ impl DocRules {
         };
         let has_choices = choices.is_some();
         let mut next = || {
-            let value = |found: Option<Result<(Value, bool), String>>, key: &str| {
+            let value = |found: Option<FieldValue>, key: &str| {
                 let found = found.unwrap_or_else(|| Err("a text is missing".to_owned()));
                 found.map_err(|reason| format!("`{key}`: {reason}"))
             };

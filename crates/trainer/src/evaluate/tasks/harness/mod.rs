@@ -1,11 +1,12 @@
 //! Tasks of lm-evaluation-harness, described by a file: reading items, the texts to score, and the metrics.
 //!
-//! The semantics are those of `ConfigurableTask` in version 0.4.13. `config` reads the keys of the file, `fields` evaluates
+//! The semantics are those of `ConfigurableTask` in version 0.4.13. `keys` reads the file, `config` checks its values, `fields` evaluates
 //! `doc_to_text` and the like, `prompts` puts few-shot examples before them, `filters` and `metrics` score answers.
 
 mod config;
 mod fields;
 mod filters;
+mod keys;
 mod metrics;
 mod prompts;
 mod report;
