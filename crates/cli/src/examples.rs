@@ -132,6 +132,8 @@ Examples:
 pub const EVAL: &str = "\
 Examples:
   emberlm eval runs/book --data datasets/book
+  emberlm eval MODEL --task arc_easy.yaml --task gsm8k.yaml
+  emberlm eval MODEL --core eval_bundle
   emberlm eval MODEL --hellaswag hellaswag_val.jsonl --limit 1000";
 
 pub const LOGITS: &str = "\

@@ -8,6 +8,7 @@
 //! | [`Dataset`], [`Manifest`] | a dataset directory: memory-mapped tokens and their description |
 //! | [`Windows`], [`Packing`] | a split as sequences of one length |
 //! | [`TrainBatches`], [`EvalBatches`], [`Batch`] | inputs and targets, for training in a seeded order |
+//! | [`read_objects`] | the records of JSON Lines, tables and Parquet files as objects |
 //! | [`read_fields()`], [`Shuffle`] | the fields of labelled texts or pairs of texts, and a seeded order of them |
 //! | [`verify()`], [`inspect()`] | checks a dataset against its manifest; shows its contents |
 //!
@@ -131,7 +132,8 @@ pub use evaluation_windows::EvalChoice;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use fields::{FieldRecord, RecordField, read_fields};
 pub use inputs::{
-    DocumentChunk, Documents, Format, Input, InputOptions, LeftOut, OnError, STANDARD_INPUT, expand,
+    DocumentChunk, Documents, Format, Input, InputOptions, LeftOut, OnError, STANDARD_INPUT,
+    expand, read_objects,
 };
 pub use inspect::{
     Bin, DocumentsFound, Excerpt, Inspection, Lengths, SplitInspection, TokenCount, inspect,
@@ -161,7 +163,7 @@ pub use verify::{FileCheck, Verification, verify};
 pub use windows::{Packed, Windows};
 
 /// Chat templates and their tokens, re-exported because they are part of this crate's interface.
-pub use emberlm_tokenizer::chat::{ChatError, ChatTemplateSpec, ChatTokens};
+pub use emberlm_tokenizer::chat::{ChatError, ChatTemplateSpec, ChatTokens, TextTemplate};
 pub use emberlm_tokenizer::{
     EncodedSequence, SequenceEncoder, TOKENIZER_FILE, TokenBytes, Tokenizer, TokenizerChoice,
     TokenizerError, TokenizerSpec,

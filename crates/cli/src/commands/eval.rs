@@ -3,6 +3,7 @@
 mod scored_text;
 mod split;
 mod task;
+mod task_files;
 mod text;
 mod token_page;
 
@@ -29,7 +30,7 @@ use crate::weights_arg::WeightsArg;
 
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["data", "hellaswag", "lambada", "text"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["data", "task", "core", "hellaswag", "lambada", "text"]))]
 #[command(after_help = examples::EVAL)]
 pub struct EvalArgs {
     /// A run, checkpoint or Hugging Face directory
@@ -37,6 +38,12 @@ pub struct EvalArgs {
     /// The dataset's folder, made by `emberlm prepare`
     #[arg(long, value_name = "DATASET", help_heading = "Data")]
     pub data: Option<PathBuf>,
+    /// A task in lm-evaluation-harness's YAML format over local files; may be given several times
+    #[arg(long, value_name = "FILE.yaml", value_hint = ValueHint::FilePath, help_heading = "Data")]
+    pub task: Vec<PathBuf>,
+    /// A folder in the format of nanochat's eval_bundle: CORE, the mean accuracy above chance of its tasks
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, help_heading = "Data")]
+    pub core: Option<PathBuf>,
     /// HellaSwag's published file: choose the ending of each item, as llm.c and lm-evaluation-harness do
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Data")]
     pub hellaswag: Option<PathBuf>,
@@ -49,18 +56,21 @@ pub struct EvalArgs {
     /// The split of the dataset
     #[arg(
         long, value_name = "NAME", default_value = Split::Val.name(), value_parser = split_parser(),
-        conflicts_with_all = ["hellaswag", "lambada", "text"], help_heading = "Data")]
+        conflicts_with_all = ["task", "core", "hellaswag", "lambada", "text"], help_heading = "Data")]
     pub split: Split,
     /// Documents of one window attend to each other (stream) or do not (isolated) [default: isolated for conversations and
     /// several documents, else stream]
     #[arg(
         long, value_name = "PACKING", value_parser = packing_parser(),
-        conflicts_with_all = ["hellaswag", "lambada", "text"], help_heading = "Windows")]
+        conflicts_with_all = ["task", "core", "hellaswag", "lambada", "text"], help_heading = "Windows")]
     pub documents: Option<Packing>,
     /// Also print the loss by position in the window, which shows if the model uses its context
-    #[arg(long, conflicts_with_all = ["hellaswag", "lambada", "text"], help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["task", "core", "hellaswag", "lambada", "text"], help_heading = "Output")]
     pub per_position: bool,
-    /// Only the first N items of the file
+    /// Few-shot examples before each item of --task, instead of the file's number
+    #[arg(long, value_name = "N", requires = "task", help_heading = "Data")]
+    pub num_fewshot: Option<usize>,
+    /// Only the first N items of the file; with --core of each task, in nanochat's order
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with_all = ["data", "text"], help_heading = "Data")]
     pub limit: Option<usize>,
     /// Tokens of a window [default: the model's context, with --data at most 4096; of isolated documents the longest one]
@@ -83,7 +93,9 @@ pub struct EvalArgs {
     pub out: Option<PathBuf>,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens", "split", "windows", "window",
     /// "stride", "documents", "context", "cut_documents"}, with --text {"loss", "perplexity", "bits_per_byte", "tokens", "scores": [{"id",
-    /// "token", "loss", "rank", "top"}]}, otherwise the scores and every answer
+    /// "token", "loss", "rank", "top"}]}, with --task {"tasks": [{"task", "items", "num_fewshot", "metrics", "answers"}]}, with --core
+    /// {"core_metric", "tasks": [{"task", "items", "num_fewshot", "accuracy", "centered", "correct"}]}, otherwise the scores and
+    /// every answer
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     #[command(flatten)]
@@ -107,13 +119,19 @@ pub fn run(args: EvalArgs) -> Result<(), CliError> {
 }
 
 fn run_as(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
+    if !args.task.is_empty() {
+        return task_files::run(args, ranks);
+    }
+    if let Some(folder) = &args.core {
+        return task_files::run_core(args, folder, ranks);
+    }
     match (&args.data, &args.hellaswag, &args.lambada, &args.text) {
         (Some(data), ..) => split::run(args, data, ranks),
         (None, Some(path), ..) => task::run(args, Task::HellaSwag, path, ranks),
         (None, None, Some(path), _) => task::run(args, Task::Lambada, path, ranks),
         (None, None, None, Some(path)) => text::run(args, path, ranks),
         (None, None, None, None) => Err(CliError::usage("there is nothing to evaluate")
-            .hint("pass one of --data, --hellaswag, --lambada and --text")),
+            .hint("pass one of --data, --task, --core, --hellaswag, --lambada and --text")),
     }
 }
 

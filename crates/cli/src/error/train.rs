@@ -22,6 +22,7 @@ impl From<TrainError> for CliError {
             TrainError::Opened(error) => return error.into(),
             TrainError::Config(error) => return error.into(),
             TrainError::Data(error) => return error.into(),
+            TrainError::Task(error) => return error.into(),
             TrainError::Records(ref source) if !is_of_fields(source) => {
                 let hint = data(source);
                 return with(&error, hint);
@@ -179,6 +180,7 @@ impl From<TaskError> for CliError {
                     false => this,
                 }
             }
+            TaskError::Data(error) => error.into(),
             error => with(&error, None),
         }
     }

@@ -35,6 +35,7 @@ mod encoder;
 mod encoder_decoder;
 mod eval_forms;
 mod eval_split;
+mod eval_task_files;
 mod eval_tasks;
 mod eval_text;
 mod fine_tuning;

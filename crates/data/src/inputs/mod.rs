@@ -266,7 +266,7 @@ impl Input {
 ///
 /// # Errors
 /// An input cannot be read, is a plain text or has no records, or `record` rejects an object with the violated rule.
-pub(crate) fn read_objects<T>(
+pub fn read_objects<T>(
     inputs: &[PathBuf],
     kind: &'static str,
     record: impl Fn(&Map<String, Value>, u64) -> Result<T, String>,

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use super::renderer::{
-    OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, TextRequest, Texts,
+    Dialect, OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, TextRequest, Texts,
 };
 use super::{generation, python};
 
@@ -42,6 +42,7 @@ impl Renderer for InProcess {
 #[derive(Debug)]
 pub(crate) struct JinjaTemplate {
     env: Environment<'static>,
+    dialect: Dialect,
 }
 
 impl JinjaTemplate {
@@ -56,10 +57,15 @@ impl JinjaTemplate {
                 ),
             });
         }
-        let (rewritten, _) = generation::rewrite(source);
+        let is_chat = template.dialect == Dialect::Chat;
+        let rewritten = match template.dialect {
+            Dialect::Chat => generation::rewrite(source).0,
+            Dialect::Record => source.to_owned(),
+        };
         let syntax = SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
+            .trim_blocks(is_chat)
+            .lstrip_blocks(is_chat)
+            .keep_trailing_newline(!is_chat)
             .build()
             .map_err(|error| describe(&error))?;
         check_nesting(&rewritten, syntax.clone())?;
@@ -68,10 +74,17 @@ impl JinjaTemplate {
         env.set_fuel(Some(FUEL));
         generation::install(&mut env);
         python::install(&mut env, template.now);
+        if !is_chat {
+            env.set_undefined_behavior(UndefinedBehavior::Strict);
+            env.add_filter("regex_replace", python::regex_replace);
+        }
         env.set_syntax(syntax);
         env.add_template_owned(MAIN, rewritten)
             .map_err(|error| describe(&error))?;
-        Ok(Self { env })
+        Ok(Self {
+            env,
+            dialect: template.dialect,
+        })
     }
 
     /// Renders the texts of a job, stopping at the first failure.
@@ -90,12 +103,14 @@ impl JinjaTemplate {
 
     fn render_text(&self, job: &RenderJob, text: &TextRequest) -> Result<String, RenderError> {
         let mut variables = job.variables.clone();
-        let messages = job.messages.iter().take(text.messages).cloned();
-        variables.insert("messages".to_owned(), messages.collect());
-        variables.insert(
-            "add_generation_prompt".to_owned(),
-            Value::from(text.add_generation_prompt),
-        );
+        if self.dialect == Dialect::Chat {
+            let messages = job.messages.iter().take(text.messages).cloned();
+            variables.insert("messages".to_owned(), messages.collect());
+            variables.insert(
+                "add_generation_prompt".to_owned(),
+                Value::from(text.add_generation_prompt),
+            );
+        }
         if let Some(marks) = &text.marks {
             variables.insert(generation::MARKS.to_owned(), Value::from(&**marks));
         }

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `template` | [`ChatTemplate`]: a Jinja template as `transformers` runs it |
+//! | `text_template` | [`TextTemplate`]: a Jinja template over the fields of a record |
 //! | `renderer` | [`Renderer`]: the interface that parses and runs templates; programs can install their own |
 //! | `jinja` | [`InProcess`]: renders with minijinja in this process |
 //! | `remote` | [`RemoteRenderer`], [`RenderService`]: render in another process |
@@ -36,6 +37,7 @@ mod renderer;
 mod spec;
 mod stops;
 mod template;
+mod text_template;
 mod turns;
 
 pub use decode::{decode_field, decode_record, read_arguments};
@@ -50,8 +52,9 @@ pub use remote::{
     RemoteRenderer, RenderReply, RenderRequest, RenderService, SendRequest, SharedText,
 };
 pub use renderer::{
-    OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, Texts, install_renderer,
+    Dialect, OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, Texts, install_renderer,
 };
 pub use spec::ChatTemplateSpec;
 pub use stops::{SpecialToken, Stops};
 pub use template::ChatTemplate;
+pub use text_template::TextTemplate;

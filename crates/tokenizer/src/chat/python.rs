@@ -7,6 +7,7 @@ use chrono::DateTime;
 use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
+use regex_automata::meta::Regex;
 use serde::Deserialize;
 
 /// Registers all functions. `now` is the time that templates see, in seconds since 1970 (UTC).
@@ -32,8 +33,37 @@ fn strftime(now: i64, format: &str) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Python's string methods that `pycompat` lacks.
+/// `re.sub` of lm-evaluation-harness's filter, for the expressions of a linear-time engine.
+pub(crate) fn regex_replace(text: &str, pattern: &str, replacement: &str) -> Result<String, Error> {
+    let refuse = |reason: String| Error::new(ErrorKind::InvalidOperation, reason);
+    if replacement.contains('\\') {
+        let reason = "regex_replace: groups in the replacement are not supported";
+        return Err(refuse(reason.to_owned()));
+    }
+    let regex = Regex::new(pattern)
+        .map_err(|error| refuse(format!("regex_replace: {pattern:?}: {error}")))?;
+    let mut kept = String::with_capacity(text.len());
+    let mut end = 0;
+    for found in regex.find_iter(text) {
+        kept.push_str(&text[end..found.start()]);
+        kept.push_str(replacement);
+        end = found.end();
+    }
+    kept.push_str(&text[end..]);
+    Ok(kept)
+}
+
+/// Python's methods of strings and lists that `pycompat` lacks.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    if name == "index" && value.kind() == ValueKind::Seq {
+        let (wanted,): (&Value,) = from_args(args)?;
+        let place = value.try_iter()?.position(|item| item == *wanted);
+        let refuse = || {
+            let message = format!("{wanted} is not in the list");
+            Error::new(ErrorKind::InvalidOperation, message)
+        };
+        return place.map(Value::from).ok_or_else(refuse);
+    }
     let Some(text) = value.as_str() else {
         return pycompat::unknown_method_callback(state, value, name, args);
     };
@@ -312,6 +342,13 @@ mod tests {
         );
         assert_eq!(run("value.split('</think>')[-1].strip().upper()"), "B");
         assert_eq!(run("value.startswith('<think>')"), "True");
+    }
+
+    #[test]
+    fn lists_have_an_index() {
+        assert_eq!(run("value.index('b')", r#"["a", "b", "b"]"#).unwrap(), "1");
+        let error = run("value.index('c')", r#"["a"]"#).unwrap_err();
+        assert!(error.contains("c is not in the list"), "{error}");
     }
 
     #[test]

@@ -188,6 +188,7 @@ impl OpenTemplate for RemoteTemplate {
 fn hash(template: &TemplateText) -> [u64; 4] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&template.now.to_le_bytes());
+    hasher.update(&[template.dialect as u8]);
     hasher.update(template.source.as_bytes());
     let hash = *hasher.finalize().as_bytes();
     let (words, _) = hash.as_chunks::<8>();
@@ -209,6 +210,7 @@ impl fmt::Debug for RemoteTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chat::renderer::Dialect;
 
     #[test]
     fn texts_round_trip() {
@@ -256,6 +258,7 @@ mod tests {
         let text = TemplateText {
             source: "{{ a }}".into(),
             now: 0,
+            dialect: Dialect::Chat,
         };
         let job = RenderJob {
             variables: [("a".to_owned(), minijinja::Value::from(1.5))].into(),
@@ -275,6 +278,7 @@ mod tests {
         let broken = TemplateText {
             source: "{{".into(),
             now: 0,
+            dialect: Dialect::Chat,
         };
         assert!(matches!(
             renderer.open(&broken),

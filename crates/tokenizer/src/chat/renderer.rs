@@ -42,6 +42,19 @@ pub struct TemplateText {
     pub source: String,
     /// The time that `strftime_now` writes, in seconds since 1970.
     pub now: i64,
+    /// The settings of the environment that runs it.
+    pub dialect: Dialect,
+}
+
+/// The settings of a template's environment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Dialect {
+    /// Those of `transformers` for chat templates.
+    #[default]
+    Chat,
+    /// Those of lm-evaluation-harness: Jinja's own white space, `keep_trailing_newline`, undefined variables are errors, and
+    /// a filter `regex_replace`. The variables are those of the record only.
+    Record,
 }
 
 /// A conversation and the texts to render from it.

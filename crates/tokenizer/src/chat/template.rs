@@ -12,7 +12,7 @@ use super::example::Conversation;
 use super::jinja::InProcess;
 use super::marks;
 use super::renderer::{
-    self, OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, TextRequest, Texts,
+    self, Dialect, OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, TextRequest, Texts,
 };
 use super::spec::ConversationStart;
 use super::{ChatError, ChatMessage, generation};
@@ -97,6 +97,7 @@ impl ChatTemplate {
         let text = TemplateText {
             source: source.replace("\r\n", "\n").replace('\r', "\n"),
             now,
+            dialect: Dialect::Chat,
         };
         // Built-in templates are trusted.
         let is_builtin = builtin::ALL.iter().any(|(_, builtin)| *builtin == source);

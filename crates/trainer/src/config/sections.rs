@@ -1,5 +1,7 @@
 //! The smaller tables of `[train]`: precision, loss, skipped steps, evaluation and checkpoints.
 
+use std::path::PathBuf;
+
 use emberlm_kernels::Precision;
 
 use super::check::{MOST_SEQUENCES, Must, Range, require};
@@ -104,6 +106,11 @@ settings! {
         pub sample_tokens: usize = 120, 0..=MOST_SAMPLE_TOKENS;
         /// Number of consecutive evaluations without a new lowest validation loss that ends the run; 0 never ends it early.
         pub early_stop: usize = 0;
+        /// Task files in lm-evaluation-harness's format, which each evaluation also scores. Paths are relative to the working
+        /// directory.
+        pub tasks: Vec<PathBuf> = Vec::new();
+        /// Items of each task per evaluation, from its beginning; 0 for all.
+        pub task_items: usize = 0;
     }
 }
 
@@ -125,7 +132,16 @@ impl EvaluationConfig {
     pub(crate) fn check_validation(&self, tokens: u64) -> Result<(), TrainError> {
         let rule = "must be 0 without validation data, whose loss decides when to stop";
         let holds = self.early_stop == 0 || tokens > 0;
-        require(Self::TABLE, "early_stop", self.early_stop, holds, rule)
+        require(Self::TABLE, "early_stop", self.early_stop, holds, rule)?;
+        let rule = "must be empty without validation data, which is evaluated with it";
+        let holds = self.tasks.is_empty() || tokens > 0;
+        require(
+            Self::TABLE,
+            "tasks",
+            format!("{:?}", self.tasks),
+            holds,
+            rule,
+        )
     }
 }
 

@@ -10,8 +10,10 @@ use emberlm_model::{AdapterError, ConfigError, HuggingFaceError, ModelKind, Weig
 use crate::peers::PeersError;
 
 mod run_config;
+mod task;
 
 pub use run_config::RunConfigError;
+pub use task::TaskError;
 
 /// An error of a hook.
 pub type HookError = Box<dyn std::error::Error + Send + Sync>;
@@ -156,6 +158,9 @@ pub enum TrainError {
     /// The dataset cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A task of `train.evaluation.tasks` cannot be used.
+    #[error(transparent)]
+    Task(#[from] TaskError),
     /// Records of texts cannot be read.
     #[error(transparent)]
     Records(DataError),

@@ -1,30 +1,45 @@
 //! Published evaluation tasks, read from local files and scored by the likelihood of given texts.
 //!
-//! `hellaswag` and `lambada` implement the tasks: reading items, the texts to score, and the metrics. `pair`
-//! tokenizes a context and its continuation, `likelihood` scores rows of tokens in batches, `lines` reads
-//! JSON Lines, `statistics` computes means with standard errors, and `error` has the error type.
+//! `hellaswag` and `lambada` implement the tasks: reading items, the texts to score, and the metrics. `harness` implements
+//! the tasks that files in lm-evaluation-harness's format describe, and `core` nanochat's CORE. `pair` tokenizes a context
+//! and its continuation, `likelihood` scores rows of tokens in batches, `generation` answers prompts, `lines` reads JSON
+//! Lines, `yaml` task files, `literal` Python's lists, `python_random` draws few-shot examples, `statistics` computes means
+//! with standard errors.
 //!
 //! The formulas are those of EleutherAI's lm-evaluation-harness (Gao et al., "A framework for few-shot language model
 //! evaluation") and of `hellaswag.py` in Karpathy's llm.c and build-nanogpt.
 
-mod error;
+mod core;
+mod generation;
+mod harness;
 mod hellaswag;
 mod lambada;
 mod likelihood;
 mod lines;
+mod literal;
 mod pair;
+mod python_random;
+mod set;
 mod statistics;
+mod yaml;
 
 use std::path::Path;
 
-pub use error::TaskError;
+pub use self::core::{CoreBenchmark, CoreReport, CoreRequests, CoreTaskReport};
+pub use generation::{Question, answer};
+pub use harness::{
+    HarnessTask, MetricKind, OutputType, TaskAnswer, TaskMetric, TaskReport, TaskRequests,
+};
 pub use hellaswag::{ChoiceAnswer, ChoiceReport, Convention, ConventionReport, Item, ItemAnswer};
 pub use lambada::{LambadaReport, Passage, WordAnswer};
 pub use likelihood::{BATCH_TOKENS, Likelihood, Row, score};
+pub use set::TaskSet;
 pub use statistics::Estimate;
 
 use emberlm_data::Tokenizer;
 use emberlm_model::TransformerConfig;
+
+pub use crate::error::TaskError;
 
 /// The supported tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,4 +150,15 @@ impl Items {
             Self::Lambada(_) => Report::Lambada(lambada::report(likelihoods)),
         }
     }
+}
+
+/// The index of the largest value; the first one of equals, as numpy's `argmax`.
+fn largest(values: &[f64]) -> usize {
+    let mut best = 0;
+    for (at, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = at;
+        }
+    }
+    best
 }

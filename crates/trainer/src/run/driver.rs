@@ -4,7 +4,7 @@
 //! ```text
 //! every log_interval               figures ─► events.jsonl, display         ┐
 //! every norms_interval             norms by layer ─► events.jsonl           │
-//! every evaluation.interval        validation loss (all ranks) and a sample │ rank 0
+//! every evaluation.interval        validation loss, tasks (all ranks), sample │ rank 0
 //! every checkpoints.interval       a checkpoint, also at the end of the     │
 //!                                  run and on interruption                  ┘
 //! ```
@@ -13,6 +13,7 @@
 //! samples and saves.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use emberlm_data::{DataError, Floor};
 use emberlm_kernels::TrainingBackend;
@@ -20,6 +21,7 @@ use emberlm_kernels::TrainingBackend;
 use crate::checkpoint::State;
 use crate::data::file_check::FileCheck;
 use crate::error::TrainError;
+use crate::evaluate::tasks::TaskSet;
 use crate::evaluate::validation::Validation;
 use crate::objective::Rollouts;
 use crate::objective::model::{TokenBatch, TrainingModel};
@@ -75,6 +77,7 @@ pub(crate) struct Driver<B: TrainingBackend> {
     /// Samples the sequences of steps, if the objective learns from rewards.
     rollouts: Option<Rollouts<B::InnerBackend>>,
     validation: Validation,
+    tasks: Option<Arc<TaskSet>>,
     rank_zero: Option<RankZero<B>>,
     /// Writes a checkpoint before the first step.
     saves_first: bool,
@@ -101,6 +104,7 @@ impl<B: TrainingBackend> Driver<B> {
             file_check,
             rollouts: None,
             validation,
+            tasks: None,
             rank_zero,
             saves_first: false,
             stop: StopSignal::default(),
@@ -111,6 +115,12 @@ impl<B: TrainingBackend> Driver<B> {
     /// Samples the sequences of steps, instead of taking them from the loader.
     pub(crate) fn with_rollouts(mut self, rollouts: Option<Rollouts<B::InnerBackend>>) -> Self {
         self.rollouts = rollouts;
+        self
+    }
+
+    /// Also evaluates tasks at each evaluation.
+    pub(crate) fn with_tasks(mut self, tasks: Option<Arc<TaskSet>>) -> Self {
+        self.tasks = tasks;
         self
     }
 
@@ -247,7 +257,12 @@ impl<B: TrainingBackend> Driver<B> {
         }
         match &mut self.rank_zero {
             Some(rank_zero) => {
-                let evaluation = Evaluator::new(&self.validation, &self.engine, &self.stop);
+                let evaluation = Evaluator::new(
+                    &self.validation,
+                    self.tasks.as_deref(),
+                    &self.engine,
+                    &self.stop,
+                );
                 rank_zero
                     .validate(evaluation, model, &mut self.state)
                     .map(drop)
@@ -325,7 +340,12 @@ impl<B: TrainingBackend> Driver<B> {
         let due = DueActions::after(self.step(), self.engine.config());
         match &mut self.rank_zero {
             Some(rank_zero) => {
-                let evaluator = Evaluator::new(&self.validation, &self.engine, &self.stop);
+                let evaluator = Evaluator::new(
+                    &self.validation,
+                    self.tasks.as_deref(),
+                    &self.engine,
+                    &self.stop,
+                );
                 rank_zero.after_step(evaluator, model, &mut self.state, report)
             }
             None if report.is_judged() && due.may_save() => {

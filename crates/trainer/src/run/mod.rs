@@ -21,9 +21,10 @@ use emberlm_model::{ModelKind, count};
 
 use crate::checkpoint::shards::ShardWriter;
 use crate::checkpoint::{About, Description};
-use crate::config::RunConfig;
 use crate::config::run_config;
+use crate::config::{EvaluationConfig, RunConfig};
 use crate::error::TrainError;
+use crate::evaluate::tasks::TaskSet;
 use crate::hooks::{Hook, HookList};
 use crate::optimizer::schedule::LearningRateSchedule;
 use crate::peers::Peers;
@@ -169,6 +170,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let mut inputs = RunInputs::open(&mut config, &circumstances)?;
     let evaluation = &config.train.evaluation;
     evaluation.check_validation(inputs.validation.tokens(None))?;
+    let tasks = tasks(&config.train.evaluation, &inputs)?;
     let rank = peers.rank();
     let mut initial = InitialState::<B>::new(&start, weights, &config, &inputs, rank, &device)?;
     let is_fork = start.fork().is_some();
@@ -199,7 +201,13 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let renderer = options.renderer;
     let mut rank_zero = match rank.is_zero() {
         true => Some(rank_zero(
-            &config, start, &inputs, &initial, options, &device,
+            &config,
+            start,
+            &inputs,
+            tasks.as_deref(),
+            &initial,
+            options,
+            &device,
         )?),
         false => None,
     };
@@ -247,11 +255,35 @@ pub(crate) fn train_with<B: TrainingBackend>(
         rank_zero,
     )
     .with_rollouts(rollouts)
+    .with_tasks(tasks)
     .saving_first(is_fork)
     .stopped_by(stop.clone());
     let model = initial.model.with_precision(products);
     let learner = Learner::new(model, optimizer, schedule);
     strategy::launch(driver, learner, loader, &run, &stop)
+}
+
+/// The tasks that evaluations score, if there are any.
+fn tasks(
+    config: &EvaluationConfig,
+    inputs: &RunInputs,
+) -> Result<Option<Arc<TaskSet>>, TrainError> {
+    if config.tasks.is_empty() {
+        return Ok(None);
+    }
+    let model = &inputs.model;
+    if model.kind() != ModelKind::Decoder {
+        return Err(TrainError::Setting {
+            table: "train.evaluation",
+            field: "tasks",
+            value: format!("{:?}", config.tasks),
+            rule: "must be empty: only a decoder answers tasks".to_owned(),
+        });
+    }
+    let limit = (config.task_items > 0).then_some(config.task_items);
+    let (tokenizer, seq_len) = (&inputs.tokenizer, model.seq_len());
+    let tasks = TaskSet::open(&config.tasks, limit, None, tokenizer, model, seq_len)?;
+    Ok(Some(Arc::new(tasks)))
 }
 
 /// Starts the dashboard, after the notes that it shows first.
@@ -280,6 +312,7 @@ fn rank_zero<B: TrainingBackend>(
     config: &RunConfig,
     start: RunStart,
     inputs: &RunInputs,
+    tasks: Option<&TaskSet>,
     initial: &InitialState<B>,
     options: RunOptions,
     device: &Device<B>,
@@ -325,7 +358,8 @@ fn rank_zero<B: TrainingBackend>(
         tokenizer: Some(inputs.tokenizer.clone()),
         source,
     };
-    let metrics = inputs.validation.metrics();
+    let mut metrics = inputs.validation.metrics();
+    metrics.extend(tasks.map(TaskSet::metrics).unwrap_or_default());
     let hooks = HookList::new(options.hooks, metrics, options.interrupter)?;
     let flops = count::flops_per_token(&inputs.model).training;
     let (steps, say) = (config.train.steps, options.say);

@@ -15,7 +15,7 @@ use crate::run::ancestry::ChangedValue;
 
 /// Settings that may change when a run is resumed: its length, its output, and the paths of its datasets. `*`
 /// matches any index of a list. Changing any other setting would make it a different run.
-pub const MAY_CHANGE: [&str; 17] = [
+pub const MAY_CHANGE: [&str; 19] = [
     "data.dataset",
     "data.validation",
     "data.mix.*.dataset",
@@ -33,6 +33,8 @@ pub const MAY_CHANGE: [&str; 17] = [
     "train.checkpoints.keep_last",
     "train.checkpoints.keep_best",
     "train.evaluation.sample_tokens",
+    "train.evaluation.tasks",
+    "train.evaluation.task_items",
     "train.skip.limit",
     // The gradients are bit-identical.
     "train.recompute",

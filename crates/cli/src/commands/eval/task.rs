@@ -1,22 +1,24 @@
 //! Evaluates a model on a published benchmark.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_kernels::TrainingBackend;
+use emberlm_tokenizer::Tokenizer;
 use emberlm_trainer::config::ExchangeMemory;
 use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::tasks::{
     BATCH_TOKENS, ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood,
-    Report, Row, Task, TaskError, WordAnswer, score,
+    Question, Report, Row, Task, TaskError, WordAnswer, score,
 };
 use indicatif::HumanCount;
 use serde::Serialize;
 
+use super::task_files::requests_hash;
 use super::{EvalArgs, check_memory, check_window};
-use crate::backend::Job;
+use crate::backend::{Job, Placement};
 use crate::error::{CliError, warn};
 use crate::model;
 use crate::output::{Align, Table, print, print_json};
@@ -24,20 +26,77 @@ use crate::progress;
 use crate::ranks::Ranks;
 use crate::weights_arg::Formats;
 
+/// The model that tasks are evaluated on.
+pub(super) struct Prepared {
+    pub(super) backend: Placement,
+    pub(super) model: Model,
+    pub(super) tokenizer: Tokenizer,
+    pub(super) seq_len: usize,
+}
+
+impl Prepared {
+    /// Opens the model and its tokenizer.
+    pub(super) fn open(args: &EvalArgs, ranks: &Ranks) -> Result<Self, CliError> {
+        let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
+        let model = args.adapter.open_decoder(&args.model)?;
+        let Some(tokenizer) = model.tokenizer()? else {
+            let folder = model.path().display();
+            let message = format!("{folder} has no tokenizer, so it cannot read text");
+            return Err(CliError::new(message)
+                .hint("copy its tokenizer.json next to its config.json")
+                .hint("or measure the loss on a dataset of token ids: --data DATASET"));
+        };
+        let context = model.config().seq_len();
+        check_window(args.seq_len, context)?;
+        Ok(Self {
+            backend,
+            model,
+            tokenizer,
+            seq_len: args.seq_len.unwrap_or(context),
+        })
+    }
+
+    /// Warns about texts that are cut, and checks the memory and that all ranks score the same rows. Questions are answered
+    /// one after another.
+    pub(super) fn check(
+        &self,
+        args: &EvalArgs,
+        ranks: &Ranks,
+        rows: &[&Row],
+        questions: &[&Question],
+    ) -> Result<(), CliError> {
+        let cut = rows.iter().filter(|row| row.is_cut).count();
+        if cut > 0 && ranks.rank().is_zero() {
+            warn(&format!(
+                "{} of {} texts are longer than the context of {} tokens, and were scored without their beginning",
+                HumanCount(cut as u64),
+                HumanCount(rows.len() as u64),
+                self.seq_len
+            ));
+        }
+        let longest = rows.iter().map(|row| row.seq()).max().unwrap_or(1);
+        let batch = args.batch.unwrap_or(BATCH_TOKENS / longest.max(1)).max(1);
+        let lengths = questions
+            .iter()
+            .map(|question| question.prompt.len() + question.tokens);
+        let longest = lengths.max().unwrap_or(1).max(longest).max(1);
+        let batch = batch.min(rows.len()).max(1);
+        check_memory(args, ranks, self.backend, &self.model, batch, longest)?;
+        ranks.agree(
+            "evaluate",
+            &[
+                ("the backend", self.backend.name().to_owned()),
+                ("the hash of the items", requests_hash(rows, questions)),
+                ("--precision", args.weights.precision.name().to_owned()),
+                ("--batch-size", format!("{:?}", args.batch)),
+            ],
+        )
+    }
+}
+
 /// Evaluates the items of the file at `path`.
 pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<(), CliError> {
-    let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
-    let model = args.adapter.open_decoder(&args.model)?;
-    let Some(tokenizer) = model.tokenizer()? else {
-        let folder = model.path().display();
-        let message = format!("{folder} has no tokenizer, so it cannot read text");
-        return Err(CliError::new(message)
-            .hint("copy its tokenizer.json next to its config.json")
-            .hint("or measure the loss on a dataset of token ids: --data DATASET"));
-    };
-    let config = model.config();
-    check_window(args.seq_len, config.seq_len())?;
-    let seq_len = args.seq_len.unwrap_or(config.seq_len());
+    let prepared = Prepared::open(args, ranks)?;
     let items = Items::read(task, path, args.limit);
     let items = items.map_err(|error| {
         let unread = matches!(error, TaskError::Read { .. });
@@ -48,36 +107,18 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
             this.hint(task.format())
         }
     })?;
-    let rows = items.rows(path, &tokenizer, config, seq_len);
+    let config = prepared.model.config();
+    let rows = items.rows(path, &prepared.tokenizer, config, prepared.seq_len);
     let rows = rows.map_err(|error| {
         let hint = "leave the line out, or take a model whose tokenizer and context can hold it";
         CliError::from(error).hint(hint)
     })?;
-    let cut = rows.iter().filter(|row| row.is_cut).count();
-    if cut > 0 && ranks.rank().is_zero() {
-        warn(&format!(
-            "{} of {} texts are longer than the context of {seq_len} tokens, and were scored without their beginning",
-            HumanCount(cut as u64),
-            HumanCount(rows.len() as u64)
-        ));
-    }
-    let longest = rows.iter().map(Row::seq).max().unwrap_or(1).max(1);
-    let batch = args.batch.unwrap_or(BATCH_TOKENS / longest).max(1);
-    check_memory(args, ranks, backend, &model, batch.min(rows.len()), longest)?;
-    ranks.agree(
-        "evaluate",
-        &[
-            ("the backend", backend.name().to_owned()),
-            ("the hash of the items", rows_hash(&rows)),
-            ("--precision", args.weights.precision.name().to_owned()),
-            ("--batch-size", format!("{:?}", args.batch)),
-        ],
-    )?;
-    let likelihoods = backend.run(Score {
+    prepared.check(args, ranks, &rows.iter().collect::<Vec<_>>(), &[])?;
+    let likelihoods = prepared.backend.run(Score {
         ranks,
-        model: &model,
+        model: &prepared.model,
         formats: args.weights.with_cache(args.cache.cache),
-        rows,
+        rows: &rows,
         batch: args.batch,
     })??;
     if !ranks.rank().is_zero() {
@@ -91,21 +132,13 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
     }
 }
 
-/// A hash of the token ids of `rows`.
-fn rows_hash(rows: &[Row]) -> String {
-    let mut hasher = DefaultHasher::new();
-    for row in rows {
-        (&row.tokens, row.predicted).hash(&mut hasher);
-    }
-    format!("{:016x}", hasher.finish())
-}
-
-struct Score<'a> {
-    ranks: &'a Ranks,
-    model: &'a Model,
-    formats: Formats,
-    rows: Vec<Row>,
-    batch: Option<usize>,
+/// Scores rows with a model.
+pub(super) struct Score<'a> {
+    pub(super) ranks: &'a Ranks,
+    pub(super) model: &'a Model,
+    pub(super) formats: Formats,
+    pub(super) rows: &'a [Row],
+    pub(super) batch: Option<usize>,
 }
 
 impl Job for Score<'_> {
@@ -122,11 +155,12 @@ impl Job for Score<'_> {
             .peers::<B::InnerBackend>(ExchangeMemory::Host, &device)?;
         let tokens = self.rows.iter().map(|row| row.seq() as u64).sum();
         let bar = progress::tokens(tokens, self.ranks.rank());
-        let found = score(&*peers, &decoder, &self.rows, self.batch, |tokens| {
-            bar.inc(tokens);
-        })?;
+        let never = || ControlFlow::Continue(());
+        let done = |tokens| bar.inc(tokens);
+        let found = score(&*peers, &decoder, self.rows, self.batch, done, never)?;
         bar.finish_and_clear();
-        Ok(found)
+        // It breaks only if it is stopped.
+        Ok(found.continue_value().unwrap_or_default())
     }
 }
 
@@ -216,7 +250,7 @@ fn lambada_text(report: &LambadaReport) -> String {
 }
 
 /// Formats an estimate with its standard error, which a single item does not have.
-fn shown(estimate: Estimate, digits: usize) -> String {
+pub(super) fn shown(estimate: Estimate, digits: usize) -> String {
     let value = format!("{:.digits$}", estimate.value);
     match estimate.stderr {
         Some(stderr) => format!("{value} ± {stderr:.digits$}"),

@@ -7,6 +7,7 @@ use emberlm_data::Tokenizer;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::largest;
 use super::likelihood::{Likelihood, Row};
 use super::lines::{self, Fields};
 use super::pair::{self, Limits};
@@ -188,17 +189,6 @@ fn label(label: Option<&Value>) -> Result<usize, String> {
     let found = label.unwrap_or(&Value::Null);
     let rule = || format!("`label` is {found}: must be the index of an ending, from 0");
     number.ok_or(none)?.ok_or_else(rule)
-}
-
-/// The index of the largest value; the first one of equals, as numpy's `argmax`.
-fn largest(values: &[f64]) -> usize {
-    let mut best = 0;
-    for (at, value) in values.iter().enumerate() {
-        if *value > values[best] {
-            best = at;
-        }
-    }
-    best
 }
 
 /// The harness's `preprocess`: trims whitespace, removes WikiHow's bracketed markup, and replaces double

@@ -45,7 +45,7 @@ pub const BATCH_TOKENS: usize = 4096;
 
 /// Scores every row, and returns the likelihoods in the order of `rows`. Batches have `batch` rows, or about
 /// 4096 tokens, the longest rows first. Shorter rows are padded at the end, which causal attention ignores.
-/// `done` is called with the number of tokens of each batch.
+/// `done` is called with the number of tokens of each batch. Breaks if `stop` breaks on any rank.
 ///
 /// The batches are divided among the ranks of `peers`. The result is the same on every rank, to the bit that of a single
 /// process.
@@ -58,7 +58,8 @@ pub fn score<B: Backend>(
     rows: &[Row],
     batch: Option<usize>,
     mut done: impl FnMut(u64),
-) -> Result<Vec<Likelihood>, TrainError> {
+    stop: impl Fn() -> ControlFlow<()>,
+) -> Result<ControlFlow<(), Vec<Likelihood>>, TrainError> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(rows[at].seq()));
     let nothing = Likelihood {
@@ -93,9 +94,8 @@ pub fn score<B: Backend>(
         }
         done(places.iter().map(|&at| rows[at].seq() as u64).sum());
     };
-    // It breaks only if it is stopped.
-    let _ = for_each_batch(peers, batches, scored, add, || ControlFlow::Continue(()))?;
-    Ok(found)
+    let ended = for_each_batch(peers, batches, scored, add, stop)?;
+    Ok(ended.map_continue(|()| found))
 }
 
 /// The sums of the log-probabilities of each row's continuation, and whether greedy decoding would produce it. No row is

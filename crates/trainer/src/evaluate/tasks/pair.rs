@@ -22,11 +22,120 @@ pub fn joint(
     continuation: &str,
     limits: Limits,
 ) -> Result<Row, String> {
+    let (context, continuation) = joint_ids(tokenizer, context, continuation)?;
+    row(context, continuation, limits)
+}
+
+fn joint_ids(
+    tokenizer: &Tokenizer,
+    context: &str,
+    continuation: &str,
+) -> Result<(Vec<u32>, Vec<u32>), String> {
     let text = format!("{context}{continuation}");
     let context = tokenizer.encode(trim_end(context)).map_err(refused)?;
     let mut whole = tokenizer.encode(&text).map_err(refused)?;
     let continuation = whole.split_off(context.len().min(whole.len()));
-    row(context, continuation, limits)
+    Ok((context, continuation))
+}
+
+/// The special tokens of a tokenizer that begin texts, as lm-evaluation-harness adds them by default.
+#[derive(Debug)]
+pub struct Beginning {
+    /// The tokens before every text, such as LLaMA's `<s>`.
+    before: Vec<u32>,
+    /// The context of a text without one: the first of `before`, otherwise end-of-text.
+    prefix: Option<u32>,
+}
+
+impl Beginning {
+    /// The tokens of a tokenizer.
+    pub fn of(tokenizer: &Tokenizer) -> Self {
+        let before = tokenizer.beginning();
+        let prefix = before.first().copied().or(tokenizer.end_of_text());
+        Self { before, prefix }
+    }
+
+    /// The context of a text without one.
+    pub fn prefix(&self) -> Result<u32, String> {
+        self.prefix.ok_or_else(|| {
+            "the tokenizer has no special token that could be the context of a text without one"
+                .to_owned()
+        })
+    }
+}
+
+/// As [`joint`], with the tokens that begin a text. An empty context is the prefix token.
+pub fn conditional(
+    tokenizer: &Tokenizer,
+    beginning: &Beginning,
+    context: &str,
+    continuation: &str,
+    limits: Limits,
+) -> Result<Row, String> {
+    if context.is_empty() {
+        let prefix = beginning.prefix()?;
+        let mut ids = tokenizer.encode(continuation).map_err(refused)?;
+        if ids.first() == Some(&prefix) {
+            ids.remove(0);
+        }
+        return row(vec![prefix], ids, limits);
+    }
+    let (ids, continuation) = joint_ids(tokenizer, context, continuation)?;
+    row([&beginning.before[..], &ids].concat(), continuation, limits)
+}
+
+/// Tokenizes a text whose tokens are all predicted, in windows that do not overlap. The first one begins with the prefix token,
+/// the others with the token before them; the last one is filled up with context on the left.
+pub fn rolling(
+    tokenizer: &Tokenizer,
+    beginning: &Beginning,
+    text: &str,
+    limits: Limits,
+) -> Result<Vec<Row>, String> {
+    let prefix = beginning.prefix()?;
+    let ids = tokenizer.encode(text).map_err(refused)?;
+    let ids = [&[prefix], &beginning.before[..], &ids].concat();
+    let mut rows = Vec::new();
+    let mut end = 1;
+    while end < ids.len() {
+        let predicted = limits.seq_len.min(ids.len() - end);
+        end += predicted;
+        let start = end.saturating_sub(limits.seq_len + 1);
+        let (context, continuation) = ids[start..end].split_at(end - start - predicted);
+        rows.push(row(context.to_vec(), continuation.to_vec(), limits)?);
+    }
+    match rows.is_empty() {
+        true => Err("the tokenizer has no token for the text".to_owned()),
+        false => Ok(rows),
+    }
+}
+
+/// Tokenizes a prompt and keeps its last `most` tokens.
+pub fn prompt(
+    tokenizer: &Tokenizer,
+    beginning: &Beginning,
+    text: &str,
+    most: usize,
+    limits: Limits,
+) -> Result<Vec<u32>, String> {
+    let mut ids = beginning.before.clone();
+    ids.extend(tokenizer.encode(text).map_err(refused)?);
+    if ids.is_empty() {
+        ids.push(beginning.prefix()?);
+    }
+    check_ids(&ids, limits.vocab_size)?;
+    let from = ids.len().saturating_sub(most);
+    Ok(ids.split_off(from))
+}
+
+/// Rejects an id that the model does not have.
+pub fn check_ids(ids: &[u32], vocab_size: usize) -> Result<(), String> {
+    match ids.iter().find(|&&id| id as usize >= vocab_size) {
+        Some(id) => Err(format!(
+            "its text has the token id {id}, but the model knows {vocab_size}"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Tokenizes a context and its continuation separately, as llm.c does.
@@ -64,11 +173,7 @@ fn row(context: Vec<u32>, continuation: Vec<u32>, limits: Limits) -> Result<Row,
     }
     let mut tokens = context;
     tokens.extend(continuation);
-    if let Some(id) = tokens.iter().find(|&&id| id as usize >= vocab_size) {
-        return Err(format!(
-            "its text has the token id {id}, but the model knows {vocab_size}"
-        ));
-    }
+    check_ids(&tokens, vocab_size)?;
     let from = tokens.len().saturating_sub(seq_len + 1);
     tokens.drain(..from);
     Ok(Row {

@@ -17,7 +17,7 @@ pub(crate) struct Limits<'a> {
 
 impl Limits<'_> {
     /// Breaks if a stop was requested.
-    pub(super) fn check(&self) -> ControlFlow<()> {
+    pub(crate) fn check(&self) -> ControlFlow<()> {
         match self.stop.is_requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

@@ -27,7 +27,12 @@ impl<B: TrainingBackend> Driver<B> {
     /// Computes this rank's share of an evaluation. Its outcome is the same on all ranks, so that they end early together.
     pub(super) fn evaluate_as_peer(&mut self, model: &TrainingModel<B>) -> Result<(), TrainError> {
         let evaluated = self.engine.evaluated(model);
-        let evaluator = Evaluator::new(&self.validation, &self.engine, &self.stop);
+        let evaluator = Evaluator::new(
+            &self.validation,
+            self.tasks.as_deref(),
+            &self.engine,
+            &self.stop,
+        );
         // A stop ends all ranks before the next step.
         if let ControlFlow::Continue(Some(found)) = evaluator.evaluate(&evaluated)? {
             let step = self.step();

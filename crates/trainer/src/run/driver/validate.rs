@@ -9,6 +9,7 @@ use super::RankZero;
 use super::show::evaluation_figures;
 use crate::checkpoint::State;
 use crate::error::TrainError;
+use crate::evaluate::tasks::{TaskReport, TaskSet};
 use crate::evaluate::validation::{Limits, Validated, Validation};
 use crate::hooks::EvaluationEnd;
 use crate::objective::model::TrainingModel;
@@ -21,6 +22,7 @@ use crate::stop::StopSignal;
 /// Evaluates a run's model on its validation data, as one of the ranks.
 pub(super) struct Evaluator<'a, B: TrainingBackend> {
     validation: &'a Validation,
+    tasks: Option<&'a TaskSet>,
     engine: &'a StepEngine<B>,
     /// Interrupts evaluations.
     stop: &'a StopSignal,
@@ -37,11 +39,13 @@ impl<B: TrainingBackend> Copy for Evaluator<'_, B> {}
 impl<'a, B: TrainingBackend> Evaluator<'a, B> {
     pub(super) fn new(
         validation: &'a Validation,
+        tasks: Option<&'a TaskSet>,
         engine: &'a StepEngine<B>,
         stop: &'a StopSignal,
     ) -> Self {
         Self {
             validation,
+            tasks,
             engine,
             stop,
         }
@@ -62,8 +66,21 @@ impl<'a, B: TrainingBackend> Evaluator<'a, B> {
             max_tokens: config.token_limit(),
             stop: self.stop,
         };
-        self.validation
-            .evaluate(evaluated, limits, self.engine.peers())
+        let peers = self.engine.peers();
+        let mut found = self.validation.evaluate(evaluated, limits, peers)?;
+        if let (ControlFlow::Continue(Some(found)), Some(tasks), Some(decoder)) =
+            (&mut found, self.tasks, evaluated.decoder())
+        {
+            let stop = || limits.check();
+            let scored = tasks.evaluate(peers, decoder, None, |_| (), stop)?;
+            let ControlFlow::Continue(reports) = scored else {
+                return Ok(ControlFlow::Break(()));
+            };
+            for (name, value) in reports.iter().flat_map(TaskReport::values) {
+                found.metrics.insert(&name, value);
+            }
+        }
+        Ok(found)
     }
 }
 

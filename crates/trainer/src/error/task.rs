@@ -13,6 +13,9 @@ pub enum TaskError {
         /// The operating system's error.
         source: std::io::Error,
     },
+    /// A data file cannot be read.
+    #[error(transparent)]
+    Data(#[from] emberlm_data::DataError),
     /// The file has no items, only blank lines.
     #[error("{path} has no items")]
     Empty {
@@ -33,7 +36,7 @@ pub enum TaskError {
 
 impl TaskError {
     /// Adds the file and the line number to an error, for `map_err`.
-    pub(super) fn line(path: &Path, line: usize) -> impl FnOnce(String) -> Self {
+    pub(crate) fn line(path: &Path, line: usize) -> impl FnOnce(String) -> Self {
         let path = path.to_owned();
         move |reason| Self::Line { path, line, reason }
     }

@@ -1,0 +1,202 @@
+//! Evaluates a model on tasks that files describe, and on CORE.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use burn::tensor::Device;
+use emberlm_checkpoint::Model;
+use emberlm_kernels::TrainingBackend;
+use emberlm_trainer::config::ExchangeMemory;
+use emberlm_trainer::peers::weights_hash;
+use emberlm_trainer::tasks::{
+    CoreBenchmark, CoreReport, Question, Row, TaskError, TaskReport, TaskSet,
+};
+use indicatif::HumanCount;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::EvalArgs;
+use super::task::{Prepared, Score, shown};
+use crate::backend::Job;
+use crate::error::CliError;
+use crate::model;
+use crate::output::{Align, Table, print, print_json};
+use crate::progress;
+use crate::ranks::Ranks;
+use crate::weights_arg::Formats;
+
+/// Evaluates the tasks of `--task`.
+pub fn run(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
+    let prepared = Prepared::open(args, ranks)?;
+    let config = prepared.model.config();
+    let tasks = TaskSet::open(
+        &args.task,
+        args.limit,
+        args.num_fewshot,
+        &prepared.tokenizer,
+        config,
+        prepared.seq_len,
+    );
+    let tasks = tasks.map_err(|error| match &error {
+        TaskError::Line { path, reason, .. } if args.task.contains(path) => {
+            let of_python = reason.contains("is not supported");
+            let hint = match of_python {
+                true => "the harness itself scores a served model: docs/guides/serve.md",
+                false => "docs/guides/evaluate.md lists the keys of task files",
+            };
+            CliError::from(error).hint(hint)
+        }
+        _ => CliError::from(error),
+    })?;
+    let rows: Vec<&Row> = tasks.rows().collect();
+    let questions: Vec<&Question> = tasks.questions().collect();
+    prepared.check(args, ranks, &rows, &questions)?;
+    let reports = prepared.backend.run(Evaluate {
+        ranks,
+        model: &prepared.model,
+        formats: args.weights.with_cache(args.cache.cache),
+        tasks: &tasks,
+        batch: args.batch,
+    })??;
+    if !ranks.rank().is_zero() {
+        return Ok(());
+    }
+    match args.json {
+        true => print_json(&Tasks {
+            tasks: reports.iter().map(task_json).collect(),
+        }),
+        false => print(&reports.iter().map(task_text).collect::<String>()),
+    }
+}
+
+/// Evaluates CORE in a folder.
+pub fn run_core(args: &EvalArgs, folder: &Path, ranks: &Ranks) -> Result<(), CliError> {
+    let prepared = Prepared::open(args, ranks)?;
+    let core = CoreBenchmark::open(folder, args.limit)?;
+    let config = prepared.model.config();
+    let requests = core.requests(&prepared.tokenizer, config, prepared.seq_len)?;
+    let rows: Vec<&Row> = requests.rows.iter().collect();
+    prepared.check(args, ranks, &rows, &[])?;
+    let likelihoods = prepared.backend.run(Score {
+        ranks,
+        model: &prepared.model,
+        formats: args.weights.with_cache(args.cache.cache),
+        rows: &requests.rows,
+        batch: args.batch,
+    })??;
+    if !ranks.rank().is_zero() {
+        return Ok(());
+    }
+    let report = core.report(&requests, &likelihoods);
+    match args.json {
+        true => print_json(&report),
+        false => print(&core_text(&report)),
+    }
+}
+
+/// Evaluates tasks with a model.
+struct Evaluate<'a> {
+    ranks: &'a Ranks,
+    model: &'a Model,
+    formats: Formats,
+    tasks: &'a TaskSet,
+    batch: Option<usize>,
+}
+
+impl Job for Evaluate<'_> {
+    type Output = Result<Vec<TaskReport>, CliError>;
+
+    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
+        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
+        self.ranks.agree(
+            "evaluate",
+            &[("the hash of the weights", weights_hash(&decoder))],
+        )?;
+        let peers = self
+            .ranks
+            .peers::<B::InnerBackend>(ExchangeMemory::Host, &device)?;
+        let tokens = self.tasks.rows().map(|row| row.seq() as u64).sum();
+        let bar = progress::tokens(tokens, self.ranks.rank());
+        let never = || ControlFlow::Continue(());
+        let found = self.tasks.evaluate(
+            &*peers,
+            &decoder,
+            self.batch,
+            |tokens| bar.inc(tokens),
+            never,
+        )?;
+        bar.finish_and_clear();
+        // It breaks only if it is stopped.
+        Ok(found.continue_value().unwrap_or_default())
+    }
+}
+
+/// A hash of the token ids of `rows` and of `questions`.
+pub(super) fn requests_hash(rows: &[&Row], questions: &[&Question]) -> String {
+    let mut hasher = DefaultHasher::new();
+    questions.hash(&mut hasher);
+    for row in rows {
+        (&row.tokens, row.predicted).hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+/// The output of `--json`.
+#[derive(Serialize)]
+struct Tasks {
+    tasks: Vec<Value>,
+}
+
+fn task_json(report: &TaskReport) -> Value {
+    let mut metrics = Map::new();
+    for (name, metric) in report.named() {
+        metrics.insert(format!("{name}_stderr"), json!(metric.estimate.stderr));
+        metrics.insert(name, json!(metric.estimate.value));
+    }
+    metrics.sort_keys();
+    json!({
+        "task": report.task,
+        "items": report.answers.len(),
+        "num_fewshot": report.num_fewshot,
+        "metrics": metrics,
+        "answers": report.answers,
+    })
+}
+
+fn task_text(report: &TaskReport) -> String {
+    let mut table = Table::new([Align::Left, Align::Right]);
+    for (name, metric) in report.named() {
+        table.row([name, shown(metric.estimate, 4)]);
+    }
+    let items = HumanCount(report.answers.len() as u64);
+    let shots = report.num_fewshot;
+    format!(
+        "  {}, {items} items, {shots}-shot\n{}",
+        report.task,
+        table.render()
+    )
+}
+
+fn core_text(report: &CoreReport) -> String {
+    let mut table = Table::new([
+        Align::Left,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+    ]);
+    table.row(["task", "items", "shots", "accuracy", "centered"]);
+    for task in &report.tasks {
+        table.row([
+            task.task.clone(),
+            HumanCount(task.items as u64).to_string(),
+            task.num_fewshot.to_string(),
+            format!("{:.4}", task.accuracy),
+            format!("{:.4}", task.centered),
+        ]);
+    }
+    let core = format!("{:.4}", report.core_metric);
+    table.row(["CORE", "", "", "", &core]);
+    table.render()
+}
