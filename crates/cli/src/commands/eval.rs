@@ -35,9 +35,9 @@ use crate::weights_arg::WeightsArg;
 pub struct EvalArgs {
     /// A run, checkpoint or Hugging Face directory
     pub model: PathBuf,
-    /// The dataset's folder, made by `emberlm prepare`
-    #[arg(long, value_name = "DATASET", help_heading = "Data")]
-    pub data: Option<PathBuf>,
+    /// The dataset's folder, made by `emberlm prepare`; several are evaluated one after the other
+    #[arg(long, value_name = "DATASET", num_args = 1.., help_heading = "Data")]
+    pub data: Vec<PathBuf>,
     /// A task in lm-evaluation-harness's YAML format over local files; may be given several times
     #[arg(long, value_name = "FILE.yaml", value_hint = ValueHint::FilePath, help_heading = "Data")]
     pub task: Vec<PathBuf>,
@@ -92,7 +92,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "FILE.html", requires = "text", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens", "split", "windows", "window",
-    /// "stride", "documents", "context", "cut_documents"}, with --text {"loss", "perplexity", "bits_per_byte", "tokens", "scores": [{"id",
+    /// "stride", "documents", "context", "cut_documents"} ({"datasets": […]} with several), with --text {"loss", "perplexity", "bits_per_byte", "tokens", "scores": [{"id",
     /// "token", "loss", "rank", "top"}]}, with --task {"tasks": [{"task", "items", "num_fewshot", "metrics", "answers"}]}, with --core
     /// {"core_metric", "tasks": [{"task", "items", "num_fewshot", "accuracy", "centered", "correct"}]}, otherwise the scores and
     /// every answer
@@ -125,12 +125,14 @@ fn run_as(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
     if let Some(folder) = &args.core {
         return task_files::run_core(args, folder, ranks);
     }
-    match (&args.data, &args.hellaswag, &args.lambada, &args.text) {
-        (Some(data), ..) => split::run(args, data, ranks),
-        (None, Some(path), ..) => task::run(args, Task::HellaSwag, path, ranks),
-        (None, None, Some(path), _) => task::run(args, Task::Lambada, path, ranks),
-        (None, None, None, Some(path)) => text::run(args, path, ranks),
-        (None, None, None, None) => Err(CliError::usage("there is nothing to evaluate")
+    if !args.data.is_empty() {
+        return split::run(args, &args.data, ranks);
+    }
+    match (&args.hellaswag, &args.lambada, &args.text) {
+        (Some(path), ..) => task::run(args, Task::HellaSwag, path, ranks),
+        (None, Some(path), _) => task::run(args, Task::Lambada, path, ranks),
+        (None, None, Some(path)) => text::run(args, path, ranks),
+        (None, None, None) => Err(CliError::usage("there is nothing to evaluate")
             .hint("pass one of --data, --task, --core, --hellaswag, --lambada and --text")),
     }
 }

@@ -191,3 +191,31 @@ fn the_default_window_is_the_context_in_training_and_evaluation() {
     assert_eq!([&shorter["window"], &shorter["stride"]], [16, 16]);
     assert_ne!(shorter["loss"], found["loss"]);
 }
+
+#[test]
+fn several_datasets_are_evaluated_as_each_of_them() {
+    let sandbox = with_documents("byte");
+    sandbox.write("more.txt", "an other text, which is longer\n");
+    sandbox.ok("prepare more.txt --out more --val-fraction 0 --tokenizer byte");
+    let line = "eval run --split train --per-position --json --data";
+    let all: Value = sandbox.json(&format!("{line} data more"));
+    let found = all["datasets"].as_array().unwrap();
+    assert_eq!(found.len(), 2, "{all}");
+    for (name, found) in ["data", "more"].into_iter().zip(found) {
+        let mut one: Value = sandbox.json(&format!("{line} {name}"));
+        one["data"] = name.into();
+        assert_eq!(*found, one);
+    }
+    let text = sandbox.ok("eval run --split train --data data more");
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    for (line, found) in lines[1..].iter().zip(found) {
+        assert_eq!(line[0], found["data"]);
+        assert_eq!(line[1], format!("{:.4}", found["loss"].as_f64().unwrap()));
+    }
+    let refused = sandbox.refusal("eval run --split train --data data none");
+    assert!(refused.contains("none"), "{refused}");
+}

@@ -1,6 +1,6 @@
-//! Evaluates a model's loss on a dataset split.
+//! Evaluates a model's loss on a split of one or several datasets.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use emberlm_checkpoint::Model;
@@ -8,9 +8,10 @@ use emberlm_data::{
     Batch, Dataset, EvalBatches, EvalChoice, IGNORED, Packing, Split, SplitManifest, TokenBytes,
     Windows,
 };
-use emberlm_kernels::TrainingBackend;
+use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::Transformer;
 use emberlm_trainer::config::ExchangeMemory;
-use emberlm_trainer::peers::weights_hash;
+use emberlm_trainer::peers::{Peers, weights_hash};
 use emberlm_trainer::{
     Evaluation, FileCheck, PositionLosses, evaluate_among, evaluate_positions_among,
     evaluated_windows,
@@ -30,98 +31,170 @@ use crate::weights_arg::Formats;
 /// Tokens per batch, unless `--batch-size` sets the number of windows.
 const BATCH_TOKENS: usize = 4096;
 
-/// Evaluates the model on the dataset in `data`.
-pub fn run(args: &EvalArgs, data: &Path, ranks: &Ranks) -> Result<(), CliError> {
+/// Evaluates the model on the datasets in `data`.
+pub fn run(args: &EvalArgs, data: &[PathBuf], ranks: &Ranks) -> Result<(), CliError> {
     let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     let model = args.adapter.open_decoder(&args.model)?;
-    let dataset = Dataset::open(data)?;
-    model.check_dataset(&dataset)?;
-    let manifest = dataset.manifest().split(args.split);
-    if manifest.tokens < 2 {
-        let (data, split) = (data.display(), args.split);
-        return Err(CliError::new(format!(
-            "the {split} split of {data} has no token to predict"
-        ))
-        .hint(
-            "evaluate the other one with --split, or prepare the dataset with a --val-fraction",
-        ));
-    }
-    let config = model.config();
-    check_window(args.seq_len, config.seq_len())?;
-    if args.documents.is_some_and(Packing::isolates_documents) {
-        config.check_documents()?;
-    }
-    let choice = EvalChoice {
-        packing: args.documents,
-        seq_len: args.seq_len,
-        context: config.seq_len(),
-        isolates: config.check_documents().is_ok(),
+    let splits = data.iter().map(|path| OpenSplit::open(args, path, &model));
+    let splits = splits.collect::<Result<Vec<_>, _>>()?;
+    let work = splits.iter().map(OpenSplit::work);
+    let largest = work.max_by_key(|(batch, seq_len)| batch * seq_len);
+    let (batch, seq_len) = largest.unwrap_or((1, 1));
+    check_memory(args, ranks, backend, &model, batch, seq_len)?;
+    let of_splits = |of: &dyn Fn(&OpenSplit<'_>) -> String| {
+        let each: Vec<String> = splits.iter().map(of).collect();
+        each.join(" ")
     };
-    let windows = dataset.evaluation_windows(args.split, choice)?;
-    let (seq_len, packing) = (windows.seq_len(), windows.packing());
-    let batch = args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1));
-    let windows_in_all = match windows.packed() {
-        Some(packed) => packed.rows,
-        None => manifest.tokens.div_ceil(seq_len as u64),
-    };
-    let held = batch.min(usize::try_from(windows_in_all).unwrap_or(usize::MAX));
-    let longest = usize::try_from(manifest.tokens).map_or(seq_len, |tokens| seq_len.min(tokens));
-    check_memory(args, ranks, backend, &model, held, longest)?;
-    let mut file_check = FileCheck::start([windows.split()]);
-    let shards = manifest.shards.iter();
-    let shards: Vec<&str> = shards.map(|shard| shard.blake3.as_str()).collect();
     ranks.agree(
         "evaluate",
         &[
             ("the backend", backend.name().to_owned()),
-            ("the hash of the split", shards.join(" ")),
-            ("--seq-len", seq_len.to_string()),
+            (
+                "the hash of the split",
+                of_splits(&|split| hashes(split.manifest(args.split))),
+            ),
+            (
+                "--seq-len",
+                of_splits(&|split| split.windows.seq_len().to_string()),
+            ),
             ("--precision", args.weights.precision.name().to_owned()),
-            ("--batch-size", batch.to_string()),
-            ("--documents", packing.to_string()),
+            ("--batch-size", of_splits(&|split| split.batch.to_string())),
+            (
+                "--documents",
+                of_splits(&|split| split.windows.packing().to_string()),
+            ),
             ("--per-position", args.per_position.to_string()),
         ],
     )?;
+    let mut file_check = FileCheck::start(splits.iter().map(|split| split.windows.split()));
     let found = backend.run(Evaluate {
         ranks,
         model: &model,
         formats: args.weights.with_cache(args.cache.cache),
-        windows: &windows,
-        batch,
+        splits: &splits,
         per_position: args.per_position,
-        bytes: dataset.tokenizer().token_bytes(),
     })??;
     let left = file_check.left();
     if left > 0 {
         warn(&format!(
-            "the dataset has no block hashes: waiting until its last {left} bytes are verified"
+            "the data has no block hashes: waiting until its last {left} bytes are verified"
         ));
     }
     file_check.wait(|| false)?;
-    if found.evaluation.tokens == 0 {
-        let (data, split) = (data.display(), args.split);
-        let message = format!("the {split} split of {data} has no token to predict");
-        return Err(CliError::new(message)
-            .hint("its masks exclude every token from the loss: see its dataset.json"));
+    for (split, found) in splits.iter().zip(&found) {
+        if found.evaluation.tokens == 0 {
+            let hint = "its masks exclude every token from the loss: see its dataset.json";
+            return Err(empty(split.path, args.split).hint(hint));
+        }
     }
     if !ranks.rank().is_zero() {
         return Ok(());
     }
-    let report = Report::new(&found, args.split);
-    match args.json {
-        true => print_json(&report),
-        false => print(&report.text(manifest, found.positions.as_ref())),
+    let reports = splits.iter().zip(&found);
+    let reports: Vec<_> = reports
+        .map(|(split, found)| (split, Report::new(found, args.split)))
+        .collect();
+    match (&reports[..], args.json) {
+        ([(_, report)], true) => print_json(report),
+        ([(split, report)], false) => {
+            print(&report.text(split.manifest(args.split), found[0].positions.as_ref()))
+        }
+        (_, true) => print_json(&Reports {
+            datasets: reports
+                .iter()
+                .map(|(split, report)| NamedReport {
+                    data: split.path,
+                    report,
+                })
+                .collect(),
+        }),
+        (_, false) => {
+            let positions = found.iter().map(|found| found.positions.as_ref());
+            print(&comparison(&reports, positions))
+        }
     }
+}
+
+/// A split of a dataset to evaluate on.
+struct OpenSplit<'a> {
+    path: &'a Path,
+    dataset: Dataset,
+    windows: Windows,
+    /// Windows per batch.
+    batch: usize,
+    /// The split's windows and tokens.
+    size: (u64, u64),
+}
+
+impl<'a> OpenSplit<'a> {
+    fn open(args: &EvalArgs, path: &'a Path, model: &Model) -> Result<Self, CliError> {
+        let dataset = Dataset::open(path)?;
+        model.check_dataset(&dataset)?;
+        let config = model.config();
+        check_window(args.seq_len, config.seq_len())?;
+        if args.documents.is_some_and(Packing::isolates_documents) {
+            config.check_documents()?;
+        }
+        let choice = EvalChoice {
+            packing: args.documents,
+            seq_len: args.seq_len,
+            context: config.seq_len(),
+            isolates: config.check_documents().is_ok(),
+        };
+        let tokens = dataset.manifest().split(args.split).tokens;
+        if tokens < 2 {
+            let hint =
+                "evaluate the other one with --split, or prepare the dataset with a --val-fraction";
+            return Err(empty(path, args.split).hint(hint));
+        }
+        let windows = dataset.evaluation_windows(args.split, choice)?;
+        let seq_len = windows.seq_len();
+        let count = match windows.packed() {
+            Some(packed) => packed.rows,
+            None => tokens.div_ceil(seq_len as u64),
+        };
+        Ok(Self {
+            path,
+            batch: args.batch.unwrap_or((BATCH_TOKENS / seq_len).max(1)),
+            size: (count, tokens),
+            dataset,
+            windows,
+        })
+    }
+
+    fn manifest(&self, split: Split) -> &SplitManifest {
+        self.dataset.manifest().split(split)
+    }
+
+    /// The largest batch, and the tokens of its windows.
+    fn work(&self) -> (usize, usize) {
+        let of = |count: u64, most: usize| usize::try_from(count).map_or(most, |all| all.min(most));
+        let (windows, tokens) = self.size;
+        (of(windows, self.batch), of(tokens, self.windows.seq_len()))
+    }
+}
+
+/// The hashes of a split's shards.
+fn hashes(split: &SplitManifest) -> String {
+    let shards = split.shards.iter();
+    let shards: Vec<&str> = shards.map(|shard| shard.blake3.as_str()).collect();
+    shards.join(" ")
+}
+
+/// The error of a split without a token to predict.
+fn empty(path: &Path, split: Split) -> CliError {
+    let path = path.display();
+    CliError::new(format!(
+        "the {split} split of {path} has no token to predict"
+    ))
 }
 
 struct Evaluate<'a> {
     ranks: &'a Ranks,
     model: &'a Model,
     formats: Formats,
-    windows: &'a Windows,
-    batch: usize,
+    splits: &'a [OpenSplit<'a>],
     per_position: bool,
-    bytes: Option<TokenBytes>,
 }
 
 /// The result of an evaluation.
@@ -146,10 +219,9 @@ struct Protocol {
 }
 
 impl Job for Evaluate<'_> {
-    type Output = Result<SplitResult, CliError>;
+    type Output = Result<Vec<SplitResult>, CliError>;
 
     fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let (windows, batch) = (self.windows, self.batch);
         let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
         self.ranks.agree(
             "evaluate",
@@ -158,6 +230,21 @@ impl Job for Evaluate<'_> {
         let peers = self
             .ranks
             .peers::<B::InnerBackend>(ExchangeMemory::Host, &device)?;
+        let splits = self.splits.iter();
+        splits
+            .map(|split| self.evaluated(split, &decoder, &*peers))
+            .collect()
+    }
+}
+
+impl Evaluate<'_> {
+    fn evaluated<B: Backend>(
+        &self,
+        split: &OpenSplit<'_>,
+        decoder: &Transformer<B>,
+        peers: &dyn Peers<B>,
+    ) -> Result<SplitResult, CliError> {
+        let (windows, batch) = (&split.windows, split.batch);
         let batches = EvalBatches::new(windows, batch, None)?;
         let protocol = Protocol {
             windows: batches.windows(),
@@ -165,19 +252,20 @@ impl Job for Evaluate<'_> {
             documents: windows.packing(),
             cut: windows.packed().map(|packed| packed.cut),
         };
+        let token_bytes = split.dataset.tokenizer().token_bytes();
         let bar = progress::tokens(batches.positions(), self.ranks.rank());
-        let mut bytes = self.bytes.as_ref().map(|_| 0);
+        let mut bytes = token_bytes.as_ref().map(|_| 0);
         let observe = |batch: &Batch| {
             bar.inc(batch.targets.len() as u64);
-            bytes = bytes.and_then(|sum| Some(sum + text_bytes(self.bytes.as_ref()?, batch)?));
+            bytes = bytes.and_then(|sum| Some(sum + text_bytes(token_bytes.as_ref()?, batch)?));
         };
         let (evaluation, positions) = match self.per_position {
             true => {
-                let found = evaluate_positions_among(&*peers, &decoder, windows, batch, observe)?;
+                let found = evaluate_positions_among(peers, decoder, windows, batch, observe)?;
                 (found.overall(), Some(found))
             }
             false => {
-                let found = evaluate_among(&*peers, &decoder, windows, batch, None, observe)?;
+                let found = evaluate_among(peers, decoder, windows, batch, None, observe)?;
                 (found, None)
             }
         };
@@ -318,6 +406,51 @@ impl Report {
             }
         }
     }
+}
+
+/// The reports on several datasets.
+#[derive(Serialize)]
+struct Reports<'a> {
+    datasets: Vec<NamedReport<'a>>,
+}
+
+/// The report on one of several datasets.
+#[derive(Serialize)]
+struct NamedReport<'a> {
+    data: &'a Path,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// A table with a line for each dataset, and the losses by position if there are any.
+fn comparison<'a>(
+    reports: &[(&OpenSplit<'_>, Report)],
+    positions: impl Iterator<Item = Option<&'a PositionLosses>>,
+) -> String {
+    let mut table = Table::new([
+        Align::Left,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+    ]);
+    table.row(["dataset", "loss", "perplexity", "bits per byte", "tokens"]);
+    let mut by_position = String::new();
+    for ((split, report), positions) in reports.iter().zip(positions) {
+        let name = split.path.display().to_string();
+        if let Some(found) = positions {
+            by_position += &format!("\n{name}\n{}", position_table(found));
+        }
+        let bits = report.bits_per_byte.map(|bits| format!("{bits:.4}"));
+        table.row([
+            name,
+            format!("{:.4}", report.loss),
+            format!("{:.4}", report.perplexity),
+            bits.unwrap_or_else(|| "–".to_owned()),
+            HumanCount(report.tokens).to_string(),
+        ]);
+    }
+    table.render() + &by_position
 }
 
 /// Formats the loss by position in powers of two, which fits a screen.
