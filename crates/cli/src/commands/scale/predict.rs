@@ -113,7 +113,7 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
         let settings = base.settings(&size, steps);
         // Beside the study, whose fits include all runs in its folder.
         let study = path.parent().unwrap_or(Path::new(""));
-        let out = format!("{}-{:.0e}", study.display(), args.flops);
+        let out = format!("{}-{:e}", study.display(), args.flops);
         let words = sweep::arguments(&file, &settings, Path::new(&out), &[]);
         let words = words.iter().map(|word| shell_word(&word.to_string_lossy()));
         // A sweep prints plainly, since it captures the output.
