@@ -79,7 +79,7 @@ impl Item {
     }
 
     /// Returns true if the model chooses the correct option, given the likelihoods of the options' tokens; `None` for an
-    /// option without tokens of its own.
+    /// option without tokens.
     pub(super) fn is_correct(&self, kind: Kind, found: &[Option<Likelihood>]) -> bool {
         if kind == Kind::LanguageModeling {
             return found.iter().flatten().all(|found| found.greedy);
@@ -116,7 +116,7 @@ pub(super) struct ItemRows<'a> {
 }
 
 impl ItemRows<'_> {
-    /// The row of each option; `None` if it has no tokens of its own.
+    /// The row of each option; `None` if it has no tokens that differ.
     pub(super) fn of(
         &self,
         kind: Kind,
