@@ -12,6 +12,7 @@ mod heads;
 mod legacy;
 pub(crate) mod limits;
 mod positions;
+mod size_ratio;
 mod tiny;
 
 pub use additions::{ResidualMix, ValueEmbeddings, ZeroInit};
@@ -23,6 +24,7 @@ pub use heads::{
     EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer, most_probable,
 };
 pub use positions::{LayerPositions, RelativePositions, RotaryScaling};
+pub use size_ratio::SizeRatio;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -14,5 +14,6 @@ mod common;
 mod hooks;
 mod objectives;
 mod optimizer;
+mod parametrization;
 mod partial_training;
 mod tensorboard;

@@ -5,5 +5,6 @@ mod fixture;
 mod groups;
 mod parts;
 mod restore;
+mod size;
 mod updates;
 mod variants;

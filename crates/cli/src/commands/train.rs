@@ -237,7 +237,8 @@ fn count_epochs(args: &TrainArgs, config: &mut RunConfig) -> Result<(), CliError
     if let Some(count) = args.epochs {
         let EpochSize { size, of_sequence } = run::epoch_size(config)?;
         let train = &mut config.train;
-        train.steps = epochs::steps(count, size, train.step_sequences() * of_sequence);
+        let sequences = epochs::steps(count, size, of_sequence) as u64;
+        train.steps = train.steps_of(sequences);
     }
     Ok(())
 }
@@ -263,7 +264,9 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 /// Prints the resolved configuration, with the dataset's vocabulary if there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
-    TransformerConfig::try_from(config.model.with_any_vocabulary())?;
+    config.train.check_model(&config.model)?;
+    let model = config.train.parametrization.applied(&config.model);
+    TransformerConfig::try_from(model.with_any_vocabulary())?;
     let is_of_tokens = !config.reads_records();
     if !config.data.is_empty() && config.model.architecture.is_decoder() && is_of_tokens {
         let data = TrainingData::open(&config.data)?;

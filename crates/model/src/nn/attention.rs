@@ -12,7 +12,9 @@ use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Int, Tensor};
 
-use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, Precision, SelfAttention, ops};
+use emberlm_kernels::{
+    AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
+};
 
 use crate::config::QkNormSpan;
 use crate::error::ContextError;
@@ -246,6 +248,13 @@ impl<B: Backend> Attention<B> {
     /// Sets the precision of the attention's matrix products, except those of its linear layers.
     pub(crate) fn set_precision(&mut self, precision: Precision) {
         self.options.precision = precision;
+    }
+
+    /// Sets the size of the attention's window, if it has one.
+    pub(crate) fn set_window(&mut self, new: usize) {
+        if let Reach::Window { tokens, .. } = &mut self.options.reach {
+            *tokens = new;
+        }
     }
 
     /// The widths of queries, keys and values in the output of `qkv`.

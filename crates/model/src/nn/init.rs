@@ -10,7 +10,8 @@
 //! | gate of value embeddings | 0 | 0 | 0 | 0 | 0 |
 //! | gain and bias of a norm | 1, 0 | 1, 0 | 1, 0 | 1, 0 | 1, 0 |
 //!
-//! `d` is `d_model`. Layers of `zero_init` start with zeros instead.
+//! `d` is `d_model`. Layers of `zero_init` start with zeros instead. With a [`SizeRatio`] to a base model, each parameter has the
+//! distribution of its counterpart in the base, and the standard deviations of linear layers are divided by `√width`.
 //!
 //! Values are drawn on the host. Each parameter has a separate random stream, which depends only on the seed and the
 //! parameter's path. Initial weights are therefore the same on every backend and independent of other parameters.
@@ -23,7 +24,7 @@ use rand_distr::{Distribution, StandardNormal, Uniform};
 
 use emberlm_kernels::Backend;
 
-use crate::config::{Init, ZeroInit};
+use crate::config::{Init, SizeRatio, ZeroInit};
 use crate::nn::token_table::{TokenTable, rows_of_parts};
 
 /// Role of a linear layer's output, which determines its initialization.
@@ -40,8 +41,10 @@ pub(crate) struct Initializer<'a, B: Backend> {
     init: Init,
     /// Layers that start with zeros.
     zeros: &'a [ZeroInit],
-    n_layers: usize,
-    d_model: usize,
+    n_layers: f64,
+    d_model: f64,
+    /// Width over that of the model whose initial weights these follow.
+    width_ratio: f64,
     /// Seed of the streams. `None` initializes with zeros, for weights to be loaded.
     seed: Option<u64>,
     device: &'a Device<B>,
@@ -63,12 +66,23 @@ impl<'a, B: Backend> Initializer<'a, B> {
         Self {
             init,
             zeros,
-            n_layers,
-            d_model,
+            n_layers: n_layers as f64,
+            d_model: d_model as f64,
+            width_ratio: 1.0,
             seed,
             device,
             largest,
             scope: "",
+        }
+    }
+
+    /// Draws the parameters as those of a model that is smaller by `ratio`.
+    pub(crate) fn relative_to_base(self, ratio: SizeRatio) -> Self {
+        Self {
+            n_layers: self.n_layers / ratio.depth,
+            d_model: self.d_model / ratio.width,
+            width_ratio: ratio.width,
+            ..self
         }
     }
 
@@ -87,8 +101,9 @@ impl<'a, B: Backend> Initializer<'a, B> {
         Self {
             init: Init::FanIn,
             zeros: &[],
-            n_layers: 1,
-            d_model,
+            n_layers: 1.0,
+            d_model: d_model as f64,
+            width_ratio: 1.0,
             seed: Some(seed),
             device,
             largest: None,
@@ -112,7 +127,9 @@ impl<'a, B: Backend> Initializer<'a, B> {
 
     /// Draws an untied head's weight, `[vocab_size, d_model]`.
     pub(crate) fn head(&self, path: &str, shape: [usize; 2]) -> TokenTable<B> {
-        let drawn = self.linear_distribution(shape, shape[1], OutputRole::Hidden);
+        let [rows, columns] = shape.map(|size| size as f64);
+        let columns = columns / self.width_ratio;
+        let drawn = self.linear_distribution(rows + columns, columns, OutputRole::Hidden);
         self.table(path, shape, self.unless(ZeroInit::Head, drawn))
     }
 
@@ -121,7 +138,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
         match self.init {
             Init::Normal { std, .. } => WeightDistribution::Normal(std),
             Init::FanIn | Init::LeCun | Init::T5 { .. } => WeightDistribution::Normal(1.0),
-            Init::TruncatedXavier => xavier(shape),
+            Init::TruncatedXavier => xavier(shape[0] as f64 + shape[1] as f64 / self.width_ratio),
             Init::Small => self.small(),
         }
     }
@@ -134,7 +151,9 @@ impl<'a, B: Backend> Initializer<'a, B> {
         fan_in: usize,
         into: OutputRole,
     ) -> Param<Tensor<B, 2>> {
-        let drawn = self.linear_distribution(shape, fan_in, into);
+        let sizes = (shape[0] + shape[1]) as f64 / self.width_ratio;
+        let of_base = self.linear_distribution(sizes, fan_in as f64 / self.width_ratio, into);
+        let drawn = of_base.times(self.width_ratio.sqrt().recip());
         let drawn = match into {
             OutputRole::Hidden => drawn,
             OutputRole::Residual => self.unless(ZeroInit::Residual, drawn),
@@ -150,15 +169,9 @@ impl<'a, B: Backend> Initializer<'a, B> {
         }
     }
 
-    /// The distribution of a linear layer's weight.
-    fn linear_distribution(
-        &self,
-        shape: [usize; 2],
-        fan_in: usize,
-        into: OutputRole,
-    ) -> WeightDistribution {
-        let (residual, layers) = (into == OutputRole::Residual, self.n_layers as f64);
-        let fan_in = fan_in as f64;
+    /// The distribution of a linear layer's weight, whose rows and columns are `sizes` together.
+    fn linear_distribution(&self, sizes: f64, fan_in: f64, into: OutputRole) -> WeightDistribution {
+        let (residual, layers) = (into == OutputRole::Residual, self.n_layers);
         match self.init {
             Init::Normal {
                 std,
@@ -169,9 +182,9 @@ impl<'a, B: Backend> Initializer<'a, B> {
             Init::Normal { std, .. } => WeightDistribution::Normal(std),
             Init::FanIn => WeightDistribution::Uniform(1.0 / fan_in.sqrt()),
             Init::LeCun | Init::T5 { .. } => WeightDistribution::Normal(1.0 / fan_in.sqrt()),
-            Init::TruncatedXavier => xavier(shape),
+            Init::TruncatedXavier => xavier(sizes),
             Init::Small if residual => {
-                WeightDistribution::Normal(2.0 / (layers * (self.d_model as f64).sqrt()))
+                WeightDistribution::Normal(2.0 / (layers * self.d_model.sqrt()))
             }
             Init::Small => self.small(),
         }
@@ -186,7 +199,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
     pub(crate) fn bias(&self, path: &str, width: usize, fan_in: usize) -> Param<Tensor<B, 1>> {
         match self.init {
             Init::FanIn => {
-                let bound = 1.0 / (fan_in as f64).sqrt();
+                let bound = 1.0 / (fan_in as f64 / self.width_ratio).sqrt();
                 self.drawn(path, [width], WeightDistribution::Uniform(bound))
             }
             Init::Normal { .. }
@@ -203,7 +216,7 @@ impl<'a, B: Backend> Initializer<'a, B> {
     }
 
     fn small(&self) -> WeightDistribution {
-        WeightDistribution::Normal((2.0 / (5.0 * self.d_model as f64)).sqrt())
+        WeightDistribution::Normal((2.0 / (5.0 * self.d_model)).sqrt())
     }
 
     fn drawn<const D: usize>(
@@ -273,8 +286,8 @@ impl<'a, B: Backend> Initializer<'a, B> {
 }
 
 /// `N(0, 2/(rows + columns))`, truncated at three standard deviations. Independent of the layout.
-fn xavier(shape: [usize; 2]) -> WeightDistribution {
-    WeightDistribution::Truncated((2.0 / (shape[0] + shape[1]) as f64).sqrt())
+fn xavier(sizes: f64) -> WeightDistribution {
+    WeightDistribution::Truncated((2.0 / sizes).sqrt())
 }
 
 /// A distribution with mean 0.
@@ -291,6 +304,16 @@ enum WeightDistribution {
 }
 
 impl WeightDistribution {
+    /// The distribution of its values times `factor`.
+    fn times(self, factor: f64) -> Self {
+        match self {
+            Self::Zeros => Self::Zeros,
+            Self::Normal(std) => Self::Normal(std * factor),
+            Self::Truncated(std) => Self::Truncated(std * factor),
+            Self::Uniform(bound) => Self::Uniform(bound * factor),
+        }
+    }
+
     fn sample(self, rng: ChaCha8Rng, count: usize) -> Vec<f32> {
         let normal = |std: f64, cut: f32| {
             let std = std as f32;
@@ -355,6 +378,62 @@ mod tests {
                 rng.set_stream(fnv1a(&path));
                 let expected = WeightDistribution::Normal(std).sample(rng, tensor.values.len());
                 assert_eq!(tensor.values, expected, "{}: {path}", preset.name);
+            }
+        }
+    }
+
+    /// A model four times as wide as its base has the base's weights in the residual stream's ends and half of their
+    /// standard deviation in its linear layers.
+    #[test]
+    fn weights_relative_to_a_base_follow_its_distribution() {
+        let config = |width: usize, init| {
+            let mut raw = families::preset("llama-2-7b").unwrap().config;
+            (raw.vocab_size, raw.seq_len) = (Some(200), 8);
+            (raw.d_model, raw.n_layers, raw.heads) = (width, 6, 4);
+            (raw.kv_heads, raw.head_dim) = (None, None);
+            raw.feed_forward.width = Some(2 * width);
+            raw.init = init;
+            TransformerConfig::try_from(raw).unwrap()
+        };
+        let ratio = SizeRatio {
+            width: 4.0,
+            depth: 3.0,
+        };
+        let deviations = |tensors: Vec<(String, crate::weights::HostTensor)>| {
+            let of = |values: &[f32]| {
+                let squares = values.iter().map(|&x| f64::from(x).powi(2));
+                (squares.sum::<f64>() / values.len() as f64).sqrt()
+            };
+            let tensors = tensors.into_iter();
+            let named = tensors.map(|(path, tensor)| (path, of(&tensor.values)));
+            named.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        for init in [
+            Init::Normal {
+                std: 0.02,
+                scale_residual: true,
+            },
+            Init::FanIn,
+            Init::LeCun,
+            Init::TruncatedXavier,
+            Init::Small,
+        ] {
+            let device = Default::default();
+            let mut base = config(64, init).raw();
+            base.n_layers = 2;
+            let base = TransformerConfig::try_from(base).unwrap();
+            let base = deviations(named_tensors(&base.init::<Flex>(3, &device)));
+            let wide = config(256, init).init_relative::<Flex>(3, ratio, &device);
+            let wide = deviations(named_tensors(&wide));
+            for (path, base) in &base {
+                let is_linear = path.starts_with("blocks") && path.ends_with(".weight");
+                let expected = if is_linear { 0.5 * base } else { *base };
+                let error = (wide[path] - expected).abs() / expected;
+                assert!(
+                    error < 0.05,
+                    "{init:?}: {path}: {}, not {expected}",
+                    wide[path]
+                );
             }
         }
     }

@@ -15,7 +15,7 @@ use burn::tensor::{Device, Int, Tensor};
 
 use emberlm_kernels::{Backend, HeadLossOptions, PackedWeight, Precision};
 
-use crate::config::{Init, ModelKind};
+use crate::config::{Init, ModelKind, SizeRatio};
 use crate::nn::embeddings::Embeddings;
 use crate::nn::init::Initializer;
 use crate::nn::kv_cache::{CacheFormat, KvCache};
@@ -57,6 +57,19 @@ impl TransformerConfig {
         self.init_within(seed, device, B::largest_buffer(device))
     }
 
+    /// [`TransformerConfig::init`] with the initial weights of a model that is larger than its base by `ratio`: each parameter
+    /// has the distribution of its counterpart in the base, and the standard deviations of linear layers are divided by the
+    /// root of the ratio of widths (µP, Yang et al. 2022).
+    pub fn init_relative<B: Backend>(
+        &self,
+        seed: u64,
+        ratio: SizeRatio,
+        device: &Device<B>,
+    ) -> Transformer<B> {
+        let from = self.initializer(Some(seed), device, B::largest_buffer(device));
+        self.drawn(&from.relative_to_base(ratio))
+    }
+
     /// [`TransformerConfig::init`] for a device whose buffers hold at most `largest` bytes: larger token tables are split
     /// into parts. Results are the same except for rounding.
     pub fn init_within<B: Backend>(
@@ -65,7 +78,11 @@ impl TransformerConfig {
         device: &Device<B>,
         largest: Option<u64>,
     ) -> Transformer<B> {
-        let model = self.initialized(&self.initializer(Some(seed), device, largest));
+        self.drawn(&self.initializer(Some(seed), device, largest))
+    }
+
+    fn drawn<B: Backend>(&self, from: &Initializer<'_, B>) -> Transformer<B> {
+        let model = self.initialized(from);
         match self.initialization() {
             Init::T5 { factor } => t5::scaled(model, self.head_dim(), factor),
             _ => model,
@@ -144,6 +161,18 @@ impl<B: Backend> Transformer<B> {
         self.lm_head.precision = precision;
         if let Some(head) = &mut self.head {
             head.set_precision(precision);
+        }
+        self
+    }
+
+    /// Returns the decoder with windows of `tokens` tokens in the blocks whose attention has a window, or with those of its
+    /// configuration. The configuration does not change.
+    pub fn with_window(mut self, tokens: Option<usize>) -> Self {
+        let own = self.config.window().map(|window| window.tokens);
+        if let Some(tokens) = tokens.or(own) {
+            for block in &mut self.stack.blocks {
+                block.attention.set_window(tokens);
+            }
         }
         self
     }

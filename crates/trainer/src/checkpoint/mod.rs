@@ -7,6 +7,7 @@ use emberlm_checkpoint::checkpoint::Checkpoint as StoredCheckpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::TrainConfig;
 use crate::data::identity::DataIdentity;
 use crate::objective::Rollout;
 use crate::optimizer::loss_scale::LossScale;
@@ -105,10 +106,11 @@ impl State {
         is_lowest
     }
 
-    /// The number of the sequence that follows `step` steps of `step_sequences`.
-    pub(crate) fn sequences_at(&self, step: usize, step_sequences: u64) -> u64 {
+    /// The number of the sequence that follows `step` steps.
+    pub(crate) fn sequences_at(&self, step: usize, train: &TrainConfig) -> u64 {
         let start = self.data_start.unwrap_or_default();
-        start.sequences + step.saturating_sub(start.step) as u64 * step_sequences
+        let step = step.max(start.step);
+        start.sequences + train.sequences_before(step) - train.sequences_before(start.step)
     }
 }
 

@@ -158,6 +158,7 @@ pub(super) fn is_in_f32(value: f64) -> bool {
 /// # Errors
 /// It has more.
 pub(super) fn check_step_sequences(
+    table: &'static str,
     micro_batch: usize,
     accumulation: usize,
 ) -> Result<(), TrainError> {
@@ -166,7 +167,7 @@ pub(super) fn check_step_sequences(
         "must be at most {most} with train.micro_batch = {micro_batch}: a step has at most {MOST_STEP_SEQUENCES} sequences"
     );
     let holds = accumulation <= most;
-    require("train", "accumulation", accumulation, holds, &rule)
+    require(table, "accumulation", accumulation, holds, &rule)
 }
 
 /// Returns a [`TrainError::Setting`] with `rule` unless `holds`.

@@ -9,8 +9,8 @@ use toml::Value;
 use super::settings::Settings;
 use super::{
     CheckpointConfig, DataConfig, DecayScheduleConfig, EvaluationConfig, Group, Groups, LossConfig,
-    MixedDataset, ObjectiveConfig, OptimizerConfig, PrecisionConfig, RewardConfig, ScheduleConfig,
-    SkipConfig, TrainConfig,
+    MixedDataset, ObjectiveConfig, OptimizerConfig, ParametrizationConfig, PrecisionConfig,
+    RewardConfig, ScheduleConfig, SkipConfig, Stage, TrainConfig,
 };
 
 /// A table of the configuration, such as `[train.optimizer]` with `kind = "muon"`.
@@ -98,12 +98,13 @@ impl SettingsTable {
 }
 
 /// The tables, grouped as their modules declare them. Tables nested in `model` are documented by the model's settings.
-const TABLES: [&[SettingsTable]; 9] = [
+const TABLES: [&[SettingsTable]; 10] = [
     &[
         SettingsTable::required::<ModelConfig>("model"),
         SettingsTable::of::<DataConfig>(),
         SettingsTable::required::<MixedDataset>("data.mix"),
         SettingsTable::of::<TrainConfig>(),
+        SettingsTable::of::<Stage>(),
     ],
     ObjectiveConfig::TABLES,
     RewardConfig::TABLES,
@@ -112,6 +113,7 @@ const TABLES: [&[SettingsTable]; 9] = [
         SettingsTable::of::<PrecisionConfig>(),
         SettingsTable::of::<LossConfig>(),
     ],
+    ParametrizationConfig::TABLES,
     OptimizerConfig::TABLES,
     ScheduleConfig::TABLES,
     DecayScheduleConfig::TABLES,

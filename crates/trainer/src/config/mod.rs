@@ -9,7 +9,6 @@ use emberlm_model::{LoraConfig, ModelConfig, ModelKind};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
-use crate::peers::Rank;
 
 mod check;
 mod data;
@@ -22,6 +21,7 @@ mod kinds;
 pub mod legacy;
 mod objective;
 mod optimizer;
+mod parametrization;
 mod preference;
 pub mod presets;
 mod reward;
@@ -29,6 +29,7 @@ pub mod run_config;
 mod schedule;
 mod sections;
 mod settings;
+mod stages;
 
 use check::{MOST_SEQUENCES, MOST_STEPS, Must, Range, check_step_sequences, require};
 pub use data::{DataConfig, MixedDataset};
@@ -39,11 +40,13 @@ pub use keys::{keys_of, suggested_key};
 pub(crate) use keys::{suggested_in, suggested_value};
 pub use objective::*;
 pub use optimizer::*;
+pub use parametrization::*;
 pub use preference::*;
 pub use reward::*;
 pub use schedule::*;
 pub use sections::*;
 use settings::{Settings, settings};
+pub use stages::Stage;
 
 /// The configuration of a run, as stored in `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,6 +105,9 @@ settings! {
         pub micro_batch: usize = 12, 1..=MOST_SEQUENCES;
         /// Micro-batches per step, over all ranks; the loss is the mean over all unmasked targets of a step.
         pub accumulation: usize = 1, 1..=MOST_SEQUENCES;
+        /// Stages of the run, in the order of their steps.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub stages: Vec<Stage> = Vec::new();
         /// Train on the sequences of the first step at every step, as a test that the model can learn them.
         pub overfit_batch: bool = false;
         /// Recompute the activations of blocks in the backward pass: less memory, more time.
@@ -130,6 +136,8 @@ settings! {
         pub precision: PrecisionConfig = PrecisionConfig::default();
         /// Terms that training adds to the cross-entropy.
         pub loss: LossConfig = LossConfig::default();
+        /// The rules by which initial weights, factors of the model and learning rates follow from the model's size.
+        pub parametrization: ParametrizationConfig = ParametrizationConfig::default();
         /// The optimizer.
         pub optimizer: OptimizerConfig = OptimizerConfig::default();
         /// The learning rate at each step.
@@ -157,8 +165,9 @@ impl TrainConfig {
     /// Returns the first violated rule, with its field and value.
     pub fn check(&self) -> Result<(), TrainError> {
         self.check_rules()?;
-        check_step_sequences(self.micro_batch, self.accumulation)?;
+        check_step_sequences("train", self.micro_batch, self.accumulation)?;
         self.objective.check()?;
+        self.check_stages()?;
         let rule = format!(
             "must be false with objective {}, which samples the sequences of each step",
             self.objective.kind().name()
@@ -174,6 +183,13 @@ impl TrainConfig {
             let rule = "must be set with an adapter";
             let is_set = !self.from.as_os_str().is_empty();
             require("train", "from", "\"\"", is_set, rule)?;
+        }
+        self.parametrization.check_rules()?;
+        if !self.from.as_os_str().is_empty() {
+            let holds = self.parametrization.is_standard();
+            let rule = "must be standard with train.from, whose weights are not initial ones";
+            let kind = self.parametrization.kind().name();
+            require("train.parametrization", "kind", kind, holds, rule)?;
         }
         self.precision.check_rules()?;
         self.loss.check_rules()?;
@@ -194,7 +210,7 @@ impl TrainConfig {
     /// Checks that the settings are ones of `model`'s kind.
     ///
     /// # Errors
-    /// A setting is only for decoders.
+    /// A setting is only for decoders, or not for the model's attention.
     pub fn check_model(&self, model: &ModelConfig) -> Result<(), TrainError> {
         let is_decoder = model.architecture.is_decoder();
         let rule = "must be 0 for models other than decoders";
@@ -205,14 +221,16 @@ impl TrainConfig {
             noise,
             is_decoder || noise == 0.0,
             rule,
-        )
+        )?;
+        self.check_windows(model)?;
+        self.parametrization.check_model(model)
     }
 
     /// The sequence length for a model with a context of `context` tokens: `seq_len`, or the whole context if
     /// that is 0.
     ///
     /// # Errors
-    /// `seq_len` is longer than the context.
+    /// `seq_len` is longer than the context, or that of a stage does not divide it.
     pub fn sequence_tokens(&self, context: usize) -> Result<usize, TrainError> {
         let rule = format!("must be at most the model's context of {context}");
         require(
@@ -222,10 +240,12 @@ impl TrainConfig {
             self.seq_len <= context,
             &rule,
         )?;
-        Ok(match self.seq_len {
+        let tokens = match self.seq_len {
             0 => context,
             tokens => tokens,
-        })
+        };
+        self.check_cuts(tokens)?;
+        Ok(tokens)
     }
 
     /// Tokens of an encoder–decoder's source. Relative positions set no limit; by default the tokens of T5.
@@ -245,24 +265,9 @@ impl TrainConfig {
         }
     }
 
-    /// Sequences per step, over all ranks.
+    /// Sequences per step, over all ranks, of a run without stages.
     pub fn step_sequences(&self) -> u64 {
         (self.micro_batch as u64).saturating_mul(self.accumulation as u64)
-    }
-
-    /// The number of a step's micro-batches that each rank computes.
-    ///
-    /// # Errors
-    /// The ranks cannot share the micro-batches evenly.
-    pub fn rank_micro_batches(&self, rank: Rank) -> Result<usize, TrainError> {
-        let ranks = rank.world_size();
-        match self.accumulation.is_multiple_of(ranks) {
-            true => Ok(self.accumulation / ranks),
-            false => Err(TrainError::UnevenRanks {
-                accumulation: self.accumulation,
-                ranks,
-            }),
-        }
     }
 }
 

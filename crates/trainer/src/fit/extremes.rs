@@ -62,7 +62,11 @@ fn bases() -> Vec<(String, RunConfig)> {
     );
     for table in tables() {
         let (
-            "train.optimizer" | "train.schedule" | "train.decay_schedule" | "train.skip",
+            "train.parametrization"
+            | "train.optimizer"
+            | "train.schedule"
+            | "train.decay_schedule"
+            | "train.skip",
             Some(kind),
         ) = (table.path, table.kind)
         else {
@@ -126,7 +130,8 @@ fn judge(base: &RunConfig, setting: &str) -> Option<String> {
     {
         return Some(error.to_string());
     }
-    let mut model = config.model.with_any_vocabulary();
+    let model = train.parametrization.applied(&config.model);
+    let mut model = model.with_any_vocabulary();
     model.vocab_size = model.vocab_size.map(|size| size.max(65));
     let model = TransformerConfig::try_from(model);
     let model = match model {

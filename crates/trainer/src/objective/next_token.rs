@@ -78,6 +78,7 @@ fn conversations(
                 .to_owned(),
         });
     }
+    config.train.check_not_cut()?;
     let source = ConversationSource::read(&config.data)?;
     let this = Tokenization::new(config, context, source.has_conversations())?;
     // The last token of a sequence is only predicted.

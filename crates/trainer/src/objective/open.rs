@@ -23,12 +23,15 @@ pub fn resolve_model(
     dataset: &Dataset,
 ) -> Result<TransformerConfig, TrainError> {
     let tokens = dataset.tokenizer().vocab_size();
-    resolve(config.decoder_mut()?, tokens, "dataset")
+    config.decoder()?;
+    resolve(&mut config.model, &config.train, tokens, "dataset")
 }
 
-/// Resolves a decoder's configuration, with `tokens` ids if no vocabulary size is set. `owner` has the tokenizer.
+/// Resolves a decoder's configuration, with `tokens` ids if no vocabulary size is set, and the factors of the run's
+/// parametrization. `owner` has the tokenizer.
 pub(super) fn resolve(
     model: &mut ModelConfig,
+    train: &TrainConfig,
     tokens: usize,
     owner: &str,
 ) -> Result<TransformerConfig, TrainError> {
@@ -37,7 +40,9 @@ pub(super) fn resolve(
         let rule = format!("must be at least the {owner}'s {tokens}");
         return Err(ConfigError::new("vocab_size", *vocab_size, rule).into());
     }
-    Ok(TransformerConfig::try_from(model.clone())?)
+    Ok(TransformerConfig::try_from(
+        train.parametrization.applied(model),
+    )?)
 }
 
 /// The model of a run on records with completions, and the tokenization of the records.
@@ -61,7 +66,9 @@ impl Tokenization {
         let template = template_for(context, data, has_conversations)?;
         let encoder = PreferenceEncoder::new(&tokenizer, template.as_ref());
         let encoder = encoder.map_err(TrainError::ChatTemplate)?;
-        let model = resolve(config.decoder_mut()?, tokenizer.vocab_size(), "tokenizer")?;
+        config.decoder()?;
+        let ids = tokenizer.vocab_size();
+        let model = resolve(&mut config.model, &config.train, ids, "tokenizer")?;
         Ok(Self {
             seq_len: config.train.sequence_tokens(model.seq_len())?,
             padding: tokenizer.end_of_text().unwrap_or(0),

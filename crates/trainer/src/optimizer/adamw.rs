@@ -31,6 +31,14 @@ impl UpdateRule for Step {
     const STATE: &'static [StateKind] = &[StateKind::First, StateKind::Second];
     /// The update is in place.
     const TEMPORARIES: f64 = 0.0;
+    const WIDTH_POWER: f64 = 1.0;
+
+    fn with_epsilon_factor(self, factor: f64) -> Self {
+        Self {
+            epsilon: self.epsilon * factor,
+            ..self
+        }
+    }
 
     fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
         let step = AdamWStep {

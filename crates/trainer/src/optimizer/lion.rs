@@ -29,6 +29,7 @@ impl UpdateRule for Step {
     const IS_ELEMENTWISE: bool = true;
     const STATE: &'static [StateKind] = &[StateKind::Momentum];
     const TEMPORARIES: f64 = 2.0;
+    const WIDTH_POWER: f64 = 1.0;
 
     /// ```text
     /// p <- p · (1 - rate · decay) - rate · sign(β₁ · m + (1 - β₁) · g)

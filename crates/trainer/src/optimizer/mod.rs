@@ -23,6 +23,7 @@ mod orthogonal;
 mod rule;
 pub mod schedule;
 mod sharded;
+mod size_ratio;
 pub mod skip;
 pub(crate) mod snapshot;
 pub(crate) mod state;
@@ -40,6 +41,7 @@ use burn::tensor::{Device, Tensor, TensorPrimitive};
 
 use apply::apply;
 use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_model::config::SizeRatio;
 use emberlm_model::weights::{HostTensor, Parts};
 use emberlm_model::{ParameterRole, Parameters};
 
@@ -74,6 +76,8 @@ pub struct Optimizer<B: BurnBackend> {
     parameters: Parameters,
     /// Blocks of the model, or of the deeper of its two stacks.
     blocks: usize,
+    /// The model's size over that of the base of its parametrization.
+    size: SizeRatio,
     /// Number of updates.
     updates: u64,
     moments: HashMap<String, Moments<B>>,
@@ -95,13 +99,15 @@ fn block_index(path: &str) -> Option<usize> {
 impl<B: Backend> Optimizer<B> {
     /// A new optimizer for a model's `parameters`.
     pub fn new(config: &TrainConfig, parameters: Parameters) -> Self {
+        let blocks = parameters
+            .iter()
+            .filter_map(|parameter| block_index(&parameter.path))
+            .max()
+            .map_or(0, |last| last + 1);
         Self {
             settings: Settings::of(config),
-            blocks: parameters
-                .iter()
-                .filter_map(|parameter| block_index(&parameter.path))
-                .max()
-                .map_or(0, |last| last + 1),
+            blocks,
+            size: size_ratio::of(&config.parametrization, &parameters, blocks),
             parameters,
             updates: 0,
             moments: HashMap::new(),

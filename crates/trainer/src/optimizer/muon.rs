@@ -50,6 +50,8 @@ impl UpdateRule for Step {
     const IS_ELEMENTWISE: bool = false;
     const STATE: &'static [StateKind] = &[StateKind::Momentum];
     const TEMPORARIES: f64 = 2.0;
+    /// The spectral norm of an update is `0.2 · √max(rows, columns)`.
+    const WIDTH_POWER: f64 = 0.5;
 
     fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
         let (updated, moments) = updated(inputs, self.momentum, |layer, _| {

@@ -53,6 +53,7 @@ impl UpdateRule for Step {
     const IS_ELEMENTWISE: bool = false;
     const STATE: &'static [StateKind] = &[StateKind::Momentum, StateKind::Neurons];
     const TEMPORARIES: f64 = 2.0;
+    const WIDTH_POWER: f64 = 0.5;
 
     fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D> {
         let mut inputs = inputs;

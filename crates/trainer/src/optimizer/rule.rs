@@ -8,7 +8,7 @@ use emberlm_model::ParameterRole;
 use super::decay::Decay;
 use super::state::StateKind;
 use super::{Moments, ParameterGroup, Rule};
-use crate::config::{Group, Groups, OptimizerConfig, TrainConfig};
+use crate::config::{Group, Groups, OptimizerConfig, ParametrizationConfig, TrainConfig};
 
 /// An update rule with its hyperparameters for a parameter, except for the learning rate.
 pub(super) trait UpdateRule {
@@ -20,6 +20,16 @@ pub(super) trait UpdateRule {
     const STATE: &'static [StateKind];
     /// The most memory that an update takes in addition to its inputs, in copies of the parameter.
     const TEMPORARIES: f64;
+    /// The power of the width with which the effect of an update on the outputs of a linear layer grows.
+    const WIDTH_POWER: f64;
+
+    /// The rule with `factor` on the term that is added to the root of the second moment, if it has one.
+    fn with_epsilon_factor(self, _factor: f64) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
 
     /// The update of a parameter.
     fn update<B: Backend, const D: usize>(self, inputs: UpdateInputs<'_, B, D>) -> Updated<B, D>;
@@ -75,6 +85,7 @@ pub(super) struct Settings {
     pub(super) groups: Groups,
     /// The factor on the learning rate per block below the head.
     pub(super) layer_decay: f64,
+    pub(super) parametrization: ParametrizationConfig,
 }
 
 impl Settings {
@@ -83,6 +94,7 @@ impl Settings {
             optimizer: config.optimizer.clone(),
             groups: config.groups.clone(),
             layer_decay: config.layer_decay,
+            parametrization: config.parametrization.clone(),
         }
     }
 
@@ -154,6 +166,18 @@ macro_rules! rules {
             /// The memory that an update takes in addition, in copies of the parameter.
             fn temporaries(&self) -> f64 {
                 match self { $( Self::$optimizer(_) => <$module::Step>::TEMPORARIES, )+ }
+            }
+
+            /// The power of the width with which the effect of an update of a linear layer grows.
+            fn width_power(&self) -> f64 {
+                match self { $( Self::$optimizer(_) => <$module::Step>::WIDTH_POWER, )+ }
+            }
+
+            /// The rule with a factor on its ε, if it has one.
+            fn with_epsilon_factor(self, factor: f64) -> Self {
+                match self {
+                    $( Self::$optimizer(step) => Self::$optimizer(step.with_epsilon_factor(factor)), )+
+                }
             }
 
             /// The update of a parameter.

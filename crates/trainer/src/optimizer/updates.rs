@@ -47,9 +47,12 @@ impl<'a, B: Backend, K> Updates<'a, B, K> {
         grad: Tensor<B, D>,
     ) {
         let optimizer = &mut *self.optimizer;
-        let rate = self.rate * optimizer.layer_factor(path) * optimizer.settings.group(role).rate;
         let moments = optimizer.moments.remove(path).unwrap_or_default();
         let rule = optimizer.settings.rule(role);
+        let size = optimizer.size_factors(path, role, rule.width_power());
+        let rule = rule.with_epsilon_factor(size.epsilon);
+        let group = optimizer.settings.group(role).rate;
+        let rate = self.rate * optimizer.layer_factor(path) * group * size.rate;
         let decay = optimizer.settings.decay(role);
         // A second handle would prevent the update in place, so it exists only under a guard that the rule does not read.
         let before = match &self.factor.guarded {
@@ -65,7 +68,7 @@ impl<'a, B: Backend, K> Updates<'a, B, K> {
             moments,
             rate,
             decay: Decay {
-                amount: decay.amount * optimizer.decay_factor,
+                amount: decay.amount * optimizer.decay_factor * size.decay,
                 ..decay
             },
             number: optimizer.updates,

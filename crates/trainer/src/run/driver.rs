@@ -291,10 +291,12 @@ impl<B: TrainingBackend> Driver<B> {
             Ok(None) => return (model, Ok(())),
             Err(error) => return (model, Err(error)),
         };
-        let step = self.engine.steps_made() + 1;
-        let due = DueActions::after(step, self.engine.config()).any();
+        let made = self.engine.steps_made();
+        let due = DueActions::after(made + 1, self.engine.config()).any();
+        let window = self.engine.config().window_at(made);
         let report;
-        (model, report) = self.engine.step(model, batches, due);
+        (model, report) = self.engine.step(model.with_window(window), batches, due);
+        model = model.with_window(None);
         let after = match report {
             Ok(report) => self.after_step(&model, &report),
             Err(error) => Err(error.into()),
@@ -319,12 +321,14 @@ impl<B: TrainingBackend> Driver<B> {
             sampled.note.into_iter().for_each(|note| self.note(note));
             return Ok(Some(StepBatches::new(sampled.batches)));
         }
-        let wanted = self
-            .engine
-            .config()
-            .rank_micro_batches(self.engine.rank())?;
-        let found: Result<Vec<_>, _> = batches.take(wanted).collect();
-        Ok(Some(StepBatches::new(found?)))
+        let (config, made) = (self.engine.config(), self.engine.steps_made());
+        // The ranks share the micro-batches evenly.
+        let wanted = config.accumulation_at(made) / self.engine.rank().world_size();
+        let mut found = batches.take(wanted).collect::<Result<Vec<_>, _>>()?;
+        if let Some(seq_len) = config.cut_at(made) {
+            found = found.into_iter().map(|batch| batch.cut(seq_len)).collect();
+        }
+        Ok(Some(StepBatches::new(found)))
     }
 
     fn after_step(

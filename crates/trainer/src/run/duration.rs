@@ -52,13 +52,13 @@ pub(super) fn predict<B: TrainingBackend>(
         return None;
     }
     let steps = train.steps.saturating_sub(step);
-    let sequences = train.step_sequences() / world_size as u64;
     let sequence_flops = count::flops_per_token(config).training as f64 * inputs.seq_len as f64;
     let measured = match B::is_asynchronous() {
         true => train.micro_batch,
         false => ((PASS / sequence_flops) as usize).clamp(1, train.micro_batch),
     };
-    let all = steps as u64 * sequences;
+    let all = train.sequences_before(train.steps) - train.sequences_before(step.min(train.steps));
+    let all = all / world_size as u64;
     if all as f64 * sequence_flops < SHORT_RUN || all < PASSES * measured as u64 {
         return None;
     }
@@ -70,7 +70,7 @@ pub(super) fn predict<B: TrainingBackend>(
     let evaluations = evaluations(train, train.steps) - evaluations(train, step);
     // Each rank updates its shard.
     let update = seconds.update / world_size as f64;
-    let steps = steps as f64 * (sequences as f64 * seconds.sequence + update);
+    let steps = all as f64 * seconds.sequence + steps as f64 * update;
     Some(steps + evaluations as f64 * evaluation)
 }
 

@@ -115,13 +115,14 @@ impl Fork {
         if !is_same_order || any(changes, &ROLLOUT) || of_objective(changes) {
             state.rollout = None;
         }
-        let (then_sequences, now_sequences) =
-            (self.then.train.step_sequences(), now.train.step_sequences());
-        if is_same_order && then_sequences == now_sequences {
+        let (then, now) = (&self.then.train, &now.train);
+        let is_same_count =
+            then.step_sequences() == now.step_sequences() && then.stages == now.stages;
+        if is_same_order && is_same_count {
             return None;
         }
         let step = state.step;
-        let sequences = state.sequences_at(step, then_sequences);
+        let sequences = state.sequences_at(step, then);
         let positions = match &inputs.source {
             TrainSource::Windows { .. } => {
                 let start = state.data_start.unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::error::TrainError;
 use crate::objective::model::TrainingModel;
 use crate::optimizer::Optimizer;
 use crate::peers::Rank;
-use crate::run::model::{load, resume};
+use crate::run::model::{initial, load, resume};
 use crate::run::{RunInputs, RunStart, RunWeights};
 use crate::step::ema::Average;
 use crate::step::frozen::freeze;
@@ -53,7 +53,7 @@ impl<B: TrainingBackend> InitialState<B> {
                 let adapter = config.train.adapter.as_ref();
                 weights.load(&inputs.model, seed, adapter, device)?
             }
-            (None, None) => inputs.model.init::<B>(seed, device).into(),
+            (None, None) => initial::<B>(&inputs.model, &config.train, device).into(),
         };
         let model = freeze(model, &config.train.frozen)?;
         let mut optimizer = Optimizer::new(&config.train, model.parameters()).sharded(rank);

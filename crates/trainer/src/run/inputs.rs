@@ -136,10 +136,9 @@ impl RunInputs {
         rank: Rank,
         device: &Device<B>,
     ) -> TrainLoader<Device<B>> {
-        let step_sequences = train.step_sequences();
         let first_window = match train.overfit_batch {
             true => 0,
-            false => state.sequences_at(state.step, step_sequences),
+            false => state.sequences_at(state.step, train),
         };
         // The ranks share the micro-batches evenly.
         let of_step = train.accumulation / rank.world_size();
@@ -150,7 +149,7 @@ impl RunInputs {
             repeated: train.overfit_batch.then_some(of_step),
             rank,
             workers: train.loader_workers,
-            windows: state.sequences_at(train.steps, step_sequences),
+            windows: state.sequences_at(train.steps, train),
             device: device.clone(),
         }
     }

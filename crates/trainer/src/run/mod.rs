@@ -425,6 +425,7 @@ fn first_notes<B: TrainingBackend>(
 ) -> Vec<String> {
     let mut notes = inputs.notes.clone();
     notes.extend(initial.notes.iter().cloned());
+    notes.extend(config.train.parametrization.note(&inputs.model));
     let limit = config.train.evaluation.token_limit();
     notes.extend(inputs.validation.announcement(limit));
     let backend = &initial.state.backend;

@@ -10,6 +10,7 @@ use emberlm_model::hugging_face::{HuggingFaceModel, with_head_of};
 use emberlm_model::{AdapterError, LoraConfig, Transformer, TransformerConfig, weights};
 
 use crate::checkpoint::Checkpoint;
+use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::objective::adapted;
 use crate::objective::model::TrainingModel;
@@ -76,6 +77,18 @@ impl<B: TrainingBackend> RunWeights<B> {
         }
         Ok(adapted(weights, adapter, seed)?.into())
     }
+}
+
+/// The initial weights of a new run.
+pub(crate) fn initial<B: TrainingBackend>(
+    model: &TransformerConfig,
+    train: &TrainConfig,
+    device: &Device<B>,
+) -> Transformer<B> {
+    let ratio = train
+        .parametrization
+        .ratio([model.d_model(), model.n_layers()]);
+    model.init_relative(train.seed, ratio, device)
 }
 
 /// Checks that the model to adapt has the head that predicts masked tokens: an adapter leaves it as it is.

@@ -41,11 +41,12 @@ pub const MAY_CHANGE: [&str; 19] = [
 ];
 
 /// Settings that a fork must keep: those of the trained weights. A table means all its settings.
-pub const FORK_KEEPS: [&str; 4] = [
+pub const FORK_KEEPS: [&str; 5] = [
     "model",
     "train.from",
     "train.adapter",
     "train.objective.kind",
+    "train.parametrization",
 ];
 /// Settings of models that do not change the weights' shapes or their output.
 const REGULARIZATION: [&str; 3] = [

@@ -13,6 +13,7 @@ use crate::error::TrainError;
 use crate::objective::model::TrainingModel;
 use crate::objective::{ReferenceModel, References, Rollouts};
 use crate::run::initial_state::InitialState;
+use crate::run::model::initial;
 use crate::stop::StopSignal;
 
 /// The rollouts of a run; `None` for other objectives.
@@ -65,7 +66,8 @@ fn first_weights<B: TrainingBackend>(
 ) -> Result<TrainingModel<B::InnerBackend>, TrainError> {
     let from = &train.from;
     if from.as_os_str().is_empty() {
-        return Ok(TrainingModel::from(inputs.model.init::<B>(train.seed, device)).valid());
+        let model = initial::<B>(&inputs.model, train, device);
+        return Ok(TrainingModel::from(model).valid());
     }
     let opened = Model::open(from).and_then(|model| model.decoder::<B>(device));
     let decoder = opened.map_err(|error| TrainError::References {

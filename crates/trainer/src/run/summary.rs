@@ -43,17 +43,27 @@ pub(super) fn line<B: TrainingBackend>(
         TrainSource::Prompts(_) => (true, 1, "completions"),
         TrainSource::Windows { .. } => (false, inputs.seq_len as u64, "tokens"),
     };
-    let of_step = train.step_sequences() * length;
+    let of_run = train.sequences_before(train.steps) * length;
     let passes = match train.overfit_batch {
         true => "the same in each step".to_owned(),
         false => {
-            let epochs = epochs::epochs(train.steps, inputs.size, of_step);
+            let epochs = epochs::epochs(1, inputs.size, of_run);
             format!("{epochs:.1} epochs of {} {unit}", grouped(inputs.size))
         }
     };
-    let micro_batches = match train.accumulation {
-        1 => String::new(),
-        count => format!("{count} × "),
+    let counts = train.accumulations();
+    let (least, most) = counts.fold((usize::MAX, 0), |(least, most), count| {
+        (least.min(count), most.max(count))
+    });
+    let micro_batches = match (least, most) {
+        (1, 1) => String::new(),
+        (least, most) if least == most => format!("{most} × "),
+        (least, most) => format!("{least} to {most} × "),
+    };
+    let of_step = |count: usize| grouped(count as u64 * train.micro_batch as u64 * length);
+    let of_step = match least == most {
+        true => of_step(most),
+        false => format!("{} to {}", of_step(least), of_step(most)),
     };
     let sequences = match is_of_records {
         true => train.micro_batch.to_string(),
@@ -68,7 +78,7 @@ pub(super) fn line<B: TrainingBackend>(
         "training {parameters} on {}{ranks}: {} steps of {micro_batches}{sequences} = {} {unit}, {passes}",
         initial.state.backend,
         grouped(train.steps as u64),
-        grouped(of_step),
+        of_step,
     );
     // Before the measurement, whose memory the process keeps.
     let memory = predicted_bytes::<B>(train, inputs, world_size, device);

@@ -22,6 +22,7 @@ pub fn resolve(
 ) -> Result<TransformerConfig, CliError> {
     let Some(data) = data else {
         assume(config);
+        config.model = config.train.parametrization.applied(&config.model);
         return Ok(TransformerConfig::try_from(config.model.clone())?);
     };
     config.data = DataConfig {

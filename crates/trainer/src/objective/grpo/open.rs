@@ -28,7 +28,7 @@ impl Objective for GrpoConfig {
         let template = template_for(context, data, has_conversations)?;
         let encoder = PromptEncoder::new(&tokenizer, template.as_ref());
         let encoder = encoder.map_err(TrainError::ChatTemplate)?;
-        let model = resolve(model, tokenizer.vocab_size(), "tokenizer")?;
+        let model = resolve(model, train, tokenizer.vocab_size(), "tokenizer")?;
         let seq_len = train.sequence_tokens(model.seq_len())?;
         let most_tokens = seq_len.saturating_sub(self.max_new_tokens);
         if most_tokens == 0 {

@@ -52,6 +52,14 @@ impl<B: BurnBackend> TokenBatch<B> {
         self.tokens.dims().iter().product()
     }
 
+    /// The sequences of a batch of continuous text, cut into sequences of `seq_len` tokens, which divides them.
+    pub(crate) fn cut(mut self, seq_len: usize) -> Self {
+        let shape = [self.count() / seq_len.max(1), seq_len];
+        self.tokens.ids = self.tokens.ids.reshape(shape);
+        self.targets = self.targets.reshape(shape);
+        self
+    }
+
     /// The input of a model.
     fn input(&self, model: &Transformer<B>) -> ModelInput<B>
     where
@@ -92,6 +100,11 @@ impl<B: Backend> TrainingModel<B> {
     /// Sets the precision of the matrix products.
     pub(crate) fn with_precision(self, precision: Precision) -> Self {
         self.model.with_precision(precision).into()
+    }
+
+    /// Sets the windows of attention, or those of the model's configuration.
+    pub(crate) fn with_window(self, tokens: Option<usize>) -> Self {
+        self.model.with_window(tokens).into()
     }
 
     /// The decoder; `None` for another model.

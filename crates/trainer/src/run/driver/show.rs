@@ -32,7 +32,7 @@ impl<B: TrainingBackend> RankZero<B> {
             let steps = step.saturating_sub(start.step) as u64;
             return start.positions + steps * before(config.step_sequences());
         }
-        let sequences = state.sequences_at(step, config.step_sequences());
+        let sequences = state.sequences_at(step, config);
         match state.data_start {
             Some(start) => start.positions + before(sequences) - before(start.sequences),
             None => before(sequences),

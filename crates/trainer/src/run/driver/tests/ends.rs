@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use burn::tensor::Device;
 use burn::tensor::ops::FloatTensor;
 
+use emberlm_model::config::{AttentionKind, Window};
+
 use super::*;
+use crate::config::TrainConfig;
 use crate::peers::{Divided, Peers, PeersError, Rank};
 
 #[test]
@@ -85,11 +88,31 @@ impl<B: Backend> Peers<B> for StopAtStep {
     }
 }
 
-/// The run is stopped in the middle of an interval and then resumed to its end.
 #[test]
 fn a_stopped_run_resumes_identically() {
+    assert_resumes_identically(|_| {});
+}
+
+/// The run stops within a stage, so it resumes before another one.
+#[test]
+fn a_stopped_run_with_stages_resumes_identically() {
+    assert_resumes_identically(|config| {
+        let settings = "[[stages]]\nstep = 0\naccumulation = 2\nseq_len = 4\nwindow = 3\n\
+            [[stages]]\nstep = 147\naccumulation = 1\nseq_len = 8\n\
+            [[stages]]\nstep = 155\naccumulation = 3\nwindow = 5\n\
+            [parametrization]\nkind = \"complete_p\"\nbase_width = 8\nbase_layers = 2\n";
+        let staged: TrainConfig = toml::from_str(settings).unwrap();
+        config.train.stages = staged.stages;
+        config.train.parametrization = staged.parametrization;
+        config.model.attention = AttentionKind::windowed(Window::new(12));
+    });
+}
+
+/// The run is stopped in the middle of an interval and then resumed to its end.
+fn assert_resumes_identically(change: impl FnOnce(&mut RunConfig)) {
     let place = TestFolder::new(60);
     let mut config = place.config();
+    change(&mut config);
     config.train.steps = 400;
     config.train.ema = 0.9;
     config.train.log_interval = 1000;

@@ -24,7 +24,7 @@ use emberlm_model::weights::{ParamMapper, map_params};
 use emberlm_model::{Transformer, TransformerConfig};
 
 use crate::checkpoint::Checkpoint;
-use crate::config::DecayScheduleKind;
+use crate::config::{DecayScheduleKind, ParametrizationKind};
 use crate::error::TrainError;
 use crate::optimizer::loss_scale::LossScale;
 use crate::peers::SingleProcess;

@@ -251,6 +251,7 @@ fn large_config(place: &TestFolder, optimizer: OptimizerKind) -> RunConfig {
     model.feed_forward.width = Some(200);
     config.train.optimizer = optimizer.into();
     config.train.decay_schedule = DecayScheduleKind::LearningRate.into();
+    config.train.parametrization = ParametrizationKind::CompleteP.into();
     config.train.clip_norm = 0.05;
     config.train.precision.loss_scale = 1024.0;
     config.train.ema = 0.9;

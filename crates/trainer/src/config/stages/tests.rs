@@ -1,0 +1,98 @@
+use emberlm_model::config::Window;
+use emberlm_model::families;
+
+use super::*;
+
+fn config(stages: &str) -> TrainConfig {
+    let text = format!("steps = 100\nmicro_batch = 3\naccumulation = 2\nstages = {stages}");
+    toml::from_str(&text).expect("settings")
+}
+
+#[test]
+fn sequences_are_counted_over_the_stages() {
+    let train = config(
+        "[{ step = 10, accumulation = 4 }, { step = 20, seq_len = 8 }, { step = 30, accumulation = 5 }]",
+    );
+    train.check().expect("legal");
+    let of_steps: Vec<usize> = (0..100).map(|done| train.accumulation_at(done)).collect();
+    let expected = [[2; 10], [4; 10], [2; 10]].concat();
+    assert_eq!(of_steps[..30], expected);
+    assert!(of_steps[30..].iter().all(|&count| count == 5));
+    for steps in 0..=100 {
+        let sum: usize = of_steps[..steps].iter().sum();
+        assert_eq!(train.sequences_before(steps), 3 * sum as u64, "{steps}");
+        if steps > 0 {
+            assert_eq!(train.steps_of(3 * sum as u64), steps);
+            assert_eq!(train.steps_of(3 * sum as u64 - 1), steps);
+        }
+    }
+    assert_eq!(train.accumulations().collect::<Vec<_>>(), [2, 4, 2, 5]);
+    let cuts = [0, 10, 19, 20, 29, 30].map(|done| train.cut_at(done));
+    assert_eq!(cuts, [None, None, None, Some(8), Some(8), None]);
+}
+
+#[test]
+fn a_run_without_stages_has_equal_steps() {
+    let train = config("[]");
+    assert_eq!(train.sequences_before(7), 42);
+    assert_eq!(train.steps_of(43), 8);
+    // A stage at the beginning replaces the settings; one after the end has no effect.
+    let train = config("[{ step = 0, accumulation = 1 }, { step = 100, accumulation = 9 }]");
+    assert_eq!(train.sequences_before(100), 300);
+    assert_eq!(train.accumulations().max(), Some(1));
+}
+
+#[test]
+fn stages_out_of_order_and_out_of_range_are_refused() {
+    let error = |stages: &str| config(stages).check().expect_err("refused").to_string();
+    for (stages, expected) in [
+        (
+            "[{ step = 5 }, { step = 5 }]",
+            "train.stages.step = 5: must be above that of the stage before",
+        ),
+        (
+            "[{ accumulation = 0 }]",
+            "train.stages.accumulation = 0: must be at least 1",
+        ),
+        (
+            "[{ accumulation = 4000000 }]",
+            "train.stages.accumulation = 4000000: must be at most",
+        ),
+        (
+            "[{ seq_len = 0 }]",
+            "train.stages.seq_len = 0: must be at least 1",
+        ),
+        (
+            "[{ seq_len = 8 }]\ndocuments = \"isolated\"",
+            "train.stages.seq_len = 8: must be absent unless",
+        ),
+        (
+            "[{ accumulation = 2 }]\noverfit_batch = true",
+            "train.stages.accumulation = 2: must be absent with train.overfit_batch",
+        ),
+    ] {
+        let error = error(stages);
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let train = config("[{ seq_len = 12 }]");
+    let error = train.sequence_tokens(32).expect_err("refused").to_string();
+    let expected = "train.stages.seq_len = 12: must divide the sequences of 32 tokens";
+    assert_eq!(error, expected);
+    assert_eq!(train.sequence_tokens(24).expect("legal"), 24);
+}
+
+#[test]
+fn windows_are_at_most_those_of_the_model() {
+    let mut model = families::preset("llama-nano").expect("a preset").config;
+    let train = config("[{ window = 64 }]");
+    let error = |model: &ModelConfig| train.check_model(model).expect_err("refused").to_string();
+    let expected =
+        "train.stages.window = 64: must be absent without model.attention.window in a decoder";
+    assert_eq!(error(&model), expected);
+    model.attention = AttentionKind::windowed(Window::new(32));
+    let expected =
+        "train.stages.window = 64: must be between 1 and model.attention.window.tokens = 32";
+    assert_eq!(error(&model), expected);
+    model.attention = AttentionKind::windowed(Window::new(64));
+    train.check_model(&model).expect("legal");
+}
