@@ -55,7 +55,7 @@ impl Demand {
         }
     }
 
-    /// The demand of tensors that a process copies to the host, besides the memory that it already has.
+    /// The demand of tensors that a process copies to the host, in addition to the memory that it already has.
     pub fn host_tensors(what: &'static str, bytes: u64) -> Self {
         Self {
             what,

@@ -43,7 +43,7 @@ pub use hook::GradientHook;
 use crate::cpu::packed::PackedMatrix;
 use crate::{
     Activation, Backend, ColumnNormInputs, ColumnNorms, DeviceMemory, HeadLossInputs, LinearInputs,
-    Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout, reference,
+    Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout, RowOps, reference,
 };
 
 /// A backend for training: a [`Backend`] with automatic differentiation over an inner [`Backend`].
@@ -69,6 +69,25 @@ impl<B: Backend, C: CheckpointStrategy> TrainingBackend for Autodiff<B, C> {
         hook: GradientHook<B>,
     ) -> FloatTensor<Self> {
         hook::gradient_hook::<B, C>(x, taken, hook)
+    }
+}
+
+impl<B: Backend, C: CheckpointStrategy> RowOps for Autodiff<B, C> {
+    fn add_rows(
+        base: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+    ) -> FloatTensor<Self> {
+        rows::add_rows::<B, C>(base, x, weights, ids)
+    }
+
+    fn add_gated_columns(
+        x: FloatTensor<Self>,
+        gates: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        gated_columns::add_gated_columns::<B, C>(x, gates, added)
     }
 }
 
@@ -164,23 +183,6 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
 
     fn embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
         embedding::embedding::<B, C>(table, ids)
-    }
-
-    fn add_rows(
-        base: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        ids: IntTensor<Self>,
-    ) -> FloatTensor<Self> {
-        rows::add_rows::<B, C>(base, x, weights, ids)
-    }
-
-    fn add_gated_columns(
-        x: FloatTensor<Self>,
-        gates: FloatTensor<Self>,
-        added: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        gated_columns::add_gated_columns::<B, C>(x, gates, added)
     }
 
     fn rotary(

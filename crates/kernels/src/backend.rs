@@ -1,15 +1,14 @@
 //! The [`Backend`] trait: Burn's backend plus the operations that a backend may implement with its own kernels.
 
-use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};
 use burn::tensor::{Device, FloatDType, Shape};
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, AdamWInputs, AdamWOutputs, AddRowsGradients, AttentionKernels, ColumnNormGradients,
-    ColumnNormInputs, ColumnNorms, DeviceMemory, GatedGradients, HeadLossGradients, HeadLossInputs,
-    LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat,
-    PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory, base_ops::usable, reference,
+    Activation, AdamWInputs, AdamWOutputs, AttentionKernels, ColumnNormGradients, ColumnNormInputs,
+    ColumnNorms, DeviceMemory, GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients,
+    LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
+    PackedWeight, Precision, RotaryLayout, RowOps, VectorMemory, base_ops::usable, reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -17,7 +16,7 @@ use crate::{
 /// Each operation has a reference implementation in plain tensor operations ([`mod@reference`]), so an `impl`
 /// that only names [`reference::WholeAttention`] is a complete port. A backend overrides the operations that it
 /// can do faster; overrides are tested against the reference implementation.
-pub trait Backend: BurnBackend {
+pub trait Backend: RowOps {
     /// The backend's attention. It is a type because the state between the forward and backward passes differs.
     type Attention: AttentionKernels<Self>;
 
@@ -154,7 +153,7 @@ pub trait Backend: BurnBackend {
     /// [`Backend::normalize`] of each group of columns; the other columns stay as they are. The inputs and the output have the
     /// shape `[…, width]`.
     fn normalize_columns(norms: ColumnNorms, inputs: ColumnNormInputs<Self>) -> FloatTensor<Self> {
-        reference::normalize_columns::<Self>(norms, inputs)
+        reference::normalize_columns::<Self>(norms, inputs, Self::normalize)
     }
 
     /// The gradients of [`Backend::normalize_columns`] from its inputs and the gradient of its output.
@@ -163,7 +162,9 @@ pub trait Backend: BurnBackend {
         inputs: ColumnNormInputs<Self>,
         grad: FloatTensor<Self>,
     ) -> ColumnNormGradients<Self> {
-        reference::normalize_columns_backward::<Self>(norms, inputs, grad)
+        reference::normalize_columns_backward::<Self>(norms, inputs, grad, |x, gain, bias, grad| {
+            Self::normalize_backward(norms.kind, x, gain, bias, grad, None)
+        })
     }
 
     /// `residual + x W + b`: `x` `[…, in]`, `W` `[in, out]`, `b` `[out]`, `residual` and output `[…, out]`.
@@ -293,47 +294,6 @@ pub trait Backend: BurnBackend {
         added: Option<FloatTensor<Self>>,
     ) -> FloatTensor<Self> {
         reference::embedding_backward::<Self>(table, ids, grad, added)
-    }
-
-    /// `base` `[rows, width]` with `weights[i] · x[i]` added to its row `ids[i]`: `x` `[tokens, width]`, `weights` and `ids`
-    /// `[tokens]`. The ids ascend, so that none occurs twice.
-    fn add_rows(
-        base: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        ids: IntTensor<Self>,
-    ) -> FloatTensor<Self> {
-        reference::add_rows::<Self>(base, x, weights, ids)
-    }
-
-    /// The gradients of [`Backend::add_rows`] by `x` and `weights` from its output's, which is also the gradient of `base`.
-    fn add_rows_backward(
-        x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        ids: IntTensor<Self>,
-        grad: FloatTensor<Self>,
-    ) -> AddRowsGradients<Self> {
-        reference::add_rows_backward::<Self>(x, weights, ids, grad)
-    }
-
-    /// `x` `[…, width]`, to whose last columns are added the groups of columns of `added` `[…, columns]`, each times its gate:
-    /// `gates` is `[…, groups]`.
-    fn add_gated_columns(
-        x: FloatTensor<Self>,
-        gates: FloatTensor<Self>,
-        added: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        reference::add_gated_columns::<Self>(x, gates, added)
-    }
-
-    /// The gradients of [`Backend::add_gated_columns`] by `gates` and `added` (`up`) from its output's, which is also the gradient
-    /// of `x`.
-    fn add_gated_columns_backward(
-        gates: FloatTensor<Self>,
-        added: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-    ) -> GatedGradients<Self> {
-        reference::add_gated_columns_backward::<Self>(gates, added, grad)
     }
 
     /// `x` times `factor` `[1]`.

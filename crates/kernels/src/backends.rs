@@ -10,6 +10,9 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 use crate::reference;
 
 #[cfg(feature = "ndarray")]
+impl crate::RowOps for burn_ndarray::NdArray {}
+
+#[cfg(feature = "ndarray")]
 impl crate::Backend for burn_ndarray::NdArray {
     type Attention = reference::WholeAttention;
 }
@@ -20,6 +23,8 @@ impl crate::Backend for burn_ndarray::NdArray {
 #[cfg(feature = "gpu")]
 macro_rules! on_a_gpu {
     ($backend:ty, $runtime:ty $(, $address:expr)?) => {
+        impl crate::RowOps for $backend {}
+
         impl crate::Backend for $backend {
             type Attention = crate::gpu::TiledAttention<$runtime>;
 

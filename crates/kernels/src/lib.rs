@@ -88,6 +88,8 @@ mod precision;
 pub mod reference;
 mod rotary;
 #[cfg(feature = "burn")]
+mod row_ops;
+#[cfg(feature = "burn")]
 mod state;
 
 pub use activation::Activation;
@@ -124,6 +126,8 @@ pub use packed_tokens::{PackedTokens, has_rows};
 pub use packed_weight::PackedWeight;
 pub use precision::Precision;
 pub use rotary::RotaryLayout;
+#[cfg(feature = "burn")]
+pub use row_ops::RowOps;
 #[cfg(feature = "burn")]
 pub use state::{
     AdamWInputs, AdamWOutputs, AddRowsGradients, ColumnNormGradients, ColumnNormInputs,

@@ -208,7 +208,7 @@ pub fn embedding<B: Backend>(table: Tensor<B, 2>, ids: Tensor<B, 2, Int>) -> Ten
     ))
 }
 
-/// [`Backend::add_gated_columns`]: `x` `[…, width]`, `gates` `[…, groups]`, `added` `[…, columns]`.
+/// [`crate::RowOps::add_gated_columns`]: `x` `[…, width]`, `gates` `[…, groups]`, `added` `[…, columns]`.
 pub fn add_gated_columns<B: Backend, const D: usize>(
     x: Tensor<B, D>,
     gates: Tensor<B, D>,
@@ -217,7 +217,7 @@ pub fn add_gated_columns<B: Backend, const D: usize>(
     tensor(B::add_gated_columns(float(x), float(gates), float(added)))
 }
 
-/// [`Backend::add_rows`]: `base` `[rows, width]`, `x` `[tokens, width]`, `weights` and ascending `ids` `[tokens]`.
+/// [`crate::RowOps::add_rows`]: `base` `[rows, width]`, `x` `[tokens, width]`, `weights` and ascending `ids` `[tokens]`.
 pub fn add_rows<B: Backend>(
     base: Tensor<B, 2>,
     x: Tensor<B, 2>,

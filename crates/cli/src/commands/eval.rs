@@ -2,6 +2,7 @@
 
 mod scored_text;
 mod split;
+mod split_report;
 mod task;
 mod task_files;
 mod text;

@@ -27,9 +27,57 @@ use crate::{
     Activation, AdamWInputs, AdamWOutputs, AddRowsGradients, Backend, ColumnNormGradients,
     ColumnNormInputs, ColumnNorms, GatedGradients, HeadLossGradients, HeadLossInputs,
     LinearGradients, LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat,
-    PackedTokens, PackedWeight, Precision, RotaryLayout, VectorMemory, reference,
+    PackedTokens, PackedWeight, Precision, RotaryLayout, RowOps, VectorMemory, reference,
 };
 use buffer::is_f32;
+
+impl RowOps for Flex {
+    fn add_rows(
+        base: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&base, &x, &weights]) {
+            true => rows::add_rows(base, x, weights, &ids),
+            false => reference::add_rows::<Self>(base, x, weights, ids),
+        }
+    }
+
+    fn add_rows_backward(
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        ids: IntTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> AddRowsGradients<Self> {
+        match is_f32(&[&x, &weights, &grad]) {
+            true => rows::add_rows_backward(x, weights, &ids, grad),
+            false => reference::add_rows_backward::<Self>(x, weights, ids, grad),
+        }
+    }
+
+    fn add_gated_columns(
+        x: FloatTensor<Self>,
+        gates: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        match is_f32(&[&x, &gates, &added]) {
+            true => gated_columns::add_gated_columns(x, gates, added),
+            false => reference::add_gated_columns::<Self>(x, gates, added),
+        }
+    }
+
+    fn add_gated_columns_backward(
+        gates: FloatTensor<Self>,
+        added: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> GatedGradients<Self> {
+        match is_f32(&[&gates, &added, &grad]) {
+            true => gated_columns::add_gated_columns_backward(gates, added, grad),
+            false => reference::add_gated_columns_backward::<Self>(gates, added, grad),
+        }
+    }
+}
 
 impl Backend for Flex {
     type Attention = attention::TiledAttention;
@@ -130,7 +178,7 @@ impl Backend for Flex {
     fn normalize_columns(norms: ColumnNorms, inputs: ColumnNormInputs<Self>) -> FloatTensor<Self> {
         match is_f32(&[&inputs.x]) {
             true => column_norms::normalize_columns(norms, inputs),
-            false => reference::normalize_columns::<Self>(norms, inputs),
+            false => reference::normalize_columns::<Self>(norms, inputs, Self::normalize),
         }
     }
 
@@ -141,7 +189,12 @@ impl Backend for Flex {
     ) -> ColumnNormGradients<Self> {
         match is_f32(&[&inputs.x, &grad]) {
             true => column_norms::normalize_columns_backward(norms, inputs, grad),
-            false => reference::normalize_columns_backward::<Self>(norms, inputs, grad),
+            false => {
+                let backward = |x, gain, bias, grad| {
+                    Self::normalize_backward(norms.kind, x, gain, bias, grad, None)
+                };
+                reference::normalize_columns_backward::<Self>(norms, inputs, grad, backward)
+            }
         }
     }
 
@@ -239,52 +292,6 @@ impl Backend for Flex {
         match is_f32(&[&table, &grad]) {
             true => elementwise::embedding_backward(table, ids, grad, added),
             false => reference::embedding_backward::<Self>(table, ids, grad, added),
-        }
-    }
-
-    fn add_rows(
-        base: FloatTensor<Self>,
-        x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        ids: IntTensor<Self>,
-    ) -> FloatTensor<Self> {
-        match is_f32(&[&base, &x, &weights]) {
-            true => rows::add_rows(base, x, weights, &ids),
-            false => reference::add_rows::<Self>(base, x, weights, ids),
-        }
-    }
-
-    fn add_rows_backward(
-        x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        ids: IntTensor<Self>,
-        grad: FloatTensor<Self>,
-    ) -> AddRowsGradients<Self> {
-        match is_f32(&[&x, &weights, &grad]) {
-            true => rows::add_rows_backward(x, weights, &ids, grad),
-            false => reference::add_rows_backward::<Self>(x, weights, ids, grad),
-        }
-    }
-
-    fn add_gated_columns(
-        x: FloatTensor<Self>,
-        gates: FloatTensor<Self>,
-        added: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        match is_f32(&[&x, &gates, &added]) {
-            true => gated_columns::add_gated_columns(x, gates, added),
-            false => reference::add_gated_columns::<Self>(x, gates, added),
-        }
-    }
-
-    fn add_gated_columns_backward(
-        gates: FloatTensor<Self>,
-        added: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-    ) -> GatedGradients<Self> {
-        match is_f32(&[&gates, &added, &grad]) {
-            true => gated_columns::add_gated_columns_backward(gates, added, grad),
-            false => reference::add_gated_columns_backward::<Self>(gates, added, grad),
         }
     }
 

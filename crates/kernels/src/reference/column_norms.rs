@@ -1,15 +1,21 @@
-//! Normalization of groups of columns and its gradient, set by set with the backend's normalization.
+//! Normalization of groups of columns and its gradient, set by set with the backend's normalization of rows.
 
 use burn::tensor::Tensor;
+use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
 use super::{primitive, rows, typed};
-use crate::{Backend, ColumnGroups, ColumnNormGradients, ColumnNormInputs, ColumnNorms};
+use crate::{
+    ColumnGroups, ColumnNormGradients, ColumnNormInputs, ColumnNorms, NormGradients, Normalization,
+};
 
-/// See [`Backend::normalize_columns`].
+type Row<B> = FloatTensor<B>;
+
+/// See [`crate::Backend::normalize_columns`]. `normalize` normalizes rows with a gain and a bias.
 pub fn normalize_columns<B: Backend>(
     norms: ColumnNorms,
     inputs: ColumnNormInputs<B>,
+    normalize: impl Fn(Normalization, FloatTensor<B>, Option<Row<B>>, Option<Row<B>>) -> FloatTensor<B>,
 ) -> FloatTensor<B> {
     let (x, shape) = rows::<B>(inputs.x); // [rows, width]
     let [gains, biases] = [inputs.gains, inputs.biases].map(of_sets);
@@ -19,7 +25,7 @@ pub fn normalize_columns<B: Backend>(
         .map(|((groups, set), (gain, bias))| {
             let [rows, columns] = set.dims();
             let set = by_group(groups, set);
-            let set = <B as Backend>::normalize(norms.kind, primitive(set), gain, bias);
+            let set = normalize(norms.kind, primitive(set), gain, bias);
             typed::<B, 2>(set).reshape([rows, columns])
         })
         .collect();
@@ -27,11 +33,13 @@ pub fn normalize_columns<B: Backend>(
     B::float_reshape(primitive(Tensor::cat(columns, 1)), shape)
 }
 
-/// See [`Backend::normalize_columns_backward`].
+/// See [`crate::Backend::normalize_columns_backward`]. `backward` has the gradients of normalized rows from these rows, the gain,
+/// whether there is a bias, and the gradient of the output.
 pub fn normalize_columns_backward<B: Backend>(
     norms: ColumnNorms,
     inputs: ColumnNormInputs<B>,
     grad: FloatTensor<B>,
+    backward: impl Fn(FloatTensor<B>, Option<Row<B>>, bool, FloatTensor<B>) -> NormGradients<B>,
 ) -> ColumnNormGradients<B> {
     let ColumnNormInputs { x, gains, biases } = inputs;
     let (x, shape) = rows::<B>(x); // [rows, width]
@@ -43,7 +51,7 @@ pub fn normalize_columns_backward<B: Backend>(
     for (((groups, x), grad), gain) in inputs {
         let shape = x.dims();
         let [x, grad] = [x, grad].map(|set| primitive(by_group(groups, set)));
-        let own = B::normalize_backward(norms.kind, x, gain, has_bias, grad, None);
+        let own = backward(x, gain, has_bias, grad);
         columns.push(typed::<B, 2>(own.x).reshape(shape));
         gains.extend(own.gain);
         biases.extend(own.bias);

@@ -1,12 +1,13 @@
 //! Gated groups of columns added to the last columns of a tensor, and their gradients.
 
+use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Tensor, TensorMetadata};
 
 use super::{primitive, rows, typed};
-use crate::{Backend, GatedGradients};
+use crate::GatedGradients;
 
-/// See [`Backend::add_gated_columns`].
+/// See [`crate::RowOps::add_gated_columns`].
 pub fn add_gated_columns<B: Backend>(
     x: FloatTensor<B>,
     gates: FloatTensor<B>,
@@ -22,7 +23,7 @@ pub fn add_gated_columns<B: Backend>(
     B::float_reshape(primitive(sum), shape)
 }
 
-/// See [`Backend::add_gated_columns_backward`].
+/// See [`crate::RowOps::add_gated_columns_backward`].
 pub fn add_gated_columns_backward<B: Backend>(
     gates: FloatTensor<B>,
     added: FloatTensor<B>,

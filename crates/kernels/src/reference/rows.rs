@@ -6,7 +6,7 @@ use burn::tensor::{Shape, TensorMetadata};
 
 use crate::AddRowsGradients;
 
-/// See [`crate::Backend::add_rows`].
+/// See [`crate::RowOps::add_rows`].
 pub fn add_rows<B: Backend>(
     base: FloatTensor<B>,
     x: FloatTensor<B>,
@@ -17,7 +17,7 @@ pub fn add_rows<B: Backend>(
     B::float_select_add(base, 0, ids, weighted)
 }
 
-/// See [`crate::Backend::add_rows_backward`].
+/// See [`crate::RowOps::add_rows_backward`].
 pub fn add_rows_backward<B: Backend>(
     x: FloatTensor<B>,
     weights: FloatTensor<B>,

@@ -69,7 +69,7 @@ export class Table {
     this.changed();
   }
 
-  /** The groups of runs whose means are drawn, as [name, runs]; null if each run has a curve of its own. */
+  /** The groups of runs whose means are drawn, as [name, runs]; null if each run has its own curve. */
   means() {
     if (!this.by || this.by === SWEEP) return null;
     const shown = groups(this.filtered(), this.by).map(([name, own]) => [name, own.filter((run) => !this.hidden.has(run.name))]);

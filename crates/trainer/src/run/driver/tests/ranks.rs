@@ -437,9 +437,8 @@ fn evaluations_do_not_depend_on_the_number_of_ranks() {
         let results: Vec<_> = std::thread::scope(|scope| {
             let evaluated = &evaluated;
             let threads = Threads::all(world_size).into_iter();
-            let threads: Vec<_> = threads
-                .map(|rank| scope.spawn(move || evaluated(rank)))
-                .collect();
+            let threads = threads.map(|rank| scope.spawn(move || evaluated(rank)));
+            let threads: Vec<_> = threads.collect();
             threads.into_iter().map(|it| it.join().unwrap()).collect()
         });
         for (found, by_position, batches) in results {
