@@ -19,7 +19,7 @@ pub(super) fn presets() -> Vec<Preset> {
             ..sized(384, 6)
         };
         "pocket-tales", "a PocketTransformer that learns the built-in tales in half a minute on two CPU cores" => sized(96, 4);
-        "char-fast", "for characters, reaches the loss of char-nano in a fifth of its steps" => char_fast();
+        "char-fast", "for characters, reaches the loss of char-nano in an eighth of its steps" => char_fast();
     }
 }
 

@@ -230,7 +230,7 @@ fn training(name: &str) -> TrainConfig {
         // nanoGPT's settings for character-level models on a CPU.
         "char-nano" | "bpe-nano" | "llama-nano" => TrainConfig::default(),
         "char-fast" => TrainConfig {
-            steps: 300,
+            steps: 250,
             schedule: ScheduleConfig::Linear(DecayConfig {
                 learning_rate: 1e-2,
                 min_learning_rate: 0.0,
