@@ -1,5 +1,7 @@
 //! `emberlm eval`: a model's loss on a dataset split, or its score on a published benchmark.
 
+mod among_ranks;
+mod prepared;
 mod scored_text;
 mod split;
 mod split_report;

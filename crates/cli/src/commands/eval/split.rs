@@ -2,27 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-use burn::tensor::Device;
 use emberlm_checkpoint::Model;
 use emberlm_data::{
     Batch, Dataset, EvalBatches, EvalChoice, IGNORED, Packing, Split, SplitManifest, TokenBytes,
     Windows,
 };
-use emberlm_kernels::{Backend, TrainingBackend};
+use emberlm_kernels::Backend;
 use emberlm_model::Transformer;
-use emberlm_trainer::config::ExchangeMemory;
-use emberlm_trainer::peers::{Peers, weights_hash};
+use emberlm_trainer::peers::Peers;
 use emberlm_trainer::{FileCheck, evaluate_among, evaluate_positions_among};
 
+use super::among_ranks::{AmongRanks, ModelEvaluation};
 use super::split_report::{NamedReport, Protocol, Report, Reports, SplitResult};
 use super::{EvalArgs, check_memory, check_window};
-use crate::backend::Job;
 use crate::error::{CliError, warn};
-use crate::model;
 use crate::output::{print, print_json};
 use crate::progress;
 use crate::ranks::Ranks;
-use crate::weights_arg::Formats;
 
 /// Tokens per batch, unless `--batch-size` sets the number of windows.
 const BATCH_TOKENS: usize = 4096;
@@ -63,12 +59,15 @@ pub fn run(args: &EvalArgs, data: &[PathBuf], ranks: &Ranks) -> Result<(), CliEr
         ],
     )?;
     let mut file_check = FileCheck::start(splits.iter().map(|split| split.windows.split()));
-    let found = backend.run(Evaluate {
+    let found = backend.run(AmongRanks {
         ranks,
         model: &model,
         formats: args.weights.with_cache(args.cache.cache),
-        splits: &splits,
-        per_position: args.per_position,
+        evaluation: Evaluate {
+            ranks,
+            splits: &splits,
+            per_position: args.per_position,
+        },
     })??;
     let left = file_check.left();
     if left > 0 {
@@ -188,27 +187,21 @@ fn empty(path: &Path, split: Split) -> CliError {
 
 struct Evaluate<'a> {
     ranks: &'a Ranks,
-    model: &'a Model,
-    formats: Formats,
     splits: &'a [OpenSplit<'a>],
     per_position: bool,
 }
 
-impl Job for Evaluate<'_> {
-    type Output = Result<Vec<SplitResult>, CliError>;
+impl ModelEvaluation for Evaluate<'_> {
+    type Output = Vec<SplitResult>;
 
-    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
-        self.ranks.agree(
-            "evaluate",
-            &[("the hash of the weights", weights_hash(&decoder))],
-        )?;
-        let peers = self
-            .ranks
-            .peers::<B::InnerBackend>(ExchangeMemory::Host, &device)?;
+    fn evaluate<B: Backend>(
+        self,
+        decoder: &Transformer<B>,
+        peers: &dyn Peers<B>,
+    ) -> Result<Vec<SplitResult>, CliError> {
         let splits = self.splits.iter();
         splits
-            .map(|split| self.evaluated(split, &decoder, &*peers))
+            .map(|split| self.evaluated(split, decoder, peers))
             .collect()
     }
 }

@@ -1,98 +1,19 @@
 //! Evaluates a model on a published benchmark.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
-use burn::tensor::Device;
-use emberlm_checkpoint::Model;
-use emberlm_kernels::TrainingBackend;
-use emberlm_tokenizer::Tokenizer;
-use emberlm_trainer::config::ExchangeMemory;
-use emberlm_trainer::peers::weights_hash;
 use emberlm_trainer::tasks::{
-    BATCH_TOKENS, ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Likelihood,
-    Question, Report, Row, Task, TaskError, WordAnswer, score,
+    ChoiceReport, Convention, Estimate, ItemAnswer, Items, LambadaReport, Report, Task, TaskError,
+    WordAnswer,
 };
 use indicatif::HumanCount;
 use serde::Serialize;
 
-use super::task_files::requests_hash;
-use super::{EvalArgs, check_memory, check_window};
-use crate::backend::{Job, Placement};
-use crate::error::{CliError, warn};
-use crate::model;
+use super::EvalArgs;
+use super::prepared::Prepared;
+use crate::error::CliError;
 use crate::output::{Align, Table, print, print_json};
-use crate::progress;
 use crate::ranks::Ranks;
-use crate::weights_arg::Formats;
-
-/// The model that tasks are evaluated on.
-pub(super) struct Prepared {
-    pub(super) backend: Placement,
-    pub(super) model: Model,
-    pub(super) tokenizer: Tokenizer,
-    pub(super) seq_len: usize,
-}
-
-impl Prepared {
-    /// Opens the model and its tokenizer.
-    pub(super) fn open(args: &EvalArgs, ranks: &Ranks) -> Result<Self, CliError> {
-        let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
-        let model = args.adapter.open_decoder(&args.model)?;
-        let Some(tokenizer) = model.tokenizer()? else {
-            let folder = model.path().display();
-            let message = format!("{folder} has no tokenizer, so it cannot read text");
-            return Err(CliError::new(message)
-                .hint("copy its tokenizer.json next to its config.json")
-                .hint("or measure the loss on a dataset of token ids: --data DATASET"));
-        };
-        let context = model.config().seq_len();
-        check_window(args.seq_len, context)?;
-        Ok(Self {
-            backend,
-            model,
-            tokenizer,
-            seq_len: args.seq_len.unwrap_or(context),
-        })
-    }
-
-    /// Warns about texts that are cut, and checks the memory and that all ranks score the same rows. Questions are answered
-    /// one after another.
-    pub(super) fn check(
-        &self,
-        args: &EvalArgs,
-        ranks: &Ranks,
-        rows: &[&Row],
-        questions: &[&Question],
-    ) -> Result<(), CliError> {
-        let cut = rows.iter().filter(|row| row.is_cut).count();
-        if cut > 0 && ranks.rank().is_zero() {
-            warn(&format!(
-                "{} of {} texts are longer than the context of {} tokens, and were scored without their beginning",
-                HumanCount(cut as u64),
-                HumanCount(rows.len() as u64),
-                self.seq_len
-            ));
-        }
-        let longest = rows.iter().map(|row| row.seq()).max().unwrap_or(1);
-        let batch = args.batch.unwrap_or(BATCH_TOKENS / longest.max(1)).max(1);
-        let lengths = questions
-            .iter()
-            .map(|question| question.prompt.len() + question.tokens);
-        let longest = lengths.max().unwrap_or(1).max(longest).max(1);
-        let batch = batch.min(rows.len()).max(1);
-        check_memory(args, ranks, self.backend, &self.model, batch, longest)?;
-        ranks.agree(
-            "evaluate",
-            &[
-                ("the backend", self.backend.name().to_owned()),
-                ("the hash of the items", requests_hash(rows, questions)),
-                ("--precision", args.weights.precision.name().to_owned()),
-                ("--batch-size", format!("{:?}", args.batch)),
-            ],
-        )
-    }
-}
 
 /// Evaluates the items of the file at `path`.
 pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<(), CliError> {
@@ -113,14 +34,7 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
         let hint = "leave the line out, or take a model whose tokenizer and context can hold it";
         CliError::from(error).hint(hint)
     })?;
-    prepared.check(args, ranks, &rows.iter().collect::<Vec<_>>(), &[])?;
-    let likelihoods = prepared.backend.run(Score {
-        ranks,
-        model: &prepared.model,
-        formats: args.weights.with_cache(args.cache.cache),
-        rows: &rows,
-        batch: args.batch,
-    })??;
+    let likelihoods = prepared.likelihoods(args, ranks, &rows)?;
     if !ranks.rank().is_zero() {
         return Ok(());
     }
@@ -129,38 +43,6 @@ pub fn run(args: &EvalArgs, task: Task, path: &Path, ranks: &Ranks) -> Result<()
         (Report::HellaSwag(report), false) => print(&hellaswag_text(&report)),
         (Report::Lambada(report), true) => print_json(&Lambada::new(&report)),
         (Report::Lambada(report), false) => print(&lambada_text(&report)),
-    }
-}
-
-/// Scores rows with a model.
-pub(super) struct Score<'a> {
-    pub(super) ranks: &'a Ranks,
-    pub(super) model: &'a Model,
-    pub(super) formats: Formats,
-    pub(super) rows: &'a [Row],
-    pub(super) batch: Option<usize>,
-}
-
-impl Job for Score<'_> {
-    type Output = Result<Vec<Likelihood>, CliError>;
-
-    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
-        self.ranks.agree(
-            "evaluate",
-            &[("the hash of the weights", weights_hash(&decoder))],
-        )?;
-        let peers = self
-            .ranks
-            .peers::<B::InnerBackend>(ExchangeMemory::Host, &device)?;
-        let tokens = self.rows.iter().map(|row| row.seq() as u64).sum();
-        let bar = progress::tokens(tokens, self.ranks.rank());
-        let never = || ControlFlow::Continue(());
-        let done = |tokens| bar.inc(tokens);
-        let found = score(&*peers, &decoder, self.rows, self.batch, done, never)?;
-        bar.finish_and_clear();
-        // It breaks only if it is stopped.
-        Ok(found.continue_value().unwrap_or_default())
     }
 }
 

@@ -1,14 +1,11 @@
 //! Evaluates a model on tasks that files describe, and on CORE.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use burn::tensor::Device;
-use emberlm_checkpoint::Model;
-use emberlm_kernels::TrainingBackend;
-use emberlm_trainer::config::ExchangeMemory;
-use emberlm_trainer::peers::weights_hash;
+use emberlm_kernels::Backend;
+use emberlm_model::Transformer;
+use emberlm_trainer::peers::Peers;
 use emberlm_trainer::tasks::{
     CoreBenchmark, CoreReport, Question, Row, TaskError, TaskReport, TaskSet,
 };
@@ -17,14 +14,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::EvalArgs;
-use super::task::{Prepared, Score, shown};
-use crate::backend::Job;
+use super::among_ranks::ModelEvaluation;
+use super::prepared::Prepared;
+use super::task::shown;
 use crate::error::CliError;
-use crate::model;
 use crate::output::{Align, Table, print, print_json};
 use crate::progress;
 use crate::ranks::Ranks;
-use crate::weights_arg::Formats;
 
 /// Evaluates the tasks of `--task`.
 pub fn run(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
@@ -52,13 +48,12 @@ pub fn run(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
     let rows: Vec<&Row> = tasks.rows().collect();
     let questions: Vec<&Question> = tasks.questions().collect();
     prepared.check(args, ranks, &rows, &questions)?;
-    let reports = prepared.backend.run(Evaluate {
+    let evaluation = Evaluate {
         ranks,
-        model: &prepared.model,
-        formats: args.weights.with_cache(args.cache.cache),
         tasks: &tasks,
         batch: args.batch,
-    })??;
+    };
+    let reports = prepared.evaluated(args, ranks, evaluation)?;
     if !ranks.rank().is_zero() {
         return Ok(());
     }
@@ -76,15 +71,7 @@ pub fn run_core(args: &EvalArgs, folder: &Path, ranks: &Ranks) -> Result<(), Cli
     let core = CoreBenchmark::open(folder, args.limit)?;
     let config = prepared.model.config();
     let requests = core.requests(&prepared.tokenizer, config, prepared.seq_len)?;
-    let rows: Vec<&Row> = requests.rows.iter().collect();
-    prepared.check(args, ranks, &rows, &[])?;
-    let likelihoods = prepared.backend.run(Score {
-        ranks,
-        model: &prepared.model,
-        formats: args.weights.with_cache(args.cache.cache),
-        rows: &requests.rows,
-        batch: args.batch,
-    })??;
+    let likelihoods = prepared.likelihoods(args, ranks, &requests.rows)?;
     if !ranks.rank().is_zero() {
         return Ok(());
     }
@@ -95,51 +82,32 @@ pub fn run_core(args: &EvalArgs, folder: &Path, ranks: &Ranks) -> Result<(), Cli
     }
 }
 
-/// Evaluates tasks with a model.
+/// Evaluates tasks.
 struct Evaluate<'a> {
     ranks: &'a Ranks,
-    model: &'a Model,
-    formats: Formats,
     tasks: &'a TaskSet,
     batch: Option<usize>,
 }
 
-impl Job for Evaluate<'_> {
-    type Output = Result<Vec<TaskReport>, CliError>;
+impl ModelEvaluation for Evaluate<'_> {
+    type Output = Vec<TaskReport>;
 
-    fn run<B: TrainingBackend>(self, device: Device<B>) -> Self::Output {
-        let decoder = model::decoder_in::<B::InnerBackend>(self.model, self.formats, &device)?;
-        self.ranks.agree(
-            "evaluate",
-            &[("the hash of the weights", weights_hash(&decoder))],
-        )?;
-        let peers = self
-            .ranks
-            .peers::<B::InnerBackend>(ExchangeMemory::Host, &device)?;
+    fn evaluate<B: Backend>(
+        self,
+        decoder: &Transformer<B>,
+        peers: &dyn Peers<B>,
+    ) -> Result<Vec<TaskReport>, CliError> {
         let tokens = self.tasks.rows().map(|row| row.seq() as u64).sum();
         let bar = progress::tokens(tokens, self.ranks.rank());
         let never = || ControlFlow::Continue(());
-        let found = self.tasks.evaluate(
-            &*peers,
-            &decoder,
-            self.batch,
-            |tokens| bar.inc(tokens),
-            never,
-        )?;
+        let done = |tokens| bar.inc(tokens);
+        let found = self
+            .tasks
+            .evaluate(peers, decoder, self.batch, done, never)?;
         bar.finish_and_clear();
         // It breaks only if it is stopped.
         Ok(found.continue_value().unwrap_or_default())
     }
-}
-
-/// A hash of the token ids of `rows` and of `questions`.
-pub(super) fn requests_hash(rows: &[&Row], questions: &[&Question]) -> String {
-    let mut hasher = DefaultHasher::new();
-    questions.hash(&mut hasher);
-    for row in rows {
-        (&row.tokens, row.predicted).hash(&mut hasher);
-    }
-    format!("{:016x}", hasher.finish())
 }
 
 /// The output of `--json`.

@@ -9,24 +9,11 @@ use serde_json::{Map, Value};
 use super::filters::Pipeline;
 use super::keys::{Keys, beside};
 use super::metrics::{Metric, metric};
+use super::output_type::OutputType;
 use crate::evaluate::tasks::TaskError;
 
 /// Tokens of an answer, unless `max_gen_toks` sets them.
 const ANSWER_TOKENS: usize = 256;
-
-emberlm_system::named! {
-    /// The requests that a task makes.
-    pub enum OutputType {
-        /// The likelihood of each choice.
-        MultipleChoice = "multiple_choice",
-        /// A greedy answer, up to a stop string.
-        GenerateUntil = "generate_until",
-        /// The likelihood of the target.
-        Loglikelihood = "loglikelihood",
-        /// The likelihood of a whole text.
-        LoglikelihoodRolling = "loglikelihood_rolling",
-    }
-}
 
 /// The selection of few-shot examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use regex_automata::meta::Regex;
 use serde_json::{Map, Value};
 
-use super::config::OutputType;
 use super::filters::regex;
+use super::output_type::OutputType;
 use crate::evaluate::tasks::statistics::Estimate;
 
 /// Python's `string.punctuation`.

@@ -8,6 +8,7 @@ mod fields;
 mod filters;
 mod keys;
 mod metrics;
+mod output_type;
 mod prompts;
 mod report;
 
@@ -17,10 +18,10 @@ use emberlm_data::{Tokenizer, read_objects};
 use emberlm_model::TransformerConfig;
 use serde_json::Value;
 
-pub use config::OutputType;
 use config::TaskConfig;
 use fields::{Doc, DocRules, Field, columns};
 pub use metrics::MetricKind;
+pub use output_type::OutputType;
 use prompts::Examples;
 pub use report::{TaskAnswer, TaskMetric, TaskReport};
 
