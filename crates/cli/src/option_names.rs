@@ -32,9 +32,15 @@ fn rows() -> Vec<OptionRow> {
 
 /// Options with another meaning than those of the same name, and the reason.
 const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
-    // The setting `train.adapter`: the kind of a new adapter, in the command that has no other use of adapters.
+    // The setting `train.adapter`: the kind of a new adapter, in the commands that train.
     (
         "emberlm train",
+        "adapter",
+        "KIND",
+        "the kind of the adapter to train",
+    ),
+    (
+        "emberlm lr-find",
         "adapter",
         "KIND",
         "the kind of the adapter to train",

@@ -11,6 +11,9 @@ const DIVERGENCE: f64 = 1.5;
 /// The loss is smoothed over the steps whose learning rate differs by at most this factor.
 const REACH: f64 = 2.0;
 
+/// A loss that falls by a smaller part of itself is constant but for rounding.
+const LEAST_FALL: f64 = 1e-6;
+
 /// A step of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
@@ -72,7 +75,8 @@ impl Curve {
         let slope = |pair: &[(f64, f64)]| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0);
         let pairs = smooth.windows(2).filter(|pair| pair[1].0 <= lowest.0);
         let steepest = pairs.min_by(|a, b| slope(a).total_cmp(&slope(b)))?;
-        (slope(steepest) < 0.0).then_some(Suggestion {
+        let fall = smooth[0].1 - lowest.1;
+        (fall > LEAST_FALL * smooth[0].1.abs()).then_some(Suggestion {
             steepest_learning_rate: steepest[1].0.exp(),
             lowest_loss_learning_rate: lowest.0.exp(),
             lowest_loss: lowest.1,
