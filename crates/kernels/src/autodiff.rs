@@ -13,6 +13,17 @@ macro_rules! with_parents {
     };
 }
 
+/// Registers the gradients of the parents that are tracked, in the order of the parents, whose type cannot be named.
+macro_rules! register {
+    ($grads:ident, $backend:ty, $parents:expr, $made:expr) => {
+        for (parent, grad) in $parents.into_iter().zip($made) {
+            if let Some(node) = parent {
+                $grads.register::<$backend>(node.id, grad);
+            }
+        }
+    };
+}
+
 mod activation;
 mod attention;
 mod column_norms;

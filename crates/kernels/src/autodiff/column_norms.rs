@@ -27,11 +27,7 @@ impl<B: Backend, const N: usize> Backward<B, N> for ColumnNormBackward {
         let gradients = B::normalize_columns_backward(norms, inputs, grad);
         let affine = [gradients.gains, gradients.biases].into_iter().flatten();
         let made = [gradients.x].into_iter().chain(affine.flatten());
-        for (parent, grad) in ops.parents.into_iter().zip(made) {
-            if let Some(node) = parent {
-                grads.register::<B>(node.id, grad);
-            }
-        }
+        register!(grads, B, ops.parents, made);
     }
 }
 

@@ -24,11 +24,7 @@ impl<B: Backend> Backward<B, 2> for GatedBackward {
         let grad = grads.consume::<B>(&ops.node);
         let (kind, gate, up) = ops.state;
         let gradients = B::gated_backward(kind, gate, up, grad);
-        for (parent, grad) in ops.parents.into_iter().zip([gradients.gate, gradients.up]) {
-            if let Some(node) = parent {
-                grads.register::<B>(node.id, grad);
-            }
-        }
+        register!(grads, B, ops.parents, [gradients.gate, gradients.up]);
     }
 }
 

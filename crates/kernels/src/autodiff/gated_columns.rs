@@ -26,11 +26,7 @@ impl<B: Backend> Backward<B, 3> for GatedColumnsBackward {
         let (gates, added) = ops.state;
         let gradients = B::add_gated_columns_backward(gates, added, grad.clone());
         let made = [grad, gradients.gate, gradients.up];
-        for (parent, grad) in ops.parents.into_iter().zip(made) {
-            if let Some(node) = parent {
-                grads.register::<B>(node.id, grad);
-            }
-        }
+        register!(grads, B, ops.parents, made);
     }
 }
 

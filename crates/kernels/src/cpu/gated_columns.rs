@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::parallel::{rows_of, rows_per_task};
+use super::reduce::inner_product;
 use super::vector::wide;
 
 /// The widths of the matrices.
@@ -107,27 +108,11 @@ pub fn add_gated_columns_backward(
                             for (out, grad) in added_grad[own].iter_mut().zip(grad) {
                                 *out = gates[group] * grad;
                             }
-                            gates_grad[group] = inner(grad, added);
+                            gates_grad[group] = inner_product(grad, added);
                         }
                     }
                 },
             );
         },
     );
-}
-
-/// `Σ a b`, in 16 sums.
-#[inline(always)]
-fn inner(a: &[f32], b: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut sums = [0.0; LANES];
-    let (a, a_rest) = a.as_chunks::<LANES>();
-    let (b, b_rest) = b.as_chunks::<LANES>();
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f32>() + rest
 }

@@ -134,3 +134,21 @@ pub fn fill_rows(row: &[f32], out: &mut [f32]) {
         }
     });
 }
+
+/// Partial sums of an inner product that are kept side by side, so that they are one vector.
+const LANES: usize = 16;
+
+/// `Σ a b`.
+#[inline(always)]
+pub(super) fn inner_product(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0f32; LANES];
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}

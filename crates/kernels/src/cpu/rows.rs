@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::parallel::{rows_of, rows_per_task};
+use super::reduce::inner_product;
 use super::vector::wide;
 
 /// `base[ids[i]] += weights[i] · x[i]`, `base: [rows, width]`, `x: [tokens, width]`.
@@ -125,23 +126,6 @@ pub fn add_weighted_backward(
                 );
             }
         });
-}
-
-/// Partial sums of an inner product that are kept side by side, so that they are one vector.
-const LANES: usize = 16;
-
-#[inline(always)]
-fn inner_product(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0f32; LANES];
-    let (a, a_rest) = a.as_chunks::<LANES>();
-    let (b, b_rest) = b.as_chunks::<LANES>();
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f32>() + rest
 }
 
 #[track_caller]

@@ -34,7 +34,7 @@ pub fn normalize_columns<B: Backend>(
 }
 
 /// See [`crate::Backend::normalize_columns_backward`]. `backward` has the gradients of normalized rows from these rows, the gain,
-/// whether there is a bias, and the gradient of the output.
+/// the presence of a bias, and the gradient of the output.
 pub fn normalize_columns_backward<B: Backend>(
     norms: ColumnNorms,
     inputs: ColumnNormInputs<B>,
