@@ -37,12 +37,19 @@ impl Figure {
     ) -> Result<Self, CliError> {
         let runs = || groups.iter().flat_map(|group| &group.runs);
         let scale = Scale::new(along, runs());
-        let curves: Vec<Curve> = groups
+        let mut curves: Vec<Curve> = groups
             .iter()
             .enumerate()
             .map(|(number, group)| Curve::new(number, group, quantity, &scale))
             .collect();
-        let validated = runs().any(|run| run.history.best().is_some());
+        // A learning-rate range test evaluates only after its last step, whose loss says nothing about the others.
+        let is_range_test = along == XQuantity::Rate;
+        if is_range_test {
+            curves
+                .iter_mut()
+                .for_each(|curve| curve.validation.points.clear());
+        }
+        let validated = !is_range_test && runs().any(|run| run.history.best().is_some());
         let floors = runs().filter_map(|run| run.history.floor);
         let floor = floors.reduce(f64::min);
         let floor = floor.and_then(|loss| quantity.of_loss(loss));

@@ -16,7 +16,7 @@ use layer::Entry;
 
 pub use crate::error::RunConfigError;
 pub use commented::to_toml;
-pub use layer::single_keys;
+pub use layer::{setting_value, single_keys};
 use reason::in_words;
 pub use reason::toml_reason;
 

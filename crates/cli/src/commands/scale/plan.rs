@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use emberlm_system::write::write_whole;
-use emberlm_trainer::presets;
+use emberlm_trainer::{presets, run_config};
 use toml::{Table as TomlTable, Value};
 
 use super::base::Base;
@@ -241,10 +241,7 @@ fn common(set: &[String]) -> Result<Settings, CliError> {
         let (key, text) = setting
             .split_once('=')
             .ok_or_else(|| CliError::usage(format!("--set must be KEY=VALUE (got {setting})")))?;
-        let value = toml::from_str::<TomlTable>(&format!("value = {text}")).ok();
-        let value = value.and_then(|mut table| table.remove("value"));
-        let value = value.unwrap_or_else(|| Value::String(text.to_owned()));
-        Ok((key.trim().to_owned(), value))
+        Ok((key.trim().to_owned(), run_config::setting_value(text)))
     });
     parsed.collect()
 }

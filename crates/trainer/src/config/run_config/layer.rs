@@ -59,14 +59,18 @@ pub(super) fn of<'a>(entries: impl IntoIterator<Item = &'a Entry<'a>>) -> Table 
     layer
 }
 
-/// The table of `key=…`. A value that is not TOML is a string.
+/// The table of `key=…`.
 fn parse(setting: &str, key: &str) -> Table {
     let text = setting.split_once('=').map_or("", |(_, text)| text);
-    let value = toml::from_str::<Table>(&format!("value = {}", text.trim()))
+    nested(key, setting_value(text))
+}
+
+/// The value of a setting on a command line. One that is not TOML is a string.
+pub fn setting_value(text: &str) -> Value {
+    toml::from_str::<Table>(&format!("value = {}", text.trim()))
         .ok()
         .and_then(|mut table| table.remove("value"))
-        .unwrap_or_else(|| Value::String(text.to_owned()));
-    nested(key, value)
+        .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 /// The table in which `key`, a path such as `train.steps`, has the value. A path deeper than any setting is a single key:
