@@ -45,6 +45,19 @@ const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
         "KIND",
         "the kind of the adapter to train",
     ),
+    // The name of nanochat. `bench` has that of llama-bench.
+    (
+        "emberlm train",
+        "depth",
+        "N",
+        "the number of blocks, from which all sizes follow",
+    ),
+    (
+        "emberlm lr-find",
+        "depth",
+        "N",
+        "the number of blocks, from which all sizes follow",
+    ),
 ];
 
 /// An option of a command: the command, the names, and the value's name, which is empty for a flag.

@@ -192,6 +192,9 @@ pub fn configuration(args: &TrainArgs, model: Option<&OpenedModel>) -> Result<Ru
     if let Some(shrunk) = presets::shrunk(&base, &config) {
         config = layered(shrunk, args)?;
     }
+    if let Some(depth) = args.depth {
+        config = layered(presets::of_depth(&config, depth)?, args)?;
+    }
     if !config.data.is_empty() {
         count_epochs(args, &mut config)?;
     }

@@ -19,6 +19,57 @@ fn epochs_are_counted_in_tokens_of_the_training_split() {
 }
 
 #[test]
+fn the_depth_decides_what_is_not_set() {
+    let sandbox = Sandbox::with_data();
+    let line = "train --data data --preset char-nano --depth 2 --print-config";
+    let printed = sandbox.ok(line);
+    // Half the blocks: half the width, an eighth of the parameters and tokens, and 0.35 of the batch.
+    for setting in [
+        "d_model = 64",
+        "n_layers = 2",
+        "heads = 2",
+        "vocab_size = 18",
+        "steps = 750",
+        "micro_batch = 4",
+        "warmup_steps = 38",
+        "kind = \"complete_p\"",
+        "base_width = 128",
+        "base_layers = 4",
+    ] {
+        printed.assert_has(&format!("\n{setting}\n"));
+    }
+    let own = sandbox.ok(&format!(
+        "{line} --steps 9 --set model.heads=4 --learning-rate 0.25"
+    ));
+    for setting in [
+        "steps = 9",
+        "heads = 4",
+        "learning_rate = 0.25",
+        "d_model = 64",
+    ] {
+        own.assert_has(&format!("\n{setting}\n"));
+    }
+    sandbox.succeeds("train --data data --preset char-nano --depth 1 --steps 2 --out run");
+    assert_eq!(sandbox.steps("run").last(), Some(&2));
+}
+
+#[test]
+fn a_depth_is_that_of_a_new_decoder() {
+    let sandbox = Sandbox::with_char_model();
+    for (line, expected) in [
+        (
+            "--preset bert-nano --depth 2",
+            "must be a decoder: --depth has rules for no other model",
+        ),
+        ("--from run --depth 2", "cannot be used with"),
+        ("--depth 0", "must be at least 1"),
+    ] {
+        let refused = sandbox.words(&format!("train --data data {line} --print-config"));
+        refused.says(expected);
+    }
+}
+
+#[test]
 fn a_run_prints_its_size_first() {
     let sandbox = Sandbox::with_data();
     let ran = sandbox.trains("--data data --steps 2 --set train.accumulation=2 --out run");

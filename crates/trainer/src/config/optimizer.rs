@@ -117,6 +117,18 @@ macro_rules! adamw_of_the_rest {
 
 adamw_of_the_rest! { MuonConfig NorMuonConfig }
 
+impl OptimizerConfig {
+    /// The decoupled weight decay.
+    pub fn weight_decay_mut(&mut self) -> &mut f64 {
+        match self {
+            Self::AdamW(adamw) => &mut adamw.weight_decay,
+            Self::Muon(muon) => &mut muon.weight_decay,
+            Self::NorMuon(normuon) => &mut normuon.weight_decay,
+            Self::Lion(lion) => &mut lion.weight_decay,
+        }
+    }
+}
+
 impl Default for OptimizerConfig {
     fn default() -> Self {
         OptimizerKind::AdamW.into()

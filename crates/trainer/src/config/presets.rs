@@ -10,10 +10,14 @@ use crate::config::epochs;
 use crate::config::run_config::RunConfigError;
 use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig, OptimizerKind};
 
+mod depth;
 mod objectives;
 mod shrunk;
+mod sized;
 
+pub use depth::of_depth;
 pub use shrunk::shrunk;
+pub use sized::{WIDTH_STEP, sized};
 
 pub use objectives::{fine_tuning_other, fine_tuning_preferences};
 

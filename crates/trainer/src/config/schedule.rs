@@ -185,6 +185,26 @@ impl ScheduleConfig {
         }
     }
 
+    /// Replaces each number of steps by that of a longer or shorter run; 0 has a meaning of its own.
+    pub(crate) fn stretch(&mut self, stretched: impl Fn(usize) -> usize) {
+        let steps = match self {
+            Self::Constant(constant) => vec![&mut constant.warmup_steps],
+            Self::Cosine(decay) | Self::Linear(decay) => {
+                vec![&mut decay.warmup_steps, &mut decay.decay_steps]
+            }
+            Self::InverseSqrt(root) => vec![&mut root.warmup_steps],
+            Self::WarmupStableDecay(cooldown) => vec![
+                &mut cooldown.warmup_steps,
+                &mut cooldown.decay_steps,
+                &mut cooldown.cooldown_steps,
+            ],
+            Self::Exponential(_) => Vec::new(),
+        };
+        for steps in steps {
+            *steps = stretched(*steps);
+        }
+    }
+
     /// The step at which the decay of a run of `steps` ends. The schedules without `decay_steps`
     /// last for the whole run.
     pub fn decay_end(&self, steps: usize) -> usize {

@@ -1,17 +1,15 @@
 //! Models of any size in the shape of a preset.
 //!
 //! For each number of blocks, the width (a multiple of 8) is the one whose model is nearest to the wanted parameters. Of these
-//! models, the chosen one has the ratio of width to blocks nearest to the preset's. The width of a head is the divisor of the
-//! width that is nearest to the preset's; a set width of the feed-forward layer grows with the width of the model.
+//! models, the chosen one has the ratio of width to blocks nearest to the preset's.
 
 use emberlm_model::{ModelConfig, TransformerConfig, count};
+use emberlm_trainer::presets::{WIDTH_STEP, sized};
 use toml::Value;
 
 use crate::commands::sweep::Settings;
 use crate::error::CliError;
 
-/// Widths are multiples of this.
-const STEP: usize = 8;
 /// The largest number of blocks.
 const BLOCKS: usize = 256;
 
@@ -51,7 +49,7 @@ pub fn nearest(base: &ModelConfig, parameters: f64) -> Result<Size, CliError> {
 
 /// The model of `n_layers` whose parameters are nearest.
 fn of_depth(base: &ModelConfig, n_layers: usize, parameters: f64) -> Result<Size, CliError> {
-    let size = |multiple: usize| sized(base, STEP * multiple, n_layers);
+    let size = |multiple: usize| of_size(base, WIDTH_STEP * multiple, n_layers);
     let (mut low, mut high) = (1, 2);
     while size(high)?.parameters < parameters && high < 1 << 16 {
         (low, high) = (high, 2 * high);
@@ -72,52 +70,20 @@ fn of_depth(base: &ModelConfig, n_layers: usize, parameters: f64) -> Result<Size
 }
 
 /// The model with a width and a number of blocks.
-fn sized(base: &ModelConfig, d_model: usize, n_layers: usize) -> Result<Size, CliError> {
-    let mut model = base.clone();
-    let scaled = |size: usize| (size * d_model) as f64 / base.d_model.max(1) as f64;
-    let base_width = base.d_model as f64 / base.heads.max(1) as f64;
-    let heads = match base.head_dim {
-        Some(_) => (scaled(base.heads).round() as usize).max(1),
-        None => {
-            // Rotary positions need an even width.
-            let widths = (2..=d_model).step_by(2);
-            let widths = widths.filter(|width| d_model.is_multiple_of(*width));
-            let off = |width: &usize| (*width as f64 / base_width).ln().abs();
-            let width = widths.min_by(|a, b| off(a).total_cmp(&off(b)));
-            d_model / width.unwrap_or(d_model)
-        }
-    };
-    (model.d_model, model.n_layers, model.heads) = (d_model, n_layers, heads);
-    let mut settings: Vec<(&str, usize)> = vec![
-        ("model.d_model", d_model),
-        ("model.n_layers", n_layers),
-        ("model.heads", heads),
+fn of_size(base: &ModelConfig, d_model: usize, n_layers: usize) -> Result<Size, CliError> {
+    let model = sized(base, d_model, n_layers);
+    let settings = [
+        ("model.d_model", Some(d_model)),
+        ("model.n_layers", Some(n_layers)),
+        ("model.heads", Some(model.heads)),
+        ("model.kv_heads", model.kv_heads),
+        ("model.feed_forward.width", model.feed_forward.width),
     ];
-    if let Some(kv_heads) = base.kv_heads {
-        let wanted = (kv_heads * heads)
-            .div_ceil(base.heads.max(1))
-            .clamp(1, heads);
-        let kv_heads = (1..=wanted)
-            .rev()
-            .find(|count| heads.is_multiple_of(*count));
-        let kv_heads = kv_heads.unwrap_or(1);
-        model.kv_heads = Some(kv_heads);
-        settings.push(("model.kv_heads", kv_heads));
-    }
-    if let Some(width) = base.feed_forward.width {
-        let multiple = (scaled(width) / STEP as f64).round().max(1.0);
-        let width = STEP * multiple as usize;
-        model.feed_forward.width = Some(width);
-        settings.push(("model.feed_forward.width", width));
-    }
-    let model = TransformerConfig::try_from(model)?;
-    let settings = settings.into_iter();
-    let settings = settings.map(|(key, size)| {
-        (
-            key.to_owned(),
-            Value::Integer(i64::try_from(size).unwrap_or(i64::MAX)),
-        )
+    let settings = settings.into_iter().filter_map(|(key, size)| {
+        let size = i64::try_from(size?).unwrap_or(i64::MAX);
+        Some((key.to_owned(), Value::Integer(size)))
     });
+    let model = TransformerConfig::try_from(model)?;
     Ok(Size {
         settings: settings.collect(),
         d_model,

@@ -41,6 +41,9 @@ pub struct TrainArgs {
     /// A model with its training settings; `emberlm info` lists them
     #[arg(long, value_name = "NAME", default_value = presets::DEFAULT, help_heading = "Model")]
     pub preset: String,
+    /// The preset with N blocks; width, heads, batch, tokens, learning rate and weight decay follow from it
+    #[arg(long, value_name = "N", value_parser = values::at_least_one, conflicts_with_all = ["from", "resume"], help_heading = "Model")]
+    pub depth: Option<usize>,
     /// A model whose weights to start from: a run, checkpoint or Hugging Face directory (train.from)
     #[arg(
         long,

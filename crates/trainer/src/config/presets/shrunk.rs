@@ -40,7 +40,7 @@ pub fn shrunk(base: &RunConfig, given: &RunConfig) -> Option<RunConfig> {
 }
 
 /// The number of parameters of the blocks' linear layers; `None` if the configuration is invalid.
-fn parameters(model: &ModelConfig) -> Option<usize> {
+pub(super) fn parameters(model: &ModelConfig) -> Option<usize> {
     let model = ModelConfig {
         vocab_size: Some(1),
         ..model.clone()
