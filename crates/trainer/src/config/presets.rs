@@ -8,7 +8,10 @@ use emberlm_model::families::{self, Preset};
 
 use crate::config::epochs;
 use crate::config::run_config::RunConfigError;
-use crate::config::{AdamWConfig, CheckpointConfig, DecayConfig, EvaluationConfig, OptimizerKind};
+use crate::config::{
+    AdamWConfig, CheckpointConfig, CompletePConfig, DecayConfig, EvaluationConfig, OptimizerKind,
+    ParametrizationConfig,
+};
 
 mod depth;
 mod objectives;
@@ -235,18 +238,22 @@ fn training(name: &str) -> TrainConfig {
         "char-nano" | "bpe-nano" | "llama-nano" => TrainConfig::default(),
         "char-fast" => TrainConfig {
             steps: 250,
-            schedule: ScheduleConfig::Linear(DecayConfig {
-                learning_rate: 1e-2,
-                min_learning_rate: 0.0,
-                warmup_steps: 20,
-                ..DecayConfig::default()
-            }),
-            optimizer: OptimizerKind::Muon.into(),
             evaluation: EvaluationConfig {
                 interval: 100,
                 ..EvaluationConfig::default()
             },
-            ..TrainConfig::default()
+            ..fast(1e-2)
+        },
+        "bpe-fast" => fast(2e-2),
+        "pocket-fast" | "gpt2-fast" => TrainConfig {
+            parametrization: ParametrizationConfig::CompleteP(CompletePConfig {
+                base_width: 128,
+                base_layers: 4,
+                ..CompletePConfig::default()
+            }),
+            schedule: fast(2e-2).schedule,
+            optimizer: fast(2e-2).optimizer,
+            ..training(SMALL)
         },
         // nanoGPT's settings for character-level models on a GPU.
         "char-small" => TrainConfig {
@@ -268,6 +275,21 @@ fn training(name: &str) -> TrainConfig {
             },
             ..TrainConfig::default()
         },
+    }
+}
+
+/// Muon with a linear schedule.
+fn fast(learning_rate: f64) -> TrainConfig {
+    TrainConfig {
+        steps: 500,
+        schedule: ScheduleConfig::Linear(DecayConfig {
+            learning_rate,
+            min_learning_rate: 0.0,
+            warmup_steps: 20,
+            ..DecayConfig::default()
+        }),
+        optimizer: OptimizerKind::Muon.into(),
+        ..TrainConfig::default()
     }
 }
 
