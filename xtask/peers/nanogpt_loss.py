@@ -1,6 +1,6 @@
 """The loss of nanoGPT's last checkpoint over the whole validation split, in windows of its context as emberlm has them.
 
-    peer/bin/python xtask/peers/nanogpt_loss.py CHECKOUT OUT      (OUT/ckpt.pt and CHECKOUT/data/shakespeare_char/val.bin)
+    peer/bin/python xtask/peers/nanogpt_loss.py CHECKOUT OUT      (OUT/ckpt.pt, and val.bin of its dataset in CHECKOUT/data)
 
 nanoGPT itself estimates it from random windows, which scatters. Prints one line of JSON.
 """
@@ -18,7 +18,7 @@ def main():
     model.load_state_dict(saved["model"])
     model.eval()
     window = saved["model_args"]["block_size"]
-    ids = numpy.fromfile(checkout / "data" / "shakespeare_char" / "val.bin", dtype=numpy.uint16)
+    ids = numpy.fromfile(checkout / "data" / saved["config"]["dataset"] / "val.bin", dtype=numpy.uint16)
     ids = torch.from_numpy(ids.astype(numpy.int64))
     count = (len(ids) - 1) // window
     x, y = (ids[d : d + count * window].view(count, window) for d in (0, 1))
