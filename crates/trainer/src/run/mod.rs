@@ -153,6 +153,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
 ) -> Result<RunResult, TrainError> {
     config.train.check()?;
     config.train.check_model(&config.model)?;
+    config.train.check_mix(&config.data)?;
     config.train.rank_micro_batches(peers.rank())?;
     if peers.rank().world_size() > 1 {
         let exchange = config.train.exchange;
@@ -197,7 +198,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
     let rollouts = rollouts::of_run(&inputs, &initial, &config.train, references.as_ref(), &stop)?;
     let run = start.path().to_owned();
-    let loader = inputs.loader::<B>(&config.train, &initial.state, rank, &device);
+    let loader = inputs.loader::<B>(&config, &initial.state, rank, &device)?;
     let renderer = options.renderer;
     let mut rank_zero = match rank.is_zero() {
         true => Some(rank_zero(
