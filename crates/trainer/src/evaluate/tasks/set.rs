@@ -101,18 +101,7 @@ impl TaskSet {
     /// The declarations of the tasks' metrics.
     pub(crate) fn metrics(&self) -> Vec<Metric> {
         let of_task = |(task, _): &(HarnessTask, TaskRequests)| {
-            let declare = |(metric, lower): (String, bool)| {
-                let direction = match lower {
-                    true => Direction::LowerIsBetter,
-                    false => Direction::HigherIsBetter,
-                };
-                Metric::new(
-                    metric_name(task.name(), &metric),
-                    format!("{} {metric}", task.name()),
-                )
-                .phase(Phase::Validation)
-                .direction(direction)
-            };
+            let declare = |(metric, lower): (String, bool)| declared(task.name(), &metric, lower);
             task.metrics().into_iter().map(declare).collect::<Vec<_>>()
         };
         self.tasks.iter().flat_map(of_task).collect()
@@ -128,8 +117,19 @@ impl TaskReport {
     }
 }
 
+/// The declaration of a task's metric.
+pub(super) fn declared(task: &str, metric: &str, lower_is_better: bool) -> Metric {
+    let direction = match lower_is_better {
+        true => Direction::LowerIsBetter,
+        false => Direction::HigherIsBetter,
+    };
+    Metric::new(metric_name(task, metric), format!("{task} {metric}"))
+        .phase(Phase::Validation)
+        .direction(direction)
+}
+
 /// The name of a metric in `events.jsonl`: `arc_easy_acc_norm`.
-fn metric_name(task: &str, metric: &str) -> String {
+pub(super) fn metric_name(task: &str, metric: &str) -> String {
     let allowed = |c: char| match c.to_ascii_lowercase() {
         c if c.is_ascii_alphanumeric() => c,
         _ => '_',
