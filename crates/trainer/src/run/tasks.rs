@@ -8,7 +8,7 @@ use emberlm_model::{ModelKind, Transformer, TransformerConfig};
 
 use crate::config::EvaluationConfig;
 use crate::error::TrainError;
-use crate::evaluate::tasks::{CoreBenchmark, CoreRequests, TaskReport, TaskSet, score};
+use crate::evaluate::tasks::{CoreBenchmark, CoreRequests, TaskSet, score};
 use crate::peers::Peers;
 use crate::report::metrics::Metric;
 
@@ -86,7 +86,7 @@ impl RunTasks {
             else {
                 return Ok(ControlFlow::Break(()));
             };
-            values.extend(reports.iter().flat_map(TaskReport::values));
+            values.extend(files.values(&reports));
         }
         if let Some((core, requests)) = &self.core {
             let ControlFlow::Continue(likelihoods) =
