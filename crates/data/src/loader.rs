@@ -85,6 +85,19 @@ impl TrainBatches {
         Ok(Self { sources, mix })
     }
 
+    /// The same batches with other weights of the datasets from window `first_window_index` on.
+    ///
+    /// # Errors
+    /// See [`Mix::with_weights_from`].
+    pub fn with_weights_from(
+        mut self,
+        first_window_index: u64,
+        weights: &[f64],
+    ) -> Result<Self, DataError> {
+        self.mix = self.mix.with_weights_from(first_window_index, weights)?;
+        Ok(self)
+    }
+
     /// The number of positions in a window.
     pub fn seq_len(&self) -> usize {
         self.sources[0].windows.seq_len()
@@ -340,6 +353,7 @@ mod tests {
                 (of(masked_split(&masked, &learnt, 100)), 0.3),
             ];
             let batches = TrainBatches::mixed(splits, seed).unwrap();
+            let batches = batches.with_weights_from(first + 7, &[0.2, 0.8]).unwrap();
             let stride = ranks * micro_batch;
             let made = |workers| -> Vec<Batch> {
                 let made = batches.ahead(first, micro_batch, stride, workers).take(20);

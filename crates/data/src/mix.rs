@@ -6,12 +6,26 @@
 //! l(i)`. The windows of each dataset are therefore numbered without gaps. After any number of windows each dataset
 //! deviates from its share by at most half a window per tree level: half a window for two datasets, less than one
 //! window for up to four.
+//!
+//! A change of weights begins another stage, whose windows are divided in the same way. The windows of each dataset continue
+//! from the stage before.
 
 use crate::DataError;
 
-/// Several datasets with their weights.
+/// Several datasets with their weights, which may change at given windows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
+    /// The stages in the order of their windows. The first one begins at window 0.
+    stages: Vec<MixStage>,
+}
+
+/// Windows with the same weights.
+#[derive(Clone, Debug, PartialEq)]
+struct MixStage {
+    /// The index of the first window.
+    begin: u64,
+    /// The windows of each dataset before `begin`.
+    before: Vec<u64>,
     /// The cumulative sums of the weights, from 0 to the total.
     sums: Vec<f64>,
 }
@@ -20,42 +34,99 @@ impl Mix {
     /// A mix of datasets in proportion to `weights`, which need not sum to 1.
     ///
     /// # Errors
-    /// [`DataError::Value`] if `weights` is empty or a weight is not a positive finite number.
+    /// [`DataError::Value`] if `weights` is empty, a weight is negative or not finite, or all are 0.
     pub fn new(weights: &[f64]) -> Result<Self, DataError> {
-        let wrong = |field, value: String, rule| Err(DataError::Value { field, value, rule });
         if weights.is_empty() {
             let rule = "must have at least one dataset";
-            return wrong("mix", "empty".to_owned(), rule);
+            return Err(wrong("mix", "empty".to_owned(), rule));
         }
-        let mut sums = vec![0.0];
-        let mut sum = 0.0;
-        for &weight in weights {
-            sum += weight;
-            if !(weight > 0.0 && f64::is_finite(sum)) {
-                return wrong("weight", weight.to_string(), "must be above 0 and finite");
-            }
-            sums.push(sum);
+        let stage = MixStage::new(0, vec![0; weights.len()], weights)?;
+        Ok(Self {
+            stages: vec![stage],
+        })
+    }
+
+    /// The same mix with other weights from window `begin` on. Each dataset continues with its next window.
+    ///
+    /// Stages are added in the order of their windows. A stage that begins where the one before begins replaces it.
+    ///
+    /// # Errors
+    /// As [`Mix::new`]; also if `weights` are not as many as the datasets, or `begin` is before that of the last stage.
+    pub fn with_weights_from(mut self, begin: u64, weights: &[f64]) -> Result<Self, DataError> {
+        if weights.len() != self.datasets() {
+            let rule = "must be one per dataset";
+            return Err(wrong("weights", format!("{weights:?}"), rule));
         }
-        Ok(Self { sums })
+        let last = self.stages.last().map_or(0, |stage| stage.begin);
+        if begin < last {
+            let rule = "must be at or after the window of the change before";
+            return Err(wrong("begin", begin.to_string(), rule));
+        }
+        let stage = MixStage::new(begin, self.counts(begin), weights)?;
+        self.stages.retain(|other| other.begin < begin);
+        self.stages.push(stage);
+        Ok(self)
     }
 
     /// The number of datasets.
     pub fn datasets(&self) -> usize {
-        self.sums.len() - 1
+        self.stages[0].before.len()
     }
 
-    /// The fraction of all windows that come from `dataset`, 0 to 1.
-    pub fn share(&self, dataset: usize) -> f64 {
-        self.relative_weight(dataset, dataset + 1, 0, self.datasets())
+    /// The fraction of the windows that come from `dataset`, 0 to 1, at window `index`.
+    pub fn share(&self, dataset: usize, index: u64) -> f64 {
+        let stage = self.stage(index);
+        stage.relative_weight(dataset, dataset + 1, 0, self.datasets())
+    }
+
+    /// The number of windows of each dataset among the first `windows`.
+    pub fn counts(&self, windows: u64) -> Vec<u64> {
+        // The stage of the last of them, so that a change at `windows` has no effect.
+        self.stage(windows.saturating_sub(1)).counts(windows)
     }
 
     /// Returns the dataset of window `index`, and the window's index within that dataset.
     pub fn locate(&self, index: u64) -> (usize, u64) {
-        let (mut first, mut end, mut index) = (0, self.datasets(), index);
+        let stage = self.stage(index);
+        let (dataset, own) = stage.locate(index - stage.begin);
+        (dataset, stage.before[dataset].wrapping_add(own))
+    }
+
+    /// The stage of window `index`.
+    fn stage(&self, index: u64) -> &MixStage {
+        let begun = self.stages.iter().rfind(|stage| stage.begin <= index);
+        begun.unwrap_or(&self.stages[0])
+    }
+}
+
+impl MixStage {
+    fn new(begin: u64, before: Vec<u64>, weights: &[f64]) -> Result<Self, DataError> {
+        let mut sums = vec![0.0];
+        let mut sum = 0.0;
+        for &weight in weights {
+            sum += weight;
+            if !(weight >= 0.0 && f64::is_finite(sum)) {
+                let rule = "must be at least 0 and finite";
+                return Err(wrong("weight", weight.to_string(), rule));
+            }
+            sums.push(sum);
+        }
+        if sum <= 0.0 {
+            let rule = "must have a weight above 0";
+            return Err(wrong("weights", format!("{weights:?}"), rule));
+        }
+        Ok(Self {
+            begin,
+            before,
+            sums,
+        })
+    }
+
+    /// Returns the dataset of the stage's window `index`, and the window's index within that dataset in this stage.
+    fn locate(&self, mut index: u64) -> (usize, u64) {
+        let (mut first, mut end) = (0, self.before.len());
         while end - first > 1 {
-            let middle = first + (end - first) / 2;
-            // The share as a multiple of 2⁻⁶⁴, so that `rounded` is exact for indices of any size.
-            let share = (self.relative_weight(first, middle, first, end) * 2f64.powi(64)) as u64;
+            let (middle, share) = self.halves(first, end);
             let before = rounded(share, index);
             if rounded(share, index.saturating_add(1)) > before {
                 (end, index) = (middle, before);
@@ -66,10 +137,38 @@ impl Mix {
         (first, index)
     }
 
+    /// The number of windows of each dataset among the first `windows` of the run, of which the last is in this stage.
+    fn counts(&self, windows: u64) -> Vec<u64> {
+        let mut counts = self.before.clone();
+        let mut open = vec![(0, counts.len(), windows - self.begin)];
+        while let Some((first, end, windows)) = open.pop() {
+            if end - first == 1 {
+                counts[first] += windows;
+                continue;
+            }
+            let (middle, share) = self.halves(first, end);
+            let left = rounded(share, windows);
+            open.extend([(first, middle, left), (middle, end, windows - left)]);
+        }
+        counts
+    }
+
+    /// The middle of the datasets `first..end`, and the share of the datasets before it as a multiple of 2⁻⁶⁴, so that
+    /// [`rounded`] is exact for indices of any size. A half without weight has no windows.
+    fn halves(&self, first: usize, end: usize) -> (usize, u64) {
+        let middle = first + (end - first) / 2;
+        let share = self.relative_weight(first, middle, first, end);
+        (middle, (share * 2f64.powi(64)) as u64)
+    }
+
     /// The weight of the datasets `from..to` relative to the weight of `first..end`.
     fn relative_weight(&self, from: usize, to: usize, first: usize, end: usize) -> f64 {
         (self.sums[to] - self.sums[from]) / (self.sums[end] - self.sums[first])
     }
+}
+
+fn wrong(field: &'static str, value: String, rule: &'static str) -> DataError {
+    DataError::Value { field, value, rule }
 }
 
 /// `floor(share / 2⁶⁴ · index + 1/2)`.
@@ -105,6 +204,60 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn shares_of_each_stage_are_exact_and_datasets_continue(
+            stages in prop::collection::vec((0u64..400, prop::collection::vec(0u32..5, 5)), 0..5),
+        ) {
+            let mut mix = Mix::new(&[1.0, 0.0, 3.0, 0.0, 0.0]).unwrap();
+            let mut begins = vec![(0, vec![1.0, 0.0, 3.0, 0.0, 0.0])];
+            let mut begin = 0;
+            for (length, weights) in stages {
+                let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
+                if weights.iter().sum::<f64>() == 0.0 {
+                    continue;
+                }
+                begin += length;
+                mix = mix.with_weights_from(begin, &weights).unwrap();
+                begins.retain(|(other, _)| *other < begin);
+                begins.push((begin, weights));
+            }
+            let mut counts = vec![0; 5];
+            let mut before = counts.clone();
+            for index in 0..begin + 100 {
+                let (begin, weights) = begins.iter().rfind(|(begin, _)| *begin <= index).unwrap();
+                if index == *begin {
+                    before = counts.clone();
+                }
+                let (dataset, own) = mix.locate(index);
+                prop_assert_eq!(own, counts[dataset]);
+                counts[dataset] += 1;
+                prop_assert_eq!(&mix.counts(index + 1), &counts);
+                for (dataset, weight) in weights.iter().enumerate() {
+                    let share = weight / weights.iter().sum::<f64>();
+                    prop_assert!((mix.share(dataset, index) - share).abs() < 1e-12);
+                    let found = (counts[dataset] - before[dataset]) as f64;
+                    let off = (found - share * (index + 1 - begin) as f64).abs();
+                    prop_assert!(off <= 1.5 + 1e-6 && (share > 0.0 || found == 0.0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn weights_change_at_a_window() {
+        let mix = Mix::new(&[3.0, 1.0]).unwrap();
+        let mix = mix.with_weights_from(8, &[1.0, 1.0]).unwrap();
+        let mix = mix.with_weights_from(12, &[0.0, 1.0]).unwrap();
+        let datasets: Vec<usize> = (0..15).map(|i| mix.locate(i).0).collect();
+        assert_eq!(datasets, [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 1, 1, 1, 1]);
+        assert_eq!((mix.locate(8), mix.locate(14)), ((0, 6), (1, 6)));
+        assert_eq!(
+            [8, 12, 20].map(|windows| mix.counts(windows)),
+            [[6, 2], [8, 4], [8, 12]]
+        );
+    }
+
     #[test]
     fn weights_of_three_and_one() {
         let mix = Mix::new(&[3.0, 1.0]).unwrap();
@@ -112,7 +265,7 @@ mod tests {
         let datasets: Vec<usize> = (0..8).map(|i| mix.locate(i).0).collect();
         assert_eq!(datasets, [0, 0, 1, 0, 0, 0, 1, 0]);
         assert_eq!(mix.locate(7), (0, 5));
-        assert_eq!((mix.share(0), mix.share(1)), (0.75, 0.25));
+        assert_eq!([0, 1].map(|of| mix.share(of, 0)), [0.75, 0.25]);
         // Exact for runs of any length.
         let long = 1u64 << 62;
         assert_eq!(mix.locate(long), (0, long / 4 * 3));
@@ -121,17 +274,29 @@ mod tests {
     #[test]
     fn single_dataset_has_all_windows() {
         let mix = Mix::new(&[0.2]).unwrap();
-        assert_eq!((mix.share(0), mix.locate(12_345)), (1.0, (0, 12_345)));
+        assert_eq!((mix.share(0, 0), mix.locate(12_345)), (1.0, (0, 12_345)));
     }
 
     #[test]
     fn invalid_weights_are_rejected() {
         let message = |weights: &[f64]| Mix::new(weights).unwrap_err().to_string();
-        for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let expected = format!("`weight` is {weight}: must be above 0 and finite");
+        for weight in [-1.0, f64::NAN, f64::INFINITY] {
+            let expected = format!("`weight` is {weight}: must be at least 0 and finite");
             assert_eq!(message(&[1.0, weight]), expected);
         }
-        assert!(message(&[f64::MAX, f64::MAX]).contains("above 0 and finite"));
+        assert!(message(&[f64::MAX, f64::MAX]).contains("at least 0 and finite"));
         assert!(message(&[]).contains("at least one dataset"));
+        let expected = "`weights` is [0.0, 0.0]: must have a weight above 0";
+        assert_eq!(message(&[0.0, 0.0]), expected);
+        let mix = Mix::new(&[1.0, 2.0]).unwrap();
+        let mix = mix.with_weights_from(8, &[2.0, 1.0]).unwrap();
+        let message = |begin, weights: &[f64]| {
+            let changed = mix.clone().with_weights_from(begin, weights);
+            changed.unwrap_err().to_string()
+        };
+        let expected = "`weights` is [1.0]: must be one per dataset";
+        assert_eq!(message(9, &[1.0]), expected);
+        let expected = "`begin` is 7: must be at or after the window of the change before";
+        assert_eq!(message(7, &[1.0, 1.0]), expected);
     }
 }

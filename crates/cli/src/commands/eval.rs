@@ -41,7 +41,7 @@ pub struct EvalArgs {
     /// The dataset's folder, made by `emberlm prepare`; several are evaluated one after the other
     #[arg(long, value_name = "DATASET", num_args = 1.., help_heading = "Data")]
     pub data: Vec<PathBuf>,
-    /// A task in lm-evaluation-harness's YAML format over local files; may be given several times
+    /// A task or a group of tasks in lm-evaluation-harness's YAML format over local files; may be given several times
     #[arg(long, value_name = "FILE.yaml", value_hint = ValueHint::FilePath, help_heading = "Data")]
     pub task: Vec<PathBuf>,
     /// A folder in the format of nanochat's eval_bundle: CORE, the mean accuracy above chance of its tasks
@@ -96,7 +96,8 @@ pub struct EvalArgs {
     pub out: Option<PathBuf>,
     /// Print JSON: with --data {"loss", "perplexity", "bits_per_byte", "bytes", "tokens", "split", "windows", "window",
     /// "stride", "documents", "context", "cut_documents"} ({"datasets": […]} with several), with --text {"loss", "perplexity", "bits_per_byte", "tokens", "scores": [{"id",
-    /// "token", "loss", "rank", "top"}]}, with --task {"tasks": [{"task", "items", "num_fewshot", "metrics", "answers"}]}, with --core
+    /// "token", "loss", "rank", "top"}]}, with --task {"tasks": [{"task", "items", "num_fewshot", "metrics", "answers"}]}
+    /// and, of groups, "groups": [{"group", "items", "metrics"}], with --core
     /// {"core_metric", "tasks": [{"task", "items", "num_fewshot", "accuracy", "centered", "correct"}]}, otherwise the scores and
     /// every answer
     #[arg(long, help_heading = "Output")]

@@ -93,6 +93,7 @@ pub fn train(
     }
     let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
     config.train.check()?;
+    config.train.check_mix(&config.data)?;
     config.train.objective.check_model(&config.model)?;
     if config.data.is_empty() && config.train.objective.reads_records() {
         return Err(CliError::usage("this objective needs records to train on")
@@ -268,6 +269,7 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
     config.train.check()?;
     config.train.check_model(&config.model)?;
+    config.train.check_mix(&config.data)?;
     let model = config.train.parametrization.applied(&config.model);
     TransformerConfig::try_from(model.with_any_vocabulary())?;
     let is_of_tokens = !config.reads_records();

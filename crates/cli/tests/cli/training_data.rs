@@ -67,6 +67,50 @@ fn a_mix_resumes_at_the_same_position() {
     message.assert_has("b: its train split");
 }
 
+/// Stages change the weights. Also forks with the same past continue in the data, and others read it from its beginning.
+#[test]
+fn a_mix_whose_weights_change_resumes_and_forks_at_the_same_position() {
+    let sandbox = with_datasets(&["a", "b"]);
+    let stages = |stages: &str| {
+        let schedule = "train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2";
+        format!("--set {schedule} --set train.stages=[{stages}]")
+    };
+    let data = "--data a=0.7 b=0.3";
+    let staged = stages("{step=3,weights=[0,1]},{step=6,weights=[1,1],accumulation=2}");
+    sandbox.trains(&format!("{data} {staged} --out long --steps 9"));
+    for stopped in [3, 5] {
+        let run = format!("run{stopped}");
+        sandbox.trains(&format!("{data} {staged} --out {run} --steps {stopped}"));
+        sandbox.succeeds(&format!(
+            "train --resume {run} --steps 9 --renderer plain --set train.loader_workers=3"
+        ));
+        assert_eq!(sandbox.losses("long"), sandbox.losses(&run));
+        assert_eq!(sandbox.weights("long", 9), sandbox.weights(&run, 9));
+    }
+    let resume = "train --resume run5 --renderer plain --steps 10";
+    let message = refused(sandbox.words(&format!("{resume} --set train.stages=[]")));
+    message.assert_has("train.stages.0.weights was [0.0,1.0]");
+
+    // A fork adds the second change.
+    let first = stages("{step=3,weights=[0,1]}");
+    sandbox.trains(&format!("{data} {first} --out short --steps 5"));
+    let fixed = stages("");
+    sandbox.trains(&format!("{data} {fixed} --out fixed --steps 5"));
+    let [short, fixed] = ["short", "fixed"].map(|run| sandbox.losses(run));
+    assert!(short[..3] == fixed[..3] && short[3] != fixed[3]);
+    let fork = "train --resume short/checkpoints/5 --renderer plain --steps 9";
+    let ran = sandbox.succeeds(&format!("{fork} {staged} --out added"));
+    assert!(!ran.stderr.contains("from its beginning"), "{ran}");
+    assert_eq!(sandbox.losses("long"), sandbox.losses("added"));
+    let other = stages("{step=2,weights=[0,1]}");
+    let ran = sandbox.succeeds(&format!("{fork} {other} --out other"));
+    ran.says(
+        "the data is read from its beginning: the order of the datasets before step 5 has changed",
+    );
+    let ran = sandbox.succeeds(&format!("{fork} {first} --batch-size 3 --out batch"));
+    ran.says("from its beginning: the order of the datasets before step 5 has changed");
+}
+
 #[test]
 fn a_mix_is_validated_on_each_dataset() {
     let sandbox = with_datasets(&["a", "b"]);

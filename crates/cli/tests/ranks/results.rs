@@ -38,6 +38,22 @@ fn ranks_equal_accumulated_micro_batches_to_the_bit() {
     }
 }
 
+/// The run is stopped between the two changes of the weights.
+#[test]
+fn ranks_change_the_weights_of_a_mix_as_one_process() {
+    let sandbox = Sandbox::with_data();
+    let settings = SETTINGS.replace("--data data ", "--data data=3 data=1 ");
+    let line = format!(
+        "{settings} --accumulation 4 --set train.stages=[{{step=3,weights=[0,1]}},{{step=8,weights=[1,3]}}]"
+    );
+    sandbox.trains(&format!("{line} --steps 12 --out one"));
+    sandbox.trains_on(4, &format!("{line} --steps 6 --out several"));
+    let resumed = "train --resume several --steps 12 --renderer plain";
+    sandbox.launched(&[(4, resumed)]).exits(0);
+    assert!(sandbox.checkpoint("one", 12) == sandbox.checkpoint("several", 12));
+    assert_eq!(sandbox.losses("one"), sandbox.losses("several"));
+}
+
 #[test]
 fn ranks_stop_early_and_repeat_a_batch_together() {
     let sandbox = Sandbox::with_data();

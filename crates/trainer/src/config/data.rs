@@ -114,6 +114,15 @@ impl DataConfig {
         }
         Ok(datasets)
     }
+
+    /// The weight of every dataset.
+    ///
+    /// # Errors
+    /// See [`DataConfig::datasets`].
+    pub(crate) fn weights(&self) -> Result<Vec<f64>, TrainError> {
+        let datasets = self.datasets()?.into_iter();
+        Ok(datasets.map(|(_, weight)| weight).collect())
+    }
 }
 
 impl RunConfig {

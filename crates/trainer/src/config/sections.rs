@@ -109,7 +109,9 @@ settings! {
         /// Task files in lm-evaluation-harness's format, which each evaluation also scores. Paths are relative to the working
         /// directory.
         pub tasks: Vec<PathBuf> = Vec::new();
-        /// Items of each task per evaluation, from its beginning; 0 for all.
+        /// A folder in the format of nanochat's eval_bundle, of which each evaluation also computes CORE; empty for none.
+        pub core: PathBuf = PathBuf::new();
+        /// Items of each task per evaluation, from its beginning, and of CORE's in nanochat's order; 0 for all.
         pub task_items: usize = 0;
     }
 }
@@ -134,14 +136,19 @@ impl EvaluationConfig {
         let holds = self.early_stop == 0 || tokens > 0;
         require(Self::TABLE, "early_stop", self.early_stop, holds, rule)?;
         let rule = "must be empty without validation data, which is evaluated with it";
-        let holds = self.tasks.is_empty() || tokens > 0;
-        require(
-            Self::TABLE,
-            "tasks",
-            format!("{:?}", self.tasks),
-            holds,
-            rule,
-        )
+        match self.task_setting().filter(|_| tokens == 0) {
+            Some((field, value)) => require(Self::TABLE, field, value, false, rule),
+            None => Ok(()),
+        }
+    }
+
+    /// The setting of tasks to score, with its value, if there are any.
+    pub(crate) fn task_setting(&self) -> Option<(&'static str, String)> {
+        if !self.tasks.is_empty() {
+            return Some(("tasks", format!("{:?}", self.tasks)));
+        }
+        let core = self.core.display().to_string();
+        (!core.is_empty()).then_some(("core", core))
     }
 }
 

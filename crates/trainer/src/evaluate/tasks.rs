@@ -28,7 +28,8 @@ use std::path::Path;
 pub use self::core::{CoreBenchmark, CoreReport, CoreRequests, CoreTaskReport};
 pub use generation::{Question, answer};
 pub use harness::{
-    HarnessTask, MetricKind, OutputType, TaskAnswer, TaskMetric, TaskReport, TaskRequests,
+    GroupReport, HarnessTask, MetricKind, OutputType, TaskAnswer, TaskMetric, TaskReport,
+    TaskRequests,
 };
 pub use hellaswag::{ChoiceAnswer, ChoiceReport, Convention, ConventionReport, Item, ItemAnswer};
 pub use lambada::{LambadaReport, Passage, WordAnswer};

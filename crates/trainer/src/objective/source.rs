@@ -46,6 +46,20 @@ impl TrainSource {
         }
     }
 
+    /// The same windows with other weights of the datasets from the sequence number `first` on.
+    ///
+    /// # Errors
+    /// See [`TrainBatches::with_weights_from`].
+    pub(crate) fn with_weights_from(self, first: u64, weights: &[f64]) -> Result<Self, DataError> {
+        Ok(match self {
+            Self::Windows { batches, task } => Self::Windows {
+                batches: batches.with_weights_from(first, weights)?,
+                task,
+            },
+            other => other,
+        })
+    }
+
     /// An endless iterator over batches of `count` sequences. The first batch begins at the sequence number `first`, and
     /// each begins `stride` sequences after the one before. `workers` threads read windows ahead.
     pub(crate) fn batches(

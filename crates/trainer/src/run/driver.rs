@@ -21,11 +21,11 @@ use emberlm_kernels::TrainingBackend;
 use crate::checkpoint::State;
 use crate::data::file_check::FileCheck;
 use crate::error::TrainError;
-use crate::evaluate::tasks::TaskSet;
 use crate::evaluate::validation::Validation;
 use crate::objective::Rollouts;
 use crate::objective::model::{TokenBatch, TrainingModel};
 use crate::report::events::Ending;
+use crate::run::tasks::RunTasks;
 use crate::step::engine::{StepBatches, StepEngine, StepOutcome, StepReport};
 use crate::stop::StopSignal;
 
@@ -77,7 +77,7 @@ pub(crate) struct Driver<B: TrainingBackend> {
     /// Samples the sequences of steps, if the objective learns from rewards.
     rollouts: Option<Rollouts<B::InnerBackend>>,
     validation: Validation,
-    tasks: Option<Arc<TaskSet>>,
+    tasks: Option<Arc<RunTasks>>,
     rank_zero: Option<RankZero<B>>,
     /// Writes a checkpoint before the first step.
     saves_first: bool,
@@ -119,7 +119,7 @@ impl<B: TrainingBackend> Driver<B> {
     }
 
     /// Also evaluates tasks at each evaluation.
-    pub(crate) fn with_tasks(mut self, tasks: Option<Arc<TaskSet>>) -> Self {
+    pub(crate) fn with_tasks(mut self, tasks: Option<Arc<RunTasks>>) -> Self {
         self.tasks = tasks;
         self
     }

@@ -115,13 +115,14 @@ impl Fork {
         if !is_same_order || any(changes, &ROLLOUT) || of_objective(changes) {
             state.rollout = None;
         }
-        let (then, now) = (&self.then.train, &now.train);
-        let is_same_count =
-            then.step_sequences() == now.step_sequences() && then.stages == now.stages;
+        let step = state.step;
+        let is_same_count = self.then.train.has_same_sequences(&now.train, step);
+        let is_same_mix = self.has_same_mix(now, step, is_same_count);
+        let is_same_order = is_same_order && is_same_mix;
         if is_same_order && is_same_count {
             return None;
         }
-        let step = state.step;
+        let then = &self.then.train;
         let sequences = state.sequences_at(step, then);
         let positions = match &inputs.source {
             TrainSource::Windows { .. } => {
@@ -140,9 +141,26 @@ impl Fork {
         let cause = match (is_same_order, moved) {
             (true, _) => return None,
             (false, Some(change)) => format!("{} has changed", change.key),
+            (false, None) if !is_same_mix => {
+                format!("the order of the datasets before step {step} has changed")
+            }
             (false, None) => "it is other data".to_owned(),
         };
         Some(format!("the data is read from its beginning: {cause}"))
+    }
+
+    /// Returns true if the first `step` steps have the same sequences of each dataset, whose weights may change between steps.
+    /// If the steps have other numbers of sequences, such changes are not at the same sequences.
+    fn has_same_mix(&self, now: &RunConfig, step: usize, is_same_count: bool) -> bool {
+        let [then, now] = [&self.then, now].map(|config| {
+            // Invalid weights were refused before.
+            let weights = config.data.weights().unwrap_or_default();
+            let changes = config.train.weight_changes(&weights).into_iter();
+            let past = changes.filter(|(begin, _)| *begin < step);
+            past.map(|(begin, weights)| (begin, weights.to_vec()))
+                .collect::<Vec<_>>()
+        });
+        then == now && (is_same_count || then.iter().all(|(begin, _)| *begin == 0))
     }
 
     /// The positions computed in `step` steps, from the log.

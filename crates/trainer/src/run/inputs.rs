@@ -129,21 +129,35 @@ impl RunInputs {
     }
 
     /// The loader of a rank, for a run at `state`.
+    ///
+    /// # Errors
+    /// The weights of a stage are not ones of the datasets.
     pub(super) fn loader<B: TrainingBackend>(
         &self,
-        train: &TrainConfig,
+        config: &RunConfig,
         state: &State,
         rank: Rank,
         device: &Device<B>,
-    ) -> TrainLoader<Device<B>> {
+    ) -> Result<TrainLoader<Device<B>>, TrainError> {
+        let train = &config.train;
+        let weights = config.data.weights()?;
+        let mut source = self.source.clone();
+        for (step, weights) in train.weight_changes(&weights) {
+            // The first stage also holds for the data before a fork.
+            let first = match step {
+                0 => 0,
+                step => state.sequences_at(step, train),
+            };
+            source = source.with_weights_from(first, weights)?;
+        }
         let first_window = match train.overfit_batch {
             true => 0,
             false => state.sequences_at(state.step, train),
         };
         // The ranks share the micro-batches evenly.
         let of_step = train.accumulation / rank.world_size();
-        TrainLoader {
-            source: self.source.clone(),
+        Ok(TrainLoader {
+            source,
             first_window,
             micro_batch: train.micro_batch,
             repeated: train.overfit_batch.then_some(of_step),
@@ -151,6 +165,6 @@ impl RunInputs {
             workers: train.loader_workers,
             windows: state.sequences_at(train.steps, train),
             device: device.clone(),
-        }
+        })
     }
 }

@@ -3,7 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `start`, `fork`, [`resume`], [`ancestry`] | the places that a run starts from |
-//! | `inputs`, `model`, `initial_state`, `references`, `rollouts`, `agreement` | the state before the first step |
+//! | `inputs`, `model`, `initial_state`, `references`, `rollouts`, `tasks`, `agreement` | the state before the first step |
 //! | `strategy`, `driver` | Burn's learner, and the loop over steps that it runs |
 //! | `recorder`, [`folder`], [`formats`] | the files of a run |
 //! | `duration`, `exportable`, `overfitting`, `summary`, `uniform`, [`divergence`] | notes on a run at its start and end |
@@ -21,10 +21,9 @@ use emberlm_model::{ModelKind, count};
 
 use crate::checkpoint::shards::ShardWriter;
 use crate::checkpoint::{About, Description};
+use crate::config::RunConfig;
 use crate::config::run_config;
-use crate::config::{EvaluationConfig, RunConfig};
 use crate::error::TrainError;
-use crate::evaluate::tasks::TaskSet;
 use crate::hooks::{Hook, HookList};
 use crate::optimizer::schedule::LearningRateSchedule;
 use crate::peers::Peers;
@@ -64,6 +63,7 @@ mod rollouts;
 mod start;
 mod strategy;
 mod summary;
+mod tasks;
 mod training;
 mod uniform;
 
@@ -74,6 +74,7 @@ pub(crate) use inputs::RunInputs;
 pub use inputs::{EpochSize, epoch_size, resolve_model, sized};
 pub use model::RunWeights;
 pub use start::RunStart;
+use tasks::RunTasks;
 pub use training::Training;
 use uniform::UniformLoss;
 
@@ -153,6 +154,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
 ) -> Result<RunResult, TrainError> {
     config.train.check()?;
     config.train.check_model(&config.model)?;
+    config.train.check_mix(&config.data)?;
     config.train.rank_micro_batches(peers.rank())?;
     if peers.rank().world_size() > 1 {
         let exchange = config.train.exchange;
@@ -170,7 +172,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     let mut inputs = RunInputs::open(&mut config, &circumstances)?;
     let evaluation = &config.train.evaluation;
     evaluation.check_validation(inputs.validation.tokens(None))?;
-    let tasks = tasks(&config.train.evaluation, &inputs)?;
+    let tasks = RunTasks::open(evaluation, &inputs.tokenizer, &inputs.model)?.map(Arc::new);
     let rank = peers.rank();
     let mut initial = InitialState::<B>::new(&start, weights, &config, &inputs, rank, &device)?;
     let is_fork = start.fork().is_some();
@@ -197,7 +199,7 @@ pub(crate) fn train_with<B: TrainingBackend>(
     initial.state.loss_scale = engine.loss_scale.map(|first| scale.unwrap_or(first));
     let rollouts = rollouts::of_run(&inputs, &initial, &config.train, references.as_ref(), &stop)?;
     let run = start.path().to_owned();
-    let loader = inputs.loader::<B>(&config.train, &initial.state, rank, &device);
+    let loader = inputs.loader::<B>(&config, &initial.state, rank, &device)?;
     let renderer = options.renderer;
     let mut rank_zero = match rank.is_zero() {
         true => Some(rank_zero(
@@ -263,29 +265,6 @@ pub(crate) fn train_with<B: TrainingBackend>(
     strategy::launch(driver, learner, loader, &run, &stop)
 }
 
-/// The tasks that evaluations score, if there are any.
-fn tasks(
-    config: &EvaluationConfig,
-    inputs: &RunInputs,
-) -> Result<Option<Arc<TaskSet>>, TrainError> {
-    if config.tasks.is_empty() {
-        return Ok(None);
-    }
-    let model = &inputs.model;
-    if model.kind() != ModelKind::Decoder {
-        return Err(TrainError::Setting {
-            table: "train.evaluation",
-            field: "tasks",
-            value: format!("{:?}", config.tasks),
-            rule: "must be empty: only a decoder answers tasks".to_owned(),
-        });
-    }
-    let limit = (config.task_items > 0).then_some(config.task_items);
-    let (tokenizer, seq_len) = (&inputs.tokenizer, model.seq_len());
-    let tasks = TaskSet::open(&config.tasks, limit, None, tokenizer, model, seq_len)?;
-    Ok(Some(Arc::new(tasks)))
-}
-
 /// Starts the dashboard, after the notes that it shows first.
 fn dashboard<B: TrainingBackend>(
     config: &RunConfig,
@@ -312,7 +291,7 @@ fn rank_zero<B: TrainingBackend>(
     config: &RunConfig,
     start: RunStart,
     inputs: &RunInputs,
-    tasks: Option<&TaskSet>,
+    tasks: Option<&RunTasks>,
     initial: &InitialState<B>,
     options: RunOptions,
     device: &Device<B>,
@@ -359,7 +338,7 @@ fn rank_zero<B: TrainingBackend>(
         source,
     };
     let mut metrics = inputs.validation.metrics();
-    metrics.extend(tasks.map(TaskSet::metrics).unwrap_or_default());
+    metrics.extend(tasks.map(RunTasks::metrics).unwrap_or_default());
     let hooks = HookList::new(options.hooks, metrics, options.interrupter)?;
     let flops = count::flops_per_token(&inputs.model).training;
     let (steps, say) = (config.train.steps, options.say);

@@ -15,7 +15,7 @@ use crate::run::ancestry::ChangedValue;
 
 /// Settings that may change when a run is resumed: its length, its output, and the paths of its datasets. `*`
 /// matches any index of a list. Changing any other setting would make it a different run.
-pub const MAY_CHANGE: [&str; 19] = [
+pub const MAY_CHANGE: [&str; 20] = [
     "data.dataset",
     "data.validation",
     "data.mix.*.dataset",
@@ -34,6 +34,7 @@ pub const MAY_CHANGE: [&str; 19] = [
     "train.checkpoints.keep_best",
     "train.evaluation.sample_tokens",
     "train.evaluation.tasks",
+    "train.evaluation.core",
     "train.evaluation.task_items",
     "train.skip.limit",
     // The gradients are bit-identical.

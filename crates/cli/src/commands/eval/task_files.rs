@@ -7,7 +7,8 @@ use emberlm_kernels::Backend;
 use emberlm_model::Transformer;
 use emberlm_trainer::peers::Peers;
 use emberlm_trainer::tasks::{
-    CoreBenchmark, CoreReport, Question, Row, TaskError, TaskReport, TaskSet,
+    CoreBenchmark, CoreReport, GroupReport, Question, Row, TaskError, TaskMetric, TaskReport,
+    TaskSet,
 };
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -57,11 +58,20 @@ pub fn run(args: &EvalArgs, ranks: &Ranks) -> Result<(), CliError> {
     if !ranks.rank().is_zero() {
         return Ok(());
     }
+    let groups = tasks.groups(&reports);
     match args.json {
         true => print_json(&Tasks {
             tasks: reports.iter().map(task_json).collect(),
+            groups: groups.iter().map(group_json).collect(),
         }),
-        false => print(&reports.iter().map(task_text).collect::<String>()),
+        false => {
+            let tasks = reports.iter().map(task_text);
+            print(
+                &tasks
+                    .chain(groups.iter().map(group_text))
+                    .collect::<String>(),
+            )
+        }
     }
 }
 
@@ -114,36 +124,56 @@ impl ModelEvaluation for Evaluate<'_> {
 #[derive(Serialize)]
 struct Tasks {
     tasks: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<Value>,
 }
 
 fn task_json(report: &TaskReport) -> Value {
-    let mut metrics = Map::new();
-    for (name, metric) in report.named() {
-        metrics.insert(format!("{name}_stderr"), json!(metric.estimate.stderr));
-        metrics.insert(name, json!(metric.estimate.value));
-    }
-    metrics.sort_keys();
     json!({
         "task": report.task,
         "items": report.answers.len(),
         "num_fewshot": report.num_fewshot,
-        "metrics": metrics,
+        "metrics": metrics_json(report.named()),
         "answers": report.answers,
     })
 }
 
-fn task_text(report: &TaskReport) -> String {
-    let mut table = Table::new([Align::Left, Align::Right]);
-    for (name, metric) in report.named() {
-        table.row([name, shown(metric.estimate, 4)]);
+fn group_json(report: &GroupReport) -> Value {
+    json!({
+        "group": report.group,
+        "items": report.items,
+        "metrics": metrics_json(report.named()),
+    })
+}
+
+fn metrics_json<'a>(named: impl Iterator<Item = (String, &'a TaskMetric)>) -> Map<String, Value> {
+    let mut metrics = Map::new();
+    for (name, metric) in named {
+        metrics.insert(format!("{name}_stderr"), json!(metric.estimate.stderr));
+        metrics.insert(name, json!(metric.estimate.value));
     }
+    metrics.sort_keys();
+    metrics
+}
+
+fn task_text(report: &TaskReport) -> String {
     let items = HumanCount(report.answers.len() as u64);
     let shots = report.num_fewshot;
-    format!(
-        "  {}, {items} items, {shots}-shot\n{}",
-        report.task,
-        table.render()
-    )
+    let title = format!("{}, {items} items, {shots}-shot", report.task);
+    metrics_text(&title, report.named())
+}
+
+fn group_text(report: &GroupReport) -> String {
+    let items = HumanCount(report.items as u64);
+    metrics_text(&format!("{}, {items} items", report.group), report.named())
+}
+
+fn metrics_text<'a>(title: &str, named: impl Iterator<Item = (String, &'a TaskMetric)>) -> String {
+    let mut table = Table::new([Align::Left, Align::Right]);
+    for (name, metric) in named {
+        table.row([name, shown(metric.estimate, 4)]);
+    }
+    format!("  {title}\n{}", table.render())
 }
 
 fn core_text(report: &CoreReport) -> String {

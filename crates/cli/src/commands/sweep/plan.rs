@@ -153,6 +153,7 @@ fn check(
     opened: &mut Vec<(DataConfig, TrainingData)>,
 ) -> Result<(), CliError> {
     config.train.check()?;
+    config.train.check_mix(&config.data)?;
     if !config.model.architecture.is_decoder() || config.reads_records() {
         // Other models, and records in place of a dataset, are checked when their run starts.
         return Ok(());

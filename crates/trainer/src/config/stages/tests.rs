@@ -1,6 +1,7 @@
 use emberlm_model::config::Window;
 use emberlm_model::families;
 
+use super::super::MixedDataset;
 use super::*;
 
 fn config(stages: &str) -> TrainConfig {
@@ -40,6 +41,76 @@ fn a_run_without_stages_has_equal_steps() {
     let train = config("[{ step = 0, accumulation = 1 }, { step = 100, accumulation = 9 }]");
     assert_eq!(train.sequences_before(100), 300);
     assert_eq!(train.accumulations().max(), Some(1));
+}
+
+#[test]
+fn settings_have_the_same_sequences_up_to_a_step() {
+    let train = config("[{ step = 10, accumulation = 4 }]");
+    let later = config("[{ step = 10, accumulation = 4 }, { step = 20, accumulation = 1 }]");
+    let halves: TrainConfig = toml::from_str(
+        "micro_batch = 1\naccumulation = 6\nstages = [{ step = 10, accumulation = 12 }]",
+    )
+    .expect("settings");
+    for (other, same, differs) in [(&later, 20, 21), (&halves, 100, 101)] {
+        assert!(train.has_same_sequences(other, same) && other.has_same_sequences(&train, same));
+        let is_same = train.has_same_sequences(other, differs);
+        assert_eq!(is_same, differs == 101);
+    }
+    // The sums are equal again, but not those between.
+    let other =
+        config("[{ step = 5, accumulation = 1 }, { step = 10, accumulation = 3 }, { step = 15 }]");
+    assert_eq!(
+        other.sequences_before(20),
+        config("[]").sequences_before(20)
+    );
+    assert!(!other.has_same_sequences(&config("[]"), 20));
+}
+
+#[test]
+fn weights_change_at_stages() {
+    let train = config(
+        "[{ step = 0, weights = [1, 0] }, { step = 5, accumulation = 3, weights = [1, 0] }, { step = 9 }, \
+         { step = 12, seq_len = 8 }, { step = 20, weights = [3, 1] }, { step = 30, weights = [0, 1] }]",
+    );
+    let expected: [(usize, &[f64]); 3] = [(0, &[1.0, 0.0]), (9, &[3.0, 1.0]), (30, &[0.0, 1.0])];
+    assert_eq!(train.weight_changes(&[3.0, 1.0]), expected);
+    assert_eq!(config("[{ step = 5 }]").weight_changes(&[1.0]), []);
+}
+
+#[test]
+fn weights_are_those_of_the_datasets() {
+    let data = |datasets: usize| DataConfig {
+        mix: vec![
+            MixedDataset {
+                dataset: "a".into(),
+                weight: 1.0,
+            };
+            datasets
+        ],
+        ..DataConfig::default()
+    };
+    for (weights, datasets, rule) in [
+        ("[1.0]", 0, "must be absent without data.mix"),
+        (
+            "[1.0]",
+            2,
+            "must have one weight for each of the 2 datasets of data.mix",
+        ),
+        ("[0.0, 0.0]", 2, "must have a weight above 0"),
+        ("[-1.0, 1.0]", 2, "must be at least 0 and finite"),
+        ("[inf, 1.0]", 2, "must be at least 0 and finite"),
+    ] {
+        let train = config(&format!("[{{ step = 3, weights = {weights} }}]"));
+        let error = train.check_mix(&data(datasets)).expect_err("refused");
+        let expected = format!("train.stages.weights = {weights}: {rule}");
+        assert_eq!(error.to_string(), expected);
+    }
+    let train = config("[{ weights = [0, 1] }]\noverfit_batch = true");
+    let error = train.check_mix(&data(2)).expect_err("refused").to_string();
+    let expected = "train.stages.weights = [0.0, 1.0]: must be absent with train.overfit_batch";
+    assert_eq!(error, expected);
+    let train = config("[{ weights = [0, 1] }]");
+    train.check_mix(&data(2)).expect("legal");
 }
 
 #[test]

@@ -1,30 +1,39 @@
 //! Several task files that are evaluated together.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use emberlm_data::Tokenizer;
 use emberlm_kernels::Backend;
 use emberlm_model::{Transformer, TransformerConfig};
 
-use super::{HarnessTask, Question, Row, TaskError, TaskReport, TaskRequests, answer, score};
+use super::harness::{GroupFile, Member, TaskGroup};
+use super::{
+    GroupReport, HarnessTask, Question, Row, TaskError, TaskMetric, TaskReport, TaskRequests,
+    answer, score,
+};
 use crate::error::TrainError;
 use crate::peers::Peers;
 use crate::report::metrics::{Direction, Metric, Phase};
 
-/// Tasks with their requests to one model.
+/// A task with its requests.
+type Opened = Result<(HarnessTask, TaskRequests), TaskError>;
+
+/// Tasks with their requests to one model, and groups of them.
 #[derive(Debug)]
 pub struct TaskSet {
     tasks: Vec<(HarnessTask, TaskRequests)>,
+    groups: Vec<TaskGroup>,
     tokenizer: Tokenizer,
 }
 
 impl TaskSet {
-    /// Reads task files, of each the first `limit` items or all, and encodes their texts for a model with a context of
+    /// Reads files of tasks and of groups, of each task the first `limit` items or all, and encodes their texts for a model with a context of
     /// `seq_len`. `num_fewshot` replaces the files' number of examples.
     ///
     /// # Errors
-    /// See [`HarnessTask::open`] and [`HarnessTask::requests`]; also if two tasks have one name.
+    /// See [`HarnessTask::open`] and [`HarnessTask::requests`]; also if two tasks or groups have one name, or a group
+    /// has a member that is not in its folder.
     pub fn open(
         paths: &[PathBuf],
         limit: Option<usize>,
@@ -33,20 +42,68 @@ impl TaskSet {
         config: &TransformerConfig,
         seq_len: usize,
     ) -> Result<Self, TaskError> {
-        let mut tasks: Vec<(HarnessTask, TaskRequests)> = Vec::with_capacity(paths.len());
-        for path in paths {
+        let open = |path: &Path| {
             let task = HarnessTask::open(path, limit, num_fewshot)?;
-            if tasks.iter().any(|(other, _)| other.name() == task.name()) {
-                let reason = format!("another file has a task named {}", task.name());
-                return Err(TaskError::line(path, 1)(reason));
-            }
             let requests = task.requests(tokenizer, config, seq_len)?;
-            tasks.push((task, requests));
-        }
-        Ok(Self {
-            tasks,
+            Ok((task, requests))
+        };
+        let mut this = Self {
+            tasks: Vec::with_capacity(paths.len()),
+            groups: Vec::new(),
             tokenizer: tokenizer.clone(),
-        })
+        };
+        for path in paths {
+            match GroupFile::read(path)? {
+                Some(group) => this.add_group(group, &open)?,
+                None => vec![this.add(path, &open)?],
+            };
+        }
+        Ok(this)
+    }
+
+    /// Adds a task, and returns its place.
+    fn add(&mut self, path: &Path, open: &impl Fn(&Path) -> Opened) -> Result<usize, TaskError> {
+        let opened = open(path)?;
+        let name = opened.0.name();
+        if self.has(name) {
+            let reason = format!("another file has a task or a group named {name}");
+            return Err(TaskError::line(path, 1)(reason));
+        }
+        self.tasks.push(opened);
+        Ok(self.tasks.len() - 1)
+    }
+
+    /// Adds a group with its tasks, unless they are there, and returns their places.
+    fn add_group(
+        &mut self,
+        mut group: GroupFile,
+        open: &impl Fn(&Path) -> Opened,
+    ) -> Result<Vec<usize>, TaskError> {
+        let mut places = Vec::new();
+        for member in std::mem::take(&mut group.members) {
+            match member {
+                Member::Task(path) => {
+                    let place = self.tasks.iter().position(|(task, _)| task.path() == path);
+                    places.push(match place {
+                        Some(place) => place,
+                        None => self.add(&path, open)?,
+                    });
+                }
+                Member::Group(group) => places.extend(self.add_group(group, open)?),
+            }
+        }
+        if self.has(&group.name) {
+            return Err(group.refuse_name());
+        }
+        let group = group.group(places.clone(), |place| &self.tasks[place].0)?;
+        self.groups.push(group);
+        Ok(places)
+    }
+
+    /// Returns true if a task or a group has a name.
+    fn has(&self, name: &str) -> bool {
+        let is_task = self.tasks.iter().any(|(task, _)| task.name() == name);
+        is_task || self.groups.iter().any(|group| group.name == name)
     }
 
     /// The rows of all tasks.
@@ -98,38 +155,55 @@ impl TaskSet {
         Ok(ControlFlow::Continue(reports))
     }
 
-    /// The declarations of the tasks' metrics.
-    pub(crate) fn metrics(&self) -> Vec<Metric> {
-        let of_task = |(task, _): &(HarnessTask, TaskRequests)| {
-            let declare = |(metric, lower): (String, bool)| {
-                let direction = match lower {
-                    true => Direction::LowerIsBetter,
-                    false => Direction::HigherIsBetter,
-                };
-                Metric::new(
-                    metric_name(task.name(), &metric),
-                    format!("{} {metric}", task.name()),
-                )
-                .phase(Phase::Validation)
-                .direction(direction)
-            };
-            task.metrics().into_iter().map(declare).collect::<Vec<_>>()
+    /// The aggregated metrics of each group that has some, from the results of [`TaskSet::evaluate`].
+    pub fn groups(&self, reports: &[TaskReport]) -> Vec<GroupReport> {
+        let groups = self.groups.iter().map(|group| group.report(reports));
+        groups.filter(|group| !group.metrics.is_empty()).collect()
+    }
+
+    /// The values of results by the names of [`TaskSet::metrics`].
+    pub(crate) fn values(&self, reports: &[TaskReport]) -> Vec<(String, f64)> {
+        let value = |of: &str, (name, metric): (String, &TaskMetric)| {
+            (metric_name(of, &name), metric.estimate.value)
         };
-        self.tasks.iter().flat_map(of_task).collect()
+        let tasks = reports
+            .iter()
+            .flat_map(|report| report.named().map(|metric| value(&report.task, metric)));
+        let groups = self.groups(reports);
+        let groups = groups
+            .iter()
+            .flat_map(|group| group.named().map(|metric| value(&group.group, metric)));
+        tasks.chain(groups).collect()
+    }
+
+    /// The declarations of the tasks' and groups' metrics.
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
+        let declare = |of: &str, (metric, lower): (String, bool)| declared(of, &metric, lower);
+        let tasks = self.tasks.iter().flat_map(|(task, _)| {
+            let metrics = task.metrics().into_iter();
+            metrics.map(|metric| declare(task.name(), metric))
+        });
+        let groups = self.groups.iter().flat_map(|group| {
+            let metrics = group.metrics();
+            metrics.map(|metric| declare(&group.name, metric))
+        });
+        tasks.chain(groups).collect()
     }
 }
 
-impl TaskReport {
-    /// The values by the names of [`TaskSet::metrics`].
-    pub(crate) fn values(&self) -> impl Iterator<Item = (String, f64)> + '_ {
-        let value = |name: String, value: f64| (metric_name(&self.task, &name), value);
-        self.named()
-            .map(move |(name, metric)| value(name, metric.estimate.value))
-    }
+/// The declaration of a task's metric.
+pub(super) fn declared(task: &str, metric: &str, lower_is_better: bool) -> Metric {
+    let direction = match lower_is_better {
+        true => Direction::LowerIsBetter,
+        false => Direction::HigherIsBetter,
+    };
+    Metric::new(metric_name(task, metric), format!("{task} {metric}"))
+        .phase(Phase::Validation)
+        .direction(direction)
 }
 
 /// The name of a metric in `events.jsonl`: `arc_easy_acc_norm`.
-fn metric_name(task: &str, metric: &str) -> String {
+pub(super) fn metric_name(task: &str, metric: &str) -> String {
     let allowed = |c: char| match c.to_ascii_lowercase() {
         c if c.is_ascii_alphanumeric() => c,
         _ => '_',

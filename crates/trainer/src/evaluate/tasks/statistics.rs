@@ -29,6 +29,31 @@ impl Estimate {
         Self::mean(hits.into_iter().map(f64::from))
     }
 
+    /// The mean of the estimates of parts, weighted by their numbers of items or not, with the standard error of
+    /// lm-evaluation-harness: pooled over the items (`pooled_sample_stderr`) or that of independent parts
+    /// (`unweighted_mean_stderr`). It is `None` if a part has none.
+    pub(super) fn aggregate(parts: &[(Self, usize)], by_size: bool) -> Self {
+        let count = parts.len() as f64;
+        let items: f64 = parts.iter().map(|(_, items)| *items as f64).sum();
+        let weight = |items: usize| if by_size { items as f64 } else { 1.0 };
+        let total = if by_size { items } else { count };
+        let values = parts
+            .iter()
+            .map(|(part, items)| part.value * weight(*items));
+        let variance = |(part, own): &(Self, usize)| {
+            let (variance, own) = (part.stderr?.powi(2), *own as f64);
+            Some(match by_size {
+                true => (own - 1.0) * variance * own / (items - count) / items,
+                false => variance / count.powi(2),
+            })
+        };
+        let variance: Option<f64> = parts.iter().map(variance).sum();
+        Self {
+            value: values.sum::<f64>() / total,
+            stderr: variance.map(f64::sqrt),
+        }
+    }
+
     /// The exponential of the estimate. The standard error follows from the delta method, `exp(mean) ·
     /// stderr(mean)`: the limit of the harness's bootstrap for many items, without its randomness.
     pub(super) fn exp(self) -> Self {
@@ -51,6 +76,27 @@ mod tests {
         // √(0.4 · 0.6 / 4)
         assert!((found.stderr.unwrap() - 0.06f64.sqrt()).abs() < 1e-12);
         assert_eq!(Estimate::share([true]).stderr, None);
+    }
+
+    /// The numbers are those of `aggregate_subtask_metrics`, `pooled_sample_stderr` and `unweighted_mean_stderr` in
+    /// lm-evaluation-harness 0.4.13.
+    #[test]
+    fn estimates_of_parts_are_aggregated_as_in_the_harness() {
+        let part = |(value, stderr, items)| {
+            let stderr = Some(stderr);
+            (Estimate { value, stderr }, items)
+        };
+        let mut parts = [(0.5, 0.1, 8), (0.25, 0.2, 12), (0.75, 0.05, 4)].map(part);
+        for (by_size, value, stderr) in [
+            (true, 0.4166666666666667, 0.10792045865740842),
+            (false, 0.5, 0.07637626158259735),
+        ] {
+            let found = Estimate::aggregate(&parts, by_size);
+            assert!((found.value - value).abs() < 1e-12, "{found:?}");
+            assert!((found.stderr.unwrap() - stderr).abs() < 1e-12, "{found:?}");
+        }
+        parts[1].0.stderr = None;
+        assert_eq!(Estimate::aggregate(&parts, true).stderr, None);
     }
 
     #[test]

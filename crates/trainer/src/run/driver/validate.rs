@@ -9,20 +9,20 @@ use super::RankZero;
 use super::show::evaluation_figures;
 use crate::checkpoint::State;
 use crate::error::TrainError;
-use crate::evaluate::tasks::{TaskReport, TaskSet};
 use crate::evaluate::validation::{Limits, Validated, Validation};
 use crate::hooks::EvaluationEnd;
 use crate::objective::model::TrainingModel;
 use crate::objective::sample::{SamplePrompt, sample, sample_answer};
 use crate::report::events::Event;
 use crate::run::folder::SAMPLES;
+use crate::run::tasks::RunTasks;
 use crate::step::engine::StepEngine;
 use crate::stop::StopSignal;
 
 /// Evaluates a run's model on its validation data, as one of the ranks.
 pub(super) struct Evaluator<'a, B: TrainingBackend> {
     validation: &'a Validation,
-    tasks: Option<&'a TaskSet>,
+    tasks: Option<&'a RunTasks>,
     engine: &'a StepEngine<B>,
     /// Interrupts evaluations.
     stop: &'a StopSignal,
@@ -39,7 +39,7 @@ impl<B: TrainingBackend> Copy for Evaluator<'_, B> {}
 impl<'a, B: TrainingBackend> Evaluator<'a, B> {
     pub(super) fn new(
         validation: &'a Validation,
-        tasks: Option<&'a TaskSet>,
+        tasks: Option<&'a RunTasks>,
         engine: &'a StepEngine<B>,
         stop: &'a StopSignal,
     ) -> Self {
@@ -72,11 +72,10 @@ impl<'a, B: TrainingBackend> Evaluator<'a, B> {
             (&mut found, self.tasks, evaluated.decoder())
         {
             let stop = || limits.check();
-            let scored = tasks.evaluate(peers, decoder, None, |_| (), stop)?;
-            let ControlFlow::Continue(reports) = scored else {
+            let ControlFlow::Continue(values) = tasks.evaluate(peers, decoder, stop)? else {
                 return Ok(ControlFlow::Break(()));
             };
-            for (name, value) in reports.iter().flat_map(TaskReport::values) {
+            for (name, value) in values {
                 found.metrics.insert(&name, value);
             }
         }

@@ -8,6 +8,7 @@ mod prompts;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use emberlm_data::{Tokenizer, read_objects};
@@ -19,13 +20,17 @@ use super::likelihood::{Likelihood, Row};
 use super::lines::{self, Fields};
 use super::pair::{Beginning, Limits};
 use super::python_random::PythonRandom;
+use super::set::{declared, metric_name};
 use super::{TaskError, yaml};
+use crate::report::metrics::Metric;
 use prompts::{Item, ItemRows, Kind};
 
 /// The seed of the order of a task's items.
 const ORDER_SEED: u64 = 1337;
 /// The seed of the few-shot examples of the first item.
 const EXAMPLES_SEED: u64 = 1234;
+/// The name in metrics.
+const NAME: &str = "core";
 /// The files of the folder.
 const TASKS: &str = "core.yaml";
 const CHANCE: &str = "eval_meta_data.csv";
@@ -237,6 +242,29 @@ impl CoreBenchmark {
             tasks,
         }
     }
+
+    /// The declarations of the metrics of [`CoreReport::values`].
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = Metric> + '_ {
+        let of_tasks = self.tasks.iter().map(|task| centered(&task.label));
+        let names = iter::once("metric".to_owned()).chain(of_tasks);
+        names.map(|name| declared(NAME, &name, false))
+    }
+}
+
+impl CoreReport {
+    /// The metric and the centered accuracy of each task, by their names in `events.jsonl`.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (String, f64)> + '_ {
+        let of_task = |task: &CoreTaskReport| (centered(&task.task), task.centered);
+        let of_tasks = self.tasks.iter().map(of_task);
+        iter::once(("metric".to_owned(), self.core_metric))
+            .chain(of_tasks)
+            .map(|(name, value)| (metric_name(NAME, &name), value))
+    }
+}
+
+/// The name of a task's centered accuracy.
+fn centered(task: &str) -> String {
+    format!("{task}_centered")
 }
 
 impl CoreTask {

@@ -62,15 +62,17 @@ pub(super) struct Fewshot {
     pub(super) delimiter: String,
 }
 
+/// A text or a list of texts.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum OneOrMore {
+pub(super) enum OneOrMore {
     One(String),
     More(Vec<String>),
 }
 
 impl OneOrMore {
-    fn list(self) -> Vec<String> {
+    /// The texts.
+    pub(super) fn list(self) -> Vec<String> {
         match self {
             Self::One(one) => vec![one],
             Self::More(more) => more,
@@ -83,14 +85,7 @@ impl TaskConfig {
     pub(super) fn read(path: &Path, num_fewshot: Option<usize>) -> Result<Self, TaskError> {
         let keys = Keys::read(path, 0)?;
         keys.check_names()?;
-        let name = match keys.take("task")? {
-            Some(name) => name,
-            None => path
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-        };
+        let name = keys.task_name(path)?;
         let output = match keys.take::<String>("output_type")? {
             None => OutputType::GenerateUntil,
             Some(name) => {

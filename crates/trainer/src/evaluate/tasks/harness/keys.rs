@@ -40,7 +40,7 @@ const REFUSED: [&str; 8] = [
 ];
 
 /// The keys of a file and those that it includes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Keys {
     path: PathBuf,
     values: BTreeMap<String, Value>,
@@ -126,8 +126,7 @@ impl Keys {
         for (name, value) in &self.values {
             let name = name.as_str();
             if name == "task" && value.is_array() {
-                let reason =
-                    "a group of tasks is not supported: pass the file of each task with --task";
+                let reason = "`task` must be a name, unless `group` names a group of tasks";
                 return Err(self.refuse(name, reason.to_owned()));
             }
             if REFUSED.contains(&name) && !value.is_null() {
@@ -156,6 +155,17 @@ impl Keys {
     ) -> Result<T, TaskError> {
         serde_json::from_value(value.clone())
             .map_err(|error| self.refuse(key, format!("`{key}` is {value}: {error}")))
+    }
+
+    /// The names of the keys.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+
+    /// The name of the task in the file at `path`.
+    pub(super) fn task_name(&self, path: &Path) -> Result<String, TaskError> {
+        let stem = || path.file_stem().unwrap_or_default().to_string_lossy();
+        Ok(self.take("task")?.unwrap_or_else(|| stem().into_owned()))
     }
 
     /// The file that has a key.

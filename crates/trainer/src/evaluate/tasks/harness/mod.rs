@@ -1,11 +1,13 @@
 //! Tasks of lm-evaluation-harness, described by a file: reading items, the texts to score, and the metrics.
 //!
 //! The semantics are those of `ConfigurableTask` in version 0.4.13. `keys` reads the file, `config` checks its values, `fields` evaluates
-//! `doc_to_text` and the like, `prompts` puts few-shot examples before them, `filters` and `metrics` score answers.
+//! `doc_to_text` and the like, `prompts` puts few-shot examples before them, `filters` and `metrics` score answers, and
+//! `group` aggregates the metrics of several tasks.
 
 mod config;
 mod fields;
 mod filters;
+mod group;
 mod keys;
 mod metrics;
 mod output_type;
@@ -20,6 +22,8 @@ use serde_json::Value;
 
 use config::TaskConfig;
 use fields::{Doc, DocRules, Field, columns};
+pub use group::GroupReport;
+pub(super) use group::{GroupFile, Member, TaskGroup};
 pub use metrics::MetricKind;
 pub use output_type::OutputType;
 use prompts::Examples;
@@ -169,14 +173,21 @@ impl HarnessTask {
 
     /// The name of each metric ([`TaskReport::named`]), and true if lower values are better.
     pub fn metrics(&self) -> Vec<(String, bool)> {
+        let named =
+            |(kind, filter): (MetricKind, &str)| (kind.filtered(filter), kind.lower_is_better());
+        self.filtered_metrics().map(named).collect()
+    }
+
+    /// The metrics with the names of their filters.
+    fn filtered_metrics(&self) -> impl Iterator<Item = (MetricKind, &str)> {
         let filters = &self.config.filters;
-        let named = |metric: &metrics::Metric| {
+        let with_filters = |metric: &metrics::Metric| {
             let kind = metric.kind;
             filters
                 .iter()
-                .map(move |filter| (kind.filtered(&filter.name), kind.lower_is_better()))
+                .map(move |filter| (kind, filter.name.as_str()))
         };
-        self.config.metrics.iter().flat_map(named).collect()
+        self.config.metrics.iter().flat_map(with_filters)
     }
 
     /// The requests to a model with a context of `seq_len`.

@@ -64,9 +64,14 @@ pub enum TaskAnswer {
 impl TaskReport {
     /// The metrics with their names and filters ([`MetricKind::filtered`]).
     pub fn named(&self) -> impl Iterator<Item = (String, &TaskMetric)> {
-        let metrics = self.metrics.iter();
-        metrics.map(|metric| (metric.kind.filtered(&metric.filter), metric))
+        named(&self.metrics)
     }
+}
+
+/// Metrics with their names and filters.
+pub(super) fn named(metrics: &[TaskMetric]) -> impl Iterator<Item = (String, &TaskMetric)> {
+    let metrics = metrics.iter();
+    metrics.map(|metric| (metric.kind.filtered(&metric.filter), metric))
 }
 
 impl HarnessTask {

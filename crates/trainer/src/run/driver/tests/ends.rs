@@ -8,7 +8,7 @@ use burn::tensor::ops::FloatTensor;
 use emberlm_model::config::{AttentionKind, Window};
 
 use super::*;
-use crate::config::TrainConfig;
+use crate::config::{MixedDataset, TrainConfig};
 use crate::peers::{Divided, Peers, PeersError, Rank};
 
 #[test]
@@ -91,6 +91,26 @@ impl<B: Backend> Peers<B> for StopAtStep {
 #[test]
 fn a_stopped_run_resumes_identically() {
     assert_resumes_identically(|_| {});
+}
+
+/// The run stops between two changes of the weights, which stages without weights do not end.
+#[test]
+fn a_stopped_run_whose_mix_changes_resumes_identically() {
+    assert_resumes_identically(|config| {
+        let settings = "[[stages]]\nstep = 0\nweights = [1, 0]\n\
+            [[stages]]\nstep = 100\nweights = [0.3, 0.7]\naccumulation = 2\n\
+            [[stages]]\nstep = 155\n";
+        let staged: TrainConfig = toml::from_str(settings).unwrap();
+        config.train.stages = staged.stages;
+        config.train.loader_workers = 3;
+        let dataset = std::mem::take(&mut config.data.dataset);
+        config.data.mix = [2.0, 1.0]
+            .map(|weight| MixedDataset {
+                dataset: dataset.clone(),
+                weight,
+            })
+            .into();
+    });
 }
 
 /// The run stops within a stage, so it resumes before another one.
