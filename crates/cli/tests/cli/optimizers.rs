@@ -9,7 +9,7 @@ use super::support::Sandbox;
 #[test]
 fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
     let sandbox = Sandbox::with_data();
-    for optimizer in ["adamw", "muon", "normuon", "lion"] {
+    for optimizer in ["adamw", "muon", "normuon", "soap", "lion"] {
         let line = format!(
             "--data data --steps 6 --set train.optimizer.kind={optimizer} --set train.schedule.warmup_steps=0 \
             --set train.loss.label_smoothing=0.1 --set train.loss.z_loss=1e-3 --set train.micro_batch"
@@ -53,9 +53,14 @@ fn auxiliary_loss_terms_only_affect_training() {
 }
 
 #[test]
-fn muon_normuon_and_lion_learn() {
+fn optimizers_other_than_adamw_learn() {
     let sandbox = Sandbox::with_data();
-    for (optimizer, rate) in [("muon", "1e-2"), ("normuon", "1e-2"), ("lion", "1e-3")] {
+    for (optimizer, rate) in [
+        ("muon", "1e-2"),
+        ("normuon", "1e-2"),
+        ("soap", "3e-3"),
+        ("lion", "1e-3"),
+    ] {
         let line = format!(
             "--data data --out {optimizer} --steps 60 --set train.optimizer.kind={optimizer} \
             --set train.schedule.learning_rate={rate} --set train.schedule.warmup_steps=5"
@@ -88,7 +93,7 @@ fn parameter_groups_have_individual_learning_rates() {
 #[test]
 fn every_optimizer_resumes_bit_exactly() {
     let sandbox = Sandbox::with_data();
-    for optimizer in ["muon", "normuon", "lion"] {
+    for optimizer in ["muon", "normuon", "soap", "lion"] {
         let line = format!(
             "--data data --set train.optimizer.kind={optimizer} --set train.optimizer.cautious_decay=true \
             --set train.decay_schedule.kind=learning_rate --set train.schedule.kind=warmup_stable_decay \
