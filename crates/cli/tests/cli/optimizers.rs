@@ -9,7 +9,14 @@ use super::support::Sandbox;
 #[test]
 fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
     let sandbox = Sandbox::with_data();
-    for optimizer in ["adamw", "muon", "normuon", "soap", "lion"] {
+    // Eigenvectors of SOAP's means whose eigenvalues are near 0 depend on rounding. Measured: 7e-4.
+    for (optimizer, tolerance) in [
+        ("adamw", 1e-4),
+        ("muon", 1e-4),
+        ("normuon", 1e-4),
+        ("soap", 3e-3),
+        ("lion", 1e-4),
+    ] {
         let line = format!(
             "--data data --steps 6 --set train.optimizer.kind={optimizer} --set train.schedule.warmup_steps=0 \
             --set train.loss.label_smoothing=0.1 --set train.loss.z_loss=1e-3 --set train.micro_batch"
@@ -22,7 +29,10 @@ fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
         let parts = sandbox.losses(&format!("{optimizer}-parts"));
         assert!(whole[5] < whole[0], "{whole:?}");
         for (a, b) in whole.iter().zip(&parts) {
-            assert!((a - b).abs() < 1e-4, "{optimizer}: {whole:?}\n{parts:?}");
+            assert!(
+                (a - b).abs() < tolerance,
+                "{optimizer}: {whole:?}\n{parts:?}"
+            );
         }
     }
 }
