@@ -9,7 +9,14 @@ use super::support::Sandbox;
 #[test]
 fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
     let sandbox = Sandbox::with_data();
-    for optimizer in ["adamw", "muon", "normuon", "lion"] {
+    // Eigenvectors of SOAP's means whose eigenvalues are near 0 depend on rounding. Measured: 7e-4.
+    for (optimizer, tolerance) in [
+        ("adamw", 1e-4),
+        ("muon", 1e-4),
+        ("normuon", 1e-4),
+        ("soap", 3e-3),
+        ("lion", 1e-4),
+    ] {
         let line = format!(
             "--data data --steps 6 --set train.optimizer.kind={optimizer} --set train.schedule.warmup_steps=0 \
             --set train.loss.label_smoothing=0.1 --set train.loss.z_loss=1e-3 --set train.micro_batch"
@@ -22,7 +29,10 @@ fn accumulation_equals_the_large_batch_for_every_optimizer_and_loss_term() {
         let parts = sandbox.losses(&format!("{optimizer}-parts"));
         assert!(whole[5] < whole[0], "{whole:?}");
         for (a, b) in whole.iter().zip(&parts) {
-            assert!((a - b).abs() < 1e-4, "{optimizer}: {whole:?}\n{parts:?}");
+            assert!(
+                (a - b).abs() < tolerance,
+                "{optimizer}: {whole:?}\n{parts:?}"
+            );
         }
     }
 }
@@ -53,9 +63,14 @@ fn auxiliary_loss_terms_only_affect_training() {
 }
 
 #[test]
-fn muon_normuon_and_lion_learn() {
+fn optimizers_other_than_adamw_learn() {
     let sandbox = Sandbox::with_data();
-    for (optimizer, rate) in [("muon", "1e-2"), ("normuon", "1e-2"), ("lion", "1e-3")] {
+    for (optimizer, rate) in [
+        ("muon", "1e-2"),
+        ("normuon", "1e-2"),
+        ("soap", "3e-3"),
+        ("lion", "1e-3"),
+    ] {
         let line = format!(
             "--data data --out {optimizer} --steps 60 --set train.optimizer.kind={optimizer} \
             --set train.schedule.learning_rate={rate} --set train.schedule.warmup_steps=5"
@@ -88,7 +103,7 @@ fn parameter_groups_have_individual_learning_rates() {
 #[test]
 fn every_optimizer_resumes_bit_exactly() {
     let sandbox = Sandbox::with_data();
-    for optimizer in ["muon", "normuon", "lion"] {
+    for optimizer in ["muon", "normuon", "soap", "lion"] {
         let line = format!(
             "--data data --set train.optimizer.kind={optimizer} --set train.optimizer.cautious_decay=true \
             --set train.decay_schedule.kind=learning_rate --set train.schedule.kind=warmup_stable_decay \

@@ -111,7 +111,7 @@ fn exchanges_of_device_memory_have_the_same_bits() {
 #[test]
 fn a_run_is_resumed_with_other_numbers_of_ranks_to_the_bit() {
     let sandbox = Sandbox::with_data();
-    for optimizer in ["adamw", "muon", "normuon"] {
+    for optimizer in ["adamw", "muon", "normuon", "soap"] {
         let line = format!("{SETTINGS} --accumulation 4 --set train.optimizer.kind={optimizer}");
         let [whole, run] = ["whole", "run"].map(|name| format!("{name}-{optimizer}"));
         let resumed = |run: &str, ranks: usize, steps: usize| {

@@ -6,6 +6,7 @@
 //!   a matrix with contiguous columns, and [`packed`] for packed weights, with the formats `int8`, `float16` and `blocks`.
 //!   [`packed_levels`] chooses their levels within fixed scales,
 //!   [`gptq`] by the products of a layer's inputs.
+//! - [`eigenbasis`] has eigenvectors and orthonormal columns in f64.
 //! - [`low_rank`] adds the updates of several adapters to their rows.
 //! - [`attention`], [`head_loss`], [`norm`], [`column_norms`], [`rotary`], [`activation`], [`adamw`], [`embedding`], [`rows`] and
 //!   [`reduce`] are the operations.
@@ -25,6 +26,7 @@ pub mod attention;
 pub mod bf16;
 pub(crate) mod blocks;
 pub mod column_norms;
+pub mod eigenbasis;
 pub mod embedding;
 mod few_rows;
 mod float16;

@@ -192,7 +192,9 @@ mod tests {
                     assert_eq!((lion.beta1, lion.weight_decay), (0.8, 0.05))
                 }
                 OptimizerConfig::AdamW(adamw) => assert_eq!(adamw.epsilon, 1e-6),
-                OptimizerConfig::NorMuon(_) => unreachable!("no earlier version has it"),
+                OptimizerConfig::NorMuon(_) | OptimizerConfig::Soap(_) => {
+                    unreachable!("no earlier version has it")
+                }
             }
             assert_eq!(config.schedule.learning_rate(), 0.003);
             if let ScheduleConfig::WarmupStableDecay(cooldown) = config.schedule {

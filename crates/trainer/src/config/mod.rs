@@ -314,6 +314,14 @@ mod tests {
                 "train.optimizer.neuron_beta = 1: must be at least 0 and below 1",
             ),
             (
+                "optimizer = { kind = \"soap\", precondition_frequency = 0 }",
+                "train.optimizer.precondition_frequency = 0: must be at least 1",
+            ),
+            (
+                "optimizer = { kind = \"soap\", max_precond_dim = 0 }",
+                "train.optimizer.max_precond_dim = 0: must be at least 1",
+            ),
+            (
                 "optimizer = { kind = \"adamw\", epsilon = 0.0 }",
                 "train.optimizer.epsilon = 0: must be above 0 and finite",
             ),
@@ -361,6 +369,10 @@ mod tests {
             (
                 "optimizer = { kind = \"muon\", neuron_beta = 0.9 }",
                 "neuron_beta",
+            ),
+            (
+                "optimizer = { kind = \"soap\", momentum = 0.9 }",
+                "momentum",
             ),
             (
                 "decay_schedule = { kind = \"constant\", final_factor = 0.5 }",

@@ -8,13 +8,15 @@ use super::settings::settings;
 
 kinds! {
     /// The optimizer of a run with its settings.
-    pub enum OptimizerConfig, OptimizerKind: "adamw, muon or normuon (matrices; AdamW the rest), or lion." {
+    pub enum OptimizerConfig, OptimizerKind: "adamw, muon, normuon or soap (matrices; AdamW the rest), or lion." {
         /// AdamW (Loshchilov and Hutter 2019).
         "adamw" => AdamW(AdamWConfig),
         /// Muon (Jordan et al. 2024) for the blocks' matrices, AdamW for the rest.
         "muon" => Muon(MuonConfig),
         /// NorMuon (Li et al. 2025), Muon with normalized neurons, for the blocks' matrices, AdamW for the rest.
         "normuon" => NorMuon(NorMuonConfig),
+        /// SOAP (Vyas et al. 2024), Adam in the eigenbases of Shampoo, for the blocks' matrices, AdamW for the rest.
+        "soap" => Soap(SoapConfig),
         /// Lion (Chen et al. 2023).
         "lion" => Lion(LionConfig),
     }
@@ -73,6 +75,24 @@ settings! {
         pub cautious_decay: bool = false;
     }
 
+    /// Settings of SOAP, and of AdamW for the parameters that are not matrices.
+    pub struct SoapConfig in "train.optimizer" {
+        /// Decay of the first moment; a group can override it.
+        pub beta1: f64 = 0.95, Range::Share;
+        /// Decay of the second moment, and of the means whose eigenbases rotate the matrices; a group can override it.
+        pub beta2: f64 = 0.95, Range::Share;
+        /// Term added to the root of the second moment.
+        pub epsilon: f64 = 1e-8, Range::Positive;
+        /// Updates between two changes of the eigenbases.
+        pub precondition_frequency: usize = 10, 1..=usize::MAX;
+        /// The largest dimension of a matrix that is rotated. The time of an eigenbasis grows with its cube.
+        pub max_precond_dim: usize = 10_000, 1..=usize::MAX;
+        /// Decoupled weight decay; groups have a factor on it.
+        pub weight_decay: f64 = 0.1, Range::NotNegative;
+        /// Weight decay only of elements that the update does not move away from 0.
+        pub cautious_decay: bool = false;
+    }
+
     /// Settings of Lion.
     pub struct LionConfig in "train.optimizer" {
         /// Decay of the momentum in the update's sign; a group can override it.
@@ -115,7 +135,7 @@ macro_rules! adamw_of_the_rest {
     )+ };
 }
 
-adamw_of_the_rest! { MuonConfig NorMuonConfig }
+adamw_of_the_rest! { MuonConfig NorMuonConfig SoapConfig }
 
 impl OptimizerConfig {
     /// The decoupled weight decay.

@@ -6,13 +6,14 @@
 //!
 //! state       P · (1 + moments)     the weights, and the optimizer's moments per weight: 2 for AdamW, 1 for Lion; for
 //!                                   Muon and NorMuon 1 for matrices and 2 for the rest, and 1 for each of NorMuon's
-//!                                   neurons; 1 more for a running average;
+//!                                   neurons; for SOAP 2, and 2·(rows² + columns²) of each matrix; 1 more for a running average;
 //!                                   + P from the second micro-batch on: the accumulated gradients
 //! head        L·K + final + logits + the head's gradients
 //! block back  L·K + final + the head's gradients + the buffers of the last block's backward pass
 //! embedding   P + N·d               all gradients
 //! evaluation  a forward pass of the evaluation's batch, without gradients (`inference`)
-//! update      P                     in place; for others than AdamW, + 2·(the largest parameter)
+//! update      P                     in place; for others than AdamW, + 2·(the largest parameter), or 4 and 9·(the largest
+//!                                   square tensor) for SOAP
 //! ```
 //!
 //! with `P` trained parameters (a frozen base model adds its weights), `L` blocks, `N` tokens per micro-batch, width `d` and vocabulary size `V`. Module
@@ -276,7 +277,7 @@ fn phases(
             phase: Phase::Update,
             gradients: trained,
             activations: 0.0,
-            temporaries: update_copies(train) * largest(model) + weights_for_norms(train, trained),
+            temporaries: update(model, train, largest(model)) + weights_for_norms(train, trained),
         }),
         _ => phases.extend(ranks::phases(model, train, ranks)),
     }
@@ -349,9 +350,13 @@ fn moments(model: &TransformerConfig, train: &TrainConfig) -> f64 {
         + shape::other_state(model, of_matrices)
 }
 
-/// Copies of the largest parameter that an update takes in addition.
-fn update_copies(train: &TrainConfig) -> f64 {
-    let [matrix, vector] = [ParameterRole::Matrix, ParameterRole::Vector]
-        .map(|role| UpdateMemory::of(train, &role).temporaries);
-    matrix.max(vector)
+/// Elements that an update takes in addition, of which the largest updated parameter or piece of one has `largest`.
+fn update(model: &TransformerConfig, train: &TrainConfig, largest: f64) -> f64 {
+    let [matrix, vector] =
+        [ParameterRole::Matrix, ParameterRole::Vector].map(|role| UpdateMemory::of(train, &role));
+    let other = match train.adapter {
+        Some(_) => 0.0,
+        None => shape::other_temporaries(model, matrix),
+    };
+    matrix.temporaries.max(vector.temporaries) * largest + other
 }

@@ -10,7 +10,7 @@
 use emberlm_model::{ParameterRole, TransformerConfig};
 
 use super::shape::{largest, matrices, other_state};
-use super::{Phase, PhaseMemory, trained, update_copies};
+use super::{Phase, PhaseMemory, trained, update};
 use crate::config::TrainConfig;
 use crate::optimizer::UpdateMemory;
 use crate::peers::BUCKET;
@@ -68,7 +68,7 @@ pub(super) fn phases(
         activations: 0.0,
         temporaries,
     };
-    let update = update_copies(train) * largest.min(shard);
+    let update = update(model, train, largest.min(shard));
     [
         phase(Phase::Exchange, all, shard + buckets),
         phase(Phase::Update, shard, shard + update),

@@ -220,6 +220,13 @@ fn elements(layer: &LinearConfig) -> f64 {
     layer.d_input as f64 * layer.d_output as f64
 }
 
+/// Elements that the update of a matrix takes because of the tensors of its state that do not have its shape.
+pub(super) fn other_temporaries(model: &TransformerConfig, of_matrices: UpdateMemory) -> f64 {
+    let of_layer =
+        |layer: LinearConfig| of_matrices.other_temporaries(&[layer.d_input, layer.d_output]);
+    held_layers(model).map(of_layer).fold(0.0, f64::max)
+}
+
 /// Elements of the tensors of the matrices' state that do not have the matrices' shapes.
 pub(super) fn other_state(model: &TransformerConfig, of_matrices: UpdateMemory) -> f64 {
     let of_layer = |layer: &LinearConfig| of_matrices.other_state(&[layer.d_input, layer.d_output]);
@@ -243,9 +250,13 @@ pub(super) fn largest(model: &TransformerConfig) -> f64 {
 
 /// Elements of the weight of the largest linear layer of a block.
 pub(super) fn largest_layer(model: &TransformerConfig) -> f64 {
-    let stacks = model.stacks();
-    let kinds = stacks.iter().flat_map(StackConfig::kinds);
-    let linear = kinds.filter(|(blocks, _)| *blocks > 0);
-    let linear = linear.flat_map(|(_, block)| block.linear_layers());
+    let linear = held_layers(model);
     linear.map(|layer| elements(&layer)).fold(0.0, f64::max)
+}
+
+/// The linear layers of a block of each kind that the model has.
+fn held_layers(model: &TransformerConfig) -> impl Iterator<Item = LinearConfig> {
+    let kinds = model.stacks().into_iter().flat_map(|stack| stack.kinds());
+    let held = kinds.filter(|(blocks, _)| *blocks > 0);
+    held.flat_map(|(_, block)| block.linear_layers())
 }

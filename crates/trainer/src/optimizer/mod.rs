@@ -2,8 +2,8 @@
 //! the name in the model's list ([`Parameters`]) and in weight files.
 //!
 //! Map: `apply` updates a module and `sharded` one rank's shard, each by `updates`; `groups` assigns parameters to groups, `rule`
-//! is the interface of the update rules, `adamw`, `muon`, `normuon` and `lion` are the rules, `orthogonal` is the iteration of two
-//! of them, `moments` is the state of a parameter, `state` reads that of a checkpoint, `snapshot` writes it, `burn_optimizer`
+//! is the interface of the update rules, `adamw`, `muon`, `normuon`, `soap` and `lion` are the rules, `orthogonal` is the iteration of two
+//! of them, `eigenbasis` the rotation of SOAP, `moments` is the state of a parameter, `state` reads that of a checkpoint, `snapshot` writes it, `burn_optimizer`
 //! implements Burn's `Optimizer`. Beside them are the learning rate ([`schedule`]), the weight decay ([`decay`]) and the decisions
 //! on an update:
 //! `guard` on the device, [`skip`] on the host, and [`loss_scale`].
@@ -12,6 +12,7 @@ mod adamw;
 mod apply;
 mod burn_optimizer;
 pub mod decay;
+mod eigenbasis;
 mod groups;
 pub(crate) mod guard;
 mod lion;
@@ -26,6 +27,7 @@ mod sharded;
 mod size_ratio;
 pub mod skip;
 pub(crate) mod snapshot;
+mod soap;
 pub(crate) mod state;
 mod updates;
 
@@ -45,7 +47,7 @@ use emberlm_model::config::SizeRatio;
 use emberlm_model::weights::{HostTensor, Parts};
 use emberlm_model::{ParameterRole, Parameters};
 
-use crate::config::{OptimizerConfig, TrainConfig};
+use crate::config::{OptimizerConfig, OptimizerKind, TrainConfig};
 use crate::optimizer::decay::Decay;
 use crate::optimizer::guard::{Guard, StepFactor};
 use crate::optimizer::moments::Moments;
@@ -57,12 +59,13 @@ pub(crate) use rule::UpdateMemory;
 use rule::{RuleSettings, Settings, UpdateInputs, UpdateRule, Updated, rules};
 pub(crate) use sharded::RankCost;
 pub use snapshot::Snapshot;
-use state::StateKind;
+use state::{StateKind, StateKinds};
 
 rules! {
     AdamW => adamw,
     Muon => muon,
     NorMuon => normuon,
+    Soap => soap,
     Lion => lion,
 }
 

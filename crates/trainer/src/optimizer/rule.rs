@@ -6,7 +6,7 @@ use emberlm_kernels::{AdamWInputs, Backend};
 use emberlm_model::ParameterRole;
 
 use super::decay::Decay;
-use super::state::StateKind;
+use super::state::{StateKind, StateKinds};
 use super::{Moments, ParameterGroup, Rule};
 use crate::config::{Group, Groups, OptimizerConfig, ParametrizationConfig, TrainConfig};
 
@@ -20,8 +20,15 @@ pub(super) trait UpdateRule {
     const STATE: &'static [StateKind];
     /// The most memory that an update takes in addition to its inputs, in copies of the parameter.
     const TEMPORARIES: f64;
+    /// The same in copies of the largest tensor of the state that does not have the parameter's shape.
+    const OTHER_TEMPORARIES: f64 = 0.0;
     /// The power of the width with which the effect of an update on the outputs of a linear layer grows.
     const WIDTH_POWER: f64;
+
+    /// The largest dimension of a parameter that has square tensors in its state.
+    fn largest_side(&self) -> usize {
+        usize::MAX
+    }
 
     /// The rule with `factor` on the term that is added to the root of the second moment, if it has one.
     fn with_epsilon_factor(self, _factor: f64) -> Self
@@ -107,9 +114,11 @@ impl Settings {
 /// The memory of the updates of a run's parameters of one role.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpdateMemory {
-    kinds: &'static [StateKind],
+    kinds: StateKinds,
     /// The most memory that the update of a parameter takes in addition, in copies of the parameter.
     pub(crate) temporaries: f64,
+    /// The same in copies of the largest tensor of [`UpdateMemory::other_state`].
+    other_temporaries: f64,
     /// True if a parameter can be divided among ranks.
     pub(crate) is_elementwise: bool,
 }
@@ -121,20 +130,31 @@ impl UpdateMemory {
         Self {
             kinds: rule.state_kinds(),
             temporaries: rule.temporaries(),
+            other_temporaries: rule.other_temporaries(),
             is_elementwise: rule.is_elementwise(),
         }
     }
 
     /// The tensors of a parameter's state that have its shape.
     pub(crate) fn moments(&self) -> f64 {
-        let kinds = self.kinds.iter();
+        let kinds = self.kinds.all.iter();
         kinds.filter(|kind| kind.has_parameter_shape()).count() as f64
     }
 
     /// The elements of the other tensors of a parameter's state.
     pub(crate) fn other_state(&self, parameter: &[usize]) -> f64 {
-        let kinds = self.kinds.iter().filter(|kind| !kind.has_parameter_shape());
-        kinds.map(|kind| kind.elements(parameter) as f64).sum()
+        self.other_elements(parameter).sum()
+    }
+
+    /// The elements that an update takes because of them.
+    pub(crate) fn other_temporaries(&self, parameter: &[usize]) -> f64 {
+        self.other_temporaries * self.other_elements(parameter).fold(0.0, f64::max)
+    }
+
+    fn other_elements(&self, parameter: &[usize]) -> impl Iterator<Item = f64> {
+        let kinds = self.kinds.of(parameter);
+        let kinds = kinds.filter(|kind| !kind.has_parameter_shape());
+        kinds.map(move |kind| kind.elements(parameter) as f64)
     }
 }
 
@@ -158,14 +178,24 @@ macro_rules! rules {
                 match self { $( Self::$optimizer(_) => <$module::Step>::READS_GUARD, )+ }
             }
 
-            /// The tensors of a parameter's state.
-            fn state_kinds(&self) -> &'static [StateKind] {
-                match self { $( Self::$optimizer(_) => <$module::Step>::STATE, )+ }
+            /// The tensors of the state.
+            fn state_kinds(&self) -> StateKinds {
+                match self {
+                    $( Self::$optimizer(step) => StateKinds {
+                        all: <$module::Step>::STATE,
+                        largest_side: step.largest_side(),
+                    }, )+
+                }
             }
 
             /// The memory that an update takes in addition, in copies of the parameter.
             fn temporaries(&self) -> f64 {
                 match self { $( Self::$optimizer(_) => <$module::Step>::TEMPORARIES, )+ }
+            }
+
+            /// The memory that an update takes in addition, in copies of the largest tensor of another shape.
+            fn other_temporaries(&self) -> f64 {
+                match self { $( Self::$optimizer(_) => <$module::Step>::OTHER_TEMPORARIES, )+ }
             }
 
             /// The power of the width with which the effect of an update of a linear layer grows.
@@ -211,8 +241,8 @@ macro_rules! rules {
         }
 
         /// The optimizers with the tensors of their states.
-        const STATES: &[(&str, &[StateKind])] =
-            &[$( (stringify!($optimizer), <$module::Step>::STATE) ),+];
+        const STATES: &[(OptimizerKind, &[StateKind])] =
+            &[$( (OptimizerKind::$optimizer, <$module::Step>::STATE) ),+];
     };
 }
 pub(super) use rules;

@@ -56,7 +56,7 @@ impl<B: Backend> Optimizer<B> {
             let rule = self
                 .settings
                 .rule(&self.role(&parameter.path, parameter.shape.len()));
-            for &kind in rule.state_kinds() {
+            for kind in rule.state_kinds().of(&parameter.shape) {
                 for piece in state_pieces(kind, parameter) {
                     state[piece.owner] += 4 * piece.elements.len() as u64;
                 }
@@ -131,7 +131,7 @@ impl<B: Backend> Optimizer<B> {
             let DividedParameter { path, shape, .. } = parameter;
             let moments = self.moments.get(path);
             let rule = self.settings.rule(&self.role(path, shape.len()));
-            for &kind in rule.state_kinds() {
+            for kind in rule.state_kinds().of(shape) {
                 let held = moments.and_then(|moments| moments.get(kind));
                 if held.is_none() && parameter.piece_of(rank.index()).is_some() {
                     let reason = format!("{path} has no state here, but on another rank");

@@ -14,45 +14,109 @@ use super::{Moments, Rule};
 
 /// The names of the tensors, for the reference documentation.
 pub(crate) fn names() -> String {
-    let mut states: Vec<(&[StateKind], Vec<&str>)> = Vec::new();
+    let mut states: Vec<(&[StateKind], Vec<String>)> = Vec::new();
     for &(optimizer, kinds) in super::STATES {
+        let optimizer = format!("`{}`", optimizer.name());
         match states.iter_mut().find(|(known, _)| *known == kinds) {
             Some((_, optimizers)) => optimizers.push(optimizer),
             None => states.push((kinds, vec![optimizer])),
         }
     }
     let states = states.into_iter().map(|(kinds, optimizers)| {
-        let tensors = kinds
-            .iter()
-            .map(|kind| format!("`PATH{}`", kind.suffix()))
-            .collect::<Vec<_>>()
-            .join(" and ");
-        format!("{tensors} with {}", optimizers.join(" and "))
+        let tensors = kinds.iter().map(|kind| format!("`PATH{}`", kind.suffix()));
+        format!("{} with {}", enumerated(tensors), enumerated(optimizers))
     });
-    let states = states.collect::<Vec<_>>().join(", ");
+    let states = states.collect::<Vec<_>>().join("; ");
     format!("{states}, where `PATH` is the parameter's path in `model.safetensors`")
+}
+
+/// Names as "a, b and c".
+fn enumerated(names: impl IntoIterator<Item = String>) -> String {
+    let mut names: Vec<String> = names.into_iter().collect();
+    match names.pop() {
+        Some(last) if !names.is_empty() => format!("{} and {last}", names.join(", ")),
+        last => last.unwrap_or_default(),
+    }
 }
 
 const FIRST: &str = ".moment1";
 const SECOND: &str = ".moment2";
 const ONE: &str = ".momentum";
 const NEURONS: &str = ".neurons";
+const LEFT: &str = ".left";
+const LEFT_BASIS: &str = ".left_basis";
+const RIGHT: &str = ".right";
+const RIGHT_BASIS: &str = ".right_basis";
 
 /// One of the tensors of a parameter's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum StateKind {
-    /// AdamW's running mean of the gradient.
+    /// AdamW's and SOAP's running mean of the gradient.
     First,
-    /// AdamW's running mean of the squared gradient.
+    /// AdamW's running mean of the squared gradient, SOAP's of the rotated one.
     Second,
     /// Muon's and Lion's running mean of the gradient.
     Momentum,
     /// NorMuon's running mean of the squared update of each neuron, `[1, columns]`.
     Neurons,
+    /// SOAP's running mean of `G Gᵀ`, `[rows, rows]`.
+    Left,
+    /// SOAP's eigenbasis of it, in columns.
+    LeftBasis,
+    /// SOAP's running mean of `Gᵀ G`, `[columns, columns]`.
+    Right,
+    /// SOAP's eigenbasis of it, in columns.
+    RightBasis,
+}
+
+/// The kinds of tensors that an update rule stores.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StateKinds {
+    pub(super) all: &'static [StateKind],
+    /// The largest dimension of a parameter that has square tensors.
+    pub(super) largest_side: usize,
+}
+
+impl StateKinds {
+    /// The kinds that a parameter of this shape has.
+    pub(super) fn of(self, parameter: &[usize]) -> impl Iterator<Item = StateKind> {
+        let is_small = move |kind: &StateKind| match kind.side(parameter) {
+            Some(side) => side <= self.largest_side,
+            None => true,
+        };
+        self.all.iter().copied().filter(is_small)
+    }
+}
+
+/// The rows and columns of a parameter of this shape as a matrix, whose columns are the last dimension.
+pub(super) fn matrix_shape(parameter: &[usize]) -> [usize; 2] {
+    match parameter.split_last() {
+        Some((columns, rows)) => [rows.iter().product(), *columns],
+        None => [1, 1],
+    }
 }
 
 impl StateKind {
-    pub(super) const ALL: [Self; 4] = [Self::First, Self::Second, Self::Momentum, Self::Neurons];
+    pub(super) const ALL: [Self; 8] = [
+        Self::First,
+        Self::Second,
+        Self::Momentum,
+        Self::Neurons,
+        Self::Left,
+        Self::LeftBasis,
+        Self::Right,
+        Self::RightBasis,
+    ];
+
+    /// The rows of a square tensor for a parameter of this shape; `None` for the other kinds.
+    fn side(self, parameter: &[usize]) -> Option<usize> {
+        let [rows, columns] = matrix_shape(parameter);
+        match self {
+            Self::Left | Self::LeftBasis => Some(rows),
+            Self::Right | Self::RightBasis => Some(columns),
+            Self::First | Self::Second | Self::Momentum | Self::Neurons => None,
+        }
+    }
 
     /// The end of the tensor's name.
     pub(super) fn suffix(self) -> &'static str {
@@ -61,6 +125,10 @@ impl StateKind {
             Self::Second => SECOND,
             Self::Momentum => ONE,
             Self::Neurons => NEURONS,
+            Self::Left => LEFT,
+            Self::LeftBasis => LEFT_BASIS,
+            Self::Right => RIGHT,
+            Self::RightBasis => RIGHT_BASIS,
         }
     }
 
@@ -77,24 +145,24 @@ impl StateKind {
 
     /// Returns true if the tensor has the shape of its parameter.
     pub(super) fn has_parameter_shape(self) -> bool {
-        match self {
-            Self::First | Self::Second | Self::Momentum => true,
-            Self::Neurons => false,
-        }
+        matches!(self, Self::First | Self::Second | Self::Momentum)
     }
 
     /// The shape of the tensor for a parameter of shape `parameter`. It has as many dimensions.
     pub(super) fn shape(self, parameter: &[usize]) -> Vec<usize> {
-        match self {
-            Self::First | Self::Second | Self::Momentum => parameter.to_vec(),
-            Self::Neurons => {
-                let mut shape = vec![1; parameter.len()];
-                if let (Some(columns), Some(width)) = (shape.last_mut(), parameter.last()) {
-                    *columns = *width;
-                }
-                shape
-            }
+        if self.has_parameter_shape() {
+            return parameter.to_vec();
         }
+        let [_, columns] = matrix_shape(parameter);
+        let own = match self.side(parameter) {
+            Some(side) => [side, side],
+            None => [1, columns],
+        };
+        let mut shape = vec![1; parameter.len()];
+        for (to, from) in shape.iter_mut().rev().zip(own.into_iter().rev()) {
+            *to = from;
+        }
+        shape
     }
 
     /// The elements of the tensor for a parameter of shape `parameter`.
@@ -116,8 +184,8 @@ pub(super) fn restored<B: BurnBackend>(
     parts: &Parts,
     put: impl Fn(&str, HostTensor) -> Option<FloatTensor<B>>,
 ) -> Result<HashMap<String, Moments<B>>, String> {
-    // The whole parameters of which each tensor was found, and what this process holds of them.
-    let mut found: HashMap<String, (usize, Vec<StateKind>)> = HashMap::new();
+    // The shapes and the tensors of the parameters, and what this process holds of them.
+    let mut found: HashMap<String, (Vec<usize>, Vec<StateKind>)> = HashMap::new();
     let mut held: HashMap<String, Vec<(StateKind, FloatTensor<B>)>> = HashMap::new();
     for (name, tensor) in tensors {
         let own = name.strip_prefix(prefix).unwrap_or(&name);
@@ -125,11 +193,14 @@ pub(super) fn restored<B: BurnBackend>(
             return Err(name);
         };
         let dimensions = tensor.shape.len();
-        let is_known = rule(path, dimensions).state_kinds().contains(&kind);
-        let new = || (dimensions, Vec::new());
-        let (_, kinds) = found.entry(path.to_owned()).or_insert_with(new);
+        let is_known = rule(path, dimensions).state_kinds().all.contains(&kind);
+        let new = || (vec![1; dimensions], Vec::new());
+        let (shape, kinds) = found.entry(path.to_owned()).or_insert_with(new);
         if !is_known || kinds.contains(&kind) {
             return Err(name);
+        }
+        if kind.has_parameter_shape() {
+            shape.clone_from(&tensor.shape);
         }
         kinds.push(kind);
         let is_split = parts.rows(path).is_some();
@@ -146,10 +217,12 @@ pub(super) fn restored<B: BurnBackend>(
             }
         }
     }
-    for (path, (dimensions, kinds)) in found {
-        let mut needed = rule(&path, dimensions).state_kinds().iter();
-        if let Some(missing) = needed.find(|kind| !kinds.contains(kind)) {
-            return Err(format!("{path}{}", missing.suffix()));
+    for (path, (shape, kinds)) in found {
+        let needed: Vec<_> = rule(&path, shape.len()).state_kinds().of(&shape).collect();
+        let missing = needed.iter().find(|kind| !kinds.contains(kind));
+        let surplus = || kinds.iter().find(|kind| !needed.contains(kind));
+        if let Some(wrong) = missing.or_else(surplus) {
+            return Err(format!("{path}{}", wrong.suffix()));
         }
     }
     let moments = held.into_iter();

@@ -12,7 +12,7 @@ use emberlm_model::weights::{
     ParamMapper, ParamVisitor, Parts, map_params, part_of, visit_params, whole_path,
 };
 use emberlm_model::{Transformer, TransformerConfig, families};
-use emberlm_trainer::config::{AdamWConfig, LionConfig, MuonConfig, NorMuonConfig};
+use emberlm_trainer::config::{AdamWConfig, LionConfig, MuonConfig, NorMuonConfig, SoapConfig};
 use emberlm_trainer::optimizer::Optimizer;
 use emberlm_trainer::{Groups, OptimizerConfig, OptimizerKind, TrainConfig};
 use safetensors::SafeTensors;
@@ -84,6 +84,14 @@ pub fn config(optimizer: OptimizerKind, own_groups: bool) -> TrainConfig {
                 epsilon,
                 weight_decay,
                 ..NorMuonConfig::default()
+            }),
+            OptimizerKind::Soap => OptimizerConfig::Soap(SoapConfig {
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+                precondition_frequency: 3,
+                ..SoapConfig::default()
             }),
             OptimizerKind::Lion => OptimizerConfig::Lion(LionConfig {
                 beta1,

@@ -7,8 +7,8 @@ use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
 use emberlm_model::Transformer;
 use emberlm_model::weights::{HostTensor, Parts, read_tensors};
-use emberlm_trainer::OptimizerKind;
 use emberlm_trainer::optimizer::{Optimizer, Snapshot};
+use emberlm_trainer::{OptimizerConfig, OptimizerKind};
 
 use crate::optimizer::fixture::{config, optimizer, start, updated, updated_by, values};
 
@@ -111,9 +111,13 @@ fn each_parameter_has_what_its_update_needs() {
     assert_eq!(ends(OptimizerKind::Muon, map), [".momentum"]);
     assert_eq!(ends(OptimizerKind::NorMuon, map), [".momentum", ".neurons"]);
     assert_eq!(ends(OptimizerKind::Lion, map), [".momentum"]);
+    let [left, right] = [[".left", ".left_basis"], [".right", ".right_basis"]];
+    let rotated = [left, pair, right].concat();
+    assert_eq!(ends(OptimizerKind::Soap, map), rotated);
     for path in ["tokens", "head", "norm_final.gain"] {
         assert_eq!(ends(OptimizerKind::Muon, path), pair, "{path}");
         assert_eq!(ends(OptimizerKind::NorMuon, path), pair, "{path}");
+        assert_eq!(ends(OptimizerKind::Soap, path), pair, "{path}");
         assert_eq!(ends(OptimizerKind::Lion, path), [".momentum"], "{path}");
     }
 }
@@ -130,17 +134,36 @@ fn foreign_tensors_are_rejected_by_name() {
         (OptimizerKind::AdamW, "head.moment2".to_owned()),
         (OptimizerKind::NorMuon, format!("{matrix}.momentum")),
         (OptimizerKind::NorMuon, format!("{matrix}.neurons")),
+        (OptimizerKind::Soap, format!("{matrix}.moment2")),
+        (OptimizerKind::Soap, format!("{matrix}.left")),
+        (OptimizerKind::Soap, format!("{matrix}.right_basis")),
     ] {
         let mut tensors = state(kind);
         tensors.retain(|(other, _)| *other != missing);
         assert_eq!(restore(kind, tensors), Err(missing), "{kind:?}");
     }
+    // Other sides of a matrix are rotated.
+    let mut narrow = config(OptimizerKind::Soap, false);
+    if let OptimizerConfig::Soap(soap) = &mut narrow.optimizer {
+        soap.max_precond_dim = 8;
+    }
+    let wide = "blocks.0.feed_forward.down.weight";
+    let mut tensors = state(OptimizerKind::Soap);
+    tensors.retain(|(name, _)| name.starts_with(wide));
+    let mut narrow = optimizer::<Flex>(&narrow);
+    let refused = narrow.restore(1, tensors.clone(), &Parts::default(), &Default::default());
+    assert!(refused.is_err_and(|name| name.starts_with(&format!("{wide}.left"))));
+    tensors.retain(|(name, _)| !name.contains(".left"));
+    let restored = narrow.restore(1, tensors, &Parts::default(), &Default::default());
+    assert_eq!(restored, Ok(()));
     for (kind, other) in [
         (OptimizerKind::AdamW, OptimizerKind::Muon),
         (OptimizerKind::Muon, OptimizerKind::NorMuon),
         (OptimizerKind::NorMuon, OptimizerKind::Muon),
         (OptimizerKind::Muon, OptimizerKind::Lion),
         (OptimizerKind::Lion, OptimizerKind::AdamW),
+        (OptimizerKind::Soap, OptimizerKind::AdamW),
+        (OptimizerKind::AdamW, OptimizerKind::Soap),
     ] {
         assert!(restore(kind, state(kind)).is_ok());
         assert!(restore(kind, state(other)).is_err(), "{kind:?}, {other:?}");

@@ -43,7 +43,7 @@ fn add_common(optimizer: &mut Map<String, Value>, common: &Value) {
     let kind = optimizer["kind"].as_str().unwrap().to_owned();
     let keys: &[&str] = match kind.as_str() {
         "lion" => &["beta1", "beta2", "weight_decay"],
-        "adamw" => &["beta1", "beta2", "weight_decay", "epsilon"],
+        "adamw" | "soap" => &["beta1", "beta2", "weight_decay", "epsilon"],
         _ => &["beta1", "beta2", "weight_decay", "epsilon", "momentum"],
     };
     for key in keys {
@@ -100,13 +100,16 @@ fn variants_are_restored_bit_exactly() {
     }
 }
 
-/// A matrix with a zero gradient changes only by weight decay.
 #[test]
-fn normuon_with_a_zero_gradient_stays_finite() {
+fn variants_with_zero_gradients_stay_finite() {
     for (name, config) in variants() {
-        let decoder = start::<Flex>();
-        let grads = gradients(&decoder, 0, 0.0);
-        let decoder = optimizer::<Flex>(&config).update(decoder, grads, None, 1e-2);
+        let mut optimizer = optimizer::<Flex>(&config);
+        let mut decoder = start::<Flex>();
+        // Zeros before and after others.
+        for (step, factor) in [0.0, 0.0, 1.0, 0.0, 0.0].into_iter().enumerate() {
+            let grads = gradients(&decoder, step, factor);
+            decoder = optimizer.update(decoder, grads, None, 1e-2);
+        }
         for (path, values) in values(&decoder) {
             assert!(values.iter().all(|x| x.is_finite()), "{name} {path}");
         }

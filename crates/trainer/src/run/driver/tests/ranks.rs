@@ -356,7 +356,7 @@ fn memory_and_exchanges_of_a_rank_match_the_formula() {
             let sharded = optimizer.clone().sharded_in_buckets(rank, BUCKETS);
             let buckets = sharded.shards().unwrap().buckets().len();
             // Four ranks cannot share the matrices of a block.
-            let cuts = !matches!(kind, OptimizerKind::Muon | OptimizerKind::NorMuon);
+            let cuts = matches!(kind, OptimizerKind::AdamW | OptimizerKind::Lion);
             assert!(buckets > 2 || !cuts, "{kind:?}");
             let cost = sharded.rank_cost().unwrap();
             assert_eq!(cost.weights as usize, whole);
