@@ -144,6 +144,7 @@ impl OptimizerConfig {
             Self::AdamW(adamw) => &mut adamw.weight_decay,
             Self::Muon(muon) => &mut muon.weight_decay,
             Self::NorMuon(normuon) => &mut normuon.weight_decay,
+            Self::Soap(soap) => &mut soap.weight_decay,
             Self::Lion(lion) => &mut lion.weight_decay,
         }
     }
