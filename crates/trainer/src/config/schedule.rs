@@ -185,7 +185,7 @@ impl ScheduleConfig {
         }
     }
 
-    /// Replaces each number of steps by that of a longer or shorter run; 0 has a meaning of its own.
+    /// Replaces each number of steps by that of a longer or shorter run.
     pub(crate) fn stretch(&mut self, stretched: impl Fn(usize) -> usize) {
         let steps = match self {
             Self::Constant(constant) => vec![&mut constant.warmup_steps],
