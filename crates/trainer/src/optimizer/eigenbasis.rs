@@ -87,7 +87,8 @@ impl<B: Backend> Eigenbasis<B> {
             let rows = powers.chunks(n);
             rows.map(|row| f64::from(row[of])).collect()
         };
-        let vectors = orthonormal(order.iter().map(column).collect());
+        let columns: Vec<Vec<f64>> = order.iter().map(column).collect();
+        let vectors = orthonormal(&columns);
         let vectors = in_columns(&vectors, &mean);
         let order: Vec<i64> = order.into_iter().map(|of| of as i64).collect();
         let order = Tensor::from_data(TensorData::new(order, [n]), &mean.device());
