@@ -30,30 +30,15 @@ fn rows() -> Vec<OptionRow> {
     lines.map(row).chain(settings).collect()
 }
 
-/// Options with another meaning than those of the same name, and the reason.
-const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
-    // The setting `train.adapter`: the kind of a new adapter, in the commands that train.
-    (
-        "emberlm train",
-        "adapter",
-        "KIND",
-        "the kind of the adapter to train",
-    ),
-    (
-        "emberlm lr-find",
-        "adapter",
-        "KIND",
-        "the kind of the adapter to train",
-    ),
+/// The commands that train by the options of `train`.
+const TRAINING: [&str; 2] = ["emberlm train", "emberlm lr-find"];
+
+/// Options of [`TRAINING`] with another meaning than those of the same name, and the reason: the name, the value and the meaning.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    // The setting `train.adapter`: the kind of a new adapter.
+    ("adapter", "KIND", "the kind of the adapter to train"),
     // The name of nanochat. `bench` has that of llama-bench.
     (
-        "emberlm train",
-        "depth",
-        "N",
-        "the number of blocks, from which all sizes follow",
-    ),
-    (
-        "emberlm lr-find",
         "depth",
         "N",
         "the number of blocks, from which all sizes follow",
@@ -105,10 +90,8 @@ fn options() -> Vec<Found> {
     let mut found = Vec::new();
     collect(&command, "", &mut found);
     found.retain(|option| {
-        let is = |of: &(&str, &str, &str, &str)| {
-            (of.0, of.1, of.2) == (&*option.command, &*option.name, &*option.value)
-        };
-        !EXCEPTIONS.iter().any(is)
+        let is = |of: &(&str, &str, &str)| (of.0, of.1) == (&*option.name, &*option.value);
+        !(TRAINING.contains(&&*option.command) && EXCEPTIONS.iter().any(is))
     });
     found
 }

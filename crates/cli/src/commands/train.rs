@@ -92,8 +92,7 @@ pub fn train(
         return Ok(None);
     }
     let backend = args.backend.choose()?.of_local_rank(ranks.local_rank());
-    config.train.check()?;
-    config.train.check_mix(&config.data)?;
+    config.check()?;
     config.train.objective.check_model(&config.model)?;
     if config.data.is_empty() && config.train.objective.reads_records() {
         return Err(CliError::usage("this objective needs records to train on")
@@ -267,9 +266,8 @@ fn layered(base: RunConfig, args: &TrainArgs) -> Result<RunConfig, CliError> {
 
 /// Prints the resolved configuration, with the dataset's vocabulary if there is a dataset.
 fn print_config(mut config: RunConfig) -> Result<(), CliError> {
-    config.train.check()?;
+    config.check()?;
     config.train.check_model(&config.model)?;
-    config.train.check_mix(&config.data)?;
     let model = config.train.parametrization.applied(&config.model);
     TransformerConfig::try_from(model.with_any_vocabulary())?;
     let is_of_tokens = !config.reads_records();

@@ -126,6 +126,15 @@ impl DataConfig {
 }
 
 impl RunConfig {
+    /// Checks the training settings, also those that depend on the data.
+    ///
+    /// # Errors
+    /// Returns the first violated rule, with its field and value.
+    pub fn check(&self) -> Result<(), TrainError> {
+        self.train.check()?;
+        self.train.check_mix(&self.data)
+    }
+
     /// Returns true if the data is records instead of datasets of tokens: those of the objective, or conversations for a
     /// decoder.
     pub fn reads_records(&self) -> bool {

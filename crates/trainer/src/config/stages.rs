@@ -175,7 +175,7 @@ impl TrainConfig {
     ///
     /// # Errors
     /// They are not as many as the datasets, one of them is out of range, or all are 0.
-    pub fn check_mix(&self, data: &DataConfig) -> Result<(), TrainError> {
+    pub(super) fn check_mix(&self, data: &DataConfig) -> Result<(), TrainError> {
         let datasets = data.mix.len();
         for weights in self.stages.iter().filter_map(|s| s.weights.as_ref()) {
             let shown = format!("{weights:?}");

@@ -152,9 +152,8 @@ pub(crate) fn train_with<B: TrainingBackend>(
     engine: EngineOptions,
     peers: Arc<dyn Peers<B::InnerBackend>>,
 ) -> Result<RunResult, TrainError> {
-    config.train.check()?;
+    config.check()?;
     config.train.check_model(&config.model)?;
-    config.train.check_mix(&config.data)?;
     config.train.rank_micro_batches(peers.rank())?;
     if peers.rank().world_size() > 1 {
         let exchange = config.train.exchange;

@@ -8,7 +8,7 @@ use emberlm_model::{ModelKind, Transformer, TransformerConfig};
 
 use crate::config::EvaluationConfig;
 use crate::error::TrainError;
-use crate::evaluate::tasks::{CoreBenchmark, CoreRequests, TaskSet, score};
+use crate::evaluate::tasks::{CoreBenchmark, CoreRequests, TaskError, TaskSet, score};
 use crate::peers::Peers;
 use crate::report::metrics::Metric;
 
@@ -42,23 +42,16 @@ impl RunTasks {
         }
         let limit = (config.task_items > 0).then_some(config.task_items);
         let seq_len = model.seq_len();
-        let files = match config.tasks.is_empty() {
-            true => None,
-            false => {
-                let paths = &config.tasks;
-                Some(TaskSet::open(
-                    paths, limit, None, tokenizer, model, seq_len,
-                )?)
-            }
-        };
-        let core = match config.core.as_os_str().is_empty() {
-            true => None,
-            false => {
-                let core = CoreBenchmark::open(&config.core, limit)?;
-                let requests = core.requests(tokenizer, model, seq_len)?;
-                Some((core, requests))
-            }
-        };
+        let paths = &config.tasks;
+        let files = (!paths.is_empty())
+            .then(|| TaskSet::open(paths, limit, None, tokenizer, model, seq_len))
+            .transpose()?;
+        let core = (!config.core.as_os_str().is_empty()).then(|| {
+            let core = CoreBenchmark::open(&config.core, limit)?;
+            let requests = core.requests(tokenizer, model, seq_len)?;
+            Ok::<_, TaskError>((core, requests))
+        });
+        let core = core.transpose()?;
         Ok(Some(Self { files, core }))
     }
 

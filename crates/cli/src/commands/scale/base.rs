@@ -38,7 +38,7 @@ impl Base {
         if config.data.is_empty() {
             config.data = DataConfig::of(built_in_tales::dataset("emberlm scale")?);
         }
-        config.train.check()?;
+        config.check()?;
         let data = TrainingData::open(&config.data)?;
         let model = resolve_model(&mut config, data.first())?;
         let sequence = config.train.sequence_tokens(model.seq_len())?;

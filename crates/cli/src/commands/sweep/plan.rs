@@ -152,8 +152,7 @@ fn check(
     mut config: RunConfig,
     opened: &mut Vec<(DataConfig, TrainingData)>,
 ) -> Result<(), CliError> {
-    config.train.check()?;
-    config.train.check_mix(&config.data)?;
+    config.check()?;
     if !config.model.architecture.is_decoder() || config.reads_records() {
         // Other models, and records in place of a dataset, are checked when their run starts.
         return Ok(());

@@ -8,13 +8,14 @@ use emberlm_kernels::Backend;
 use emberlm_model::{Transformer, TransformerConfig};
 
 use super::harness::{GroupFile, Member, TaskGroup};
+use super::recorded::{declared, metric_name};
 use super::{
     GroupReport, HarnessTask, Question, Row, TaskError, TaskMetric, TaskReport, TaskRequests,
     answer, score,
 };
 use crate::error::TrainError;
 use crate::peers::Peers;
-use crate::report::metrics::{Direction, Metric, Phase};
+use crate::report::metrics::Metric;
 
 /// A task with its requests.
 type Opened = Result<(HarnessTask, TaskRequests), TaskError>;
@@ -95,7 +96,9 @@ impl TaskSet {
         if self.has(&group.name) {
             return Err(group.refuse_name());
         }
-        let group = group.group(places.clone(), |place| &self.tasks[place].0)?;
+        let tasks = places.iter().map(|&place| &self.tasks[place].0);
+        let metrics: Vec<_> = tasks.flat_map(HarnessTask::filtered_metrics).collect();
+        let group = group.group(places.clone(), &metrics)?;
         self.groups.push(group);
         Ok(places)
     }
@@ -189,24 +192,4 @@ impl TaskSet {
         });
         tasks.chain(groups).collect()
     }
-}
-
-/// The declaration of a task's metric.
-pub(super) fn declared(task: &str, metric: &str, lower_is_better: bool) -> Metric {
-    let direction = match lower_is_better {
-        true => Direction::LowerIsBetter,
-        false => Direction::HigherIsBetter,
-    };
-    Metric::new(metric_name(task, metric), format!("{task} {metric}"))
-        .phase(Phase::Validation)
-        .direction(direction)
-}
-
-/// The name of a metric in `events.jsonl`: `arc_easy_acc_norm`.
-pub(super) fn metric_name(task: &str, metric: &str) -> String {
-    let allowed = |c: char| match c.to_ascii_lowercase() {
-        c if c.is_ascii_alphanumeric() => c,
-        _ => '_',
-    };
-    format!("{task}_{metric}").chars().map(allowed).collect()
 }

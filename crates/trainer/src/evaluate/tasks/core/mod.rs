@@ -20,7 +20,7 @@ use super::likelihood::{Likelihood, Row};
 use super::lines::{self, Fields};
 use super::pair::{Beginning, Limits};
 use super::python_random::PythonRandom;
-use super::set::{declared, metric_name};
+use super::recorded::{declared, metric_name};
 use super::{TaskError, yaml};
 use crate::report::metrics::Metric;
 use prompts::{Item, ItemRows, Kind};

@@ -11,8 +11,7 @@ use serde_json::Value;
 use super::config::OneOrMore;
 use super::keys::Keys;
 use super::metrics::MetricKind;
-use super::report::named;
-use super::{HarnessTask, TaskMetric, TaskReport};
+use super::report::{TaskMetric, TaskReport, named};
 use crate::evaluate::tasks::TaskError;
 use crate::evaluate::tasks::statistics::Estimate;
 
@@ -175,37 +174,37 @@ impl GroupFile {
         })
     }
 
-    /// The group of `tasks`, of which it has those at the places `members`.
+    /// The group of the tasks at the places `members`, which have the metrics `found` with these filters.
     ///
     /// # Errors
     /// None of them has a metric of the group.
-    pub(in crate::evaluate::tasks) fn group<'a>(
+    pub(in crate::evaluate::tasks) fn group(
         self,
         members: Vec<usize>,
-        task: impl Fn(usize) -> &'a HarnessTask,
+        found: &[(MetricKind, &str)],
     ) -> Result<TaskGroup, TaskError> {
-        let found: BTreeSet<(&str, &str)> = members
-            .iter()
-            .flat_map(|&at| task(at).filtered_metrics())
-            .map(|(kind, filter)| (kind.name(), filter))
-            .collect();
         let mut metrics = Vec::new();
         for aggregate in self.aggregates {
-            let name = aggregate.kind.name();
+            let kind = aggregate.kind;
             let all = || {
-                let own = found.iter().filter(|(kind, _)| *kind == name);
-                own.map(|(_, filter)| (*filter).to_owned()).collect()
+                let own = found.iter().filter(|(other, _)| *other == kind);
+                let filters: BTreeSet<&str> = own.map(|(_, filter)| *filter).collect();
+                filters.into_iter().map(str::to_owned).collect()
             };
             let filters: Vec<String> = aggregate.filters.unwrap_or_else(all);
             let missing = filters
                 .iter()
-                .find(|it| !found.contains(&(name, it.as_str())));
+                .find(|it| !found.contains(&(kind, it.as_str())));
             if missing.is_some() || filters.is_empty() {
                 let with = missing.map(|filter| format!(" with the filter {filter}"));
-                let reason = format!("no task has the metric {name}{}", with.unwrap_or_default());
+                let reason = format!(
+                    "no task has the metric {}{}",
+                    kind.name(),
+                    with.unwrap_or_default()
+                );
                 return Err(self.keys.refuse("aggregate_metric_list", reason));
             }
-            let metric = |filter| (aggregate.kind, filter, aggregate.by_size);
+            let metric = |filter| (kind, filter, aggregate.by_size);
             metrics.extend(filters.into_iter().map(metric));
         }
         Ok(TaskGroup {

@@ -179,7 +179,7 @@ impl HarnessTask {
     }
 
     /// The metrics with the names of their filters.
-    fn filtered_metrics(&self) -> impl Iterator<Item = (MetricKind, &str)> {
+    pub(super) fn filtered_metrics(&self) -> impl Iterator<Item = (MetricKind, &str)> {
         let filters = &self.config.filters;
         let with_filters = |metric: &metrics::Metric| {
             let kind = metric.kind;
