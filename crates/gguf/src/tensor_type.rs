@@ -31,10 +31,12 @@ pub enum TensorType {
     Q6K,
     /// 4-bit indices of a table of 16 values, and an f16 scale.
     Iq4Nl,
+    /// 4-bit floating-point numbers, and a power of two as the scale.
+    Mxfp4,
 }
 
 /// Types of the format that are not supported: number, name.
-const UNSUPPORTED: [(u32, &str); 20] = [
+const UNSUPPORTED: [(u32, &str); 19] = [
     (9, "Q8_1"),
     (15, "Q8_K"),
     (16, "IQ2_XXS"),
@@ -52,14 +54,13 @@ const UNSUPPORTED: [(u32, &str); 20] = [
     (29, "IQ1_M"),
     (34, "TQ1_0"),
     (35, "TQ2_0"),
-    (39, "MXFP4"),
     (40, "NVFP4"),
     (41, "Q1_0"),
 ];
 
 impl TensorType {
     /// Every supported type.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::F32,
         Self::F16,
         Self::Bf16,
@@ -74,6 +75,7 @@ impl TensorType {
         Self::Q5K,
         Self::Q6K,
         Self::Iq4Nl,
+        Self::Mxfp4,
     ];
 
     /// The number in files.
@@ -93,6 +95,7 @@ impl TensorType {
             Self::Q5K => 13,
             Self::Q6K => 14,
             Self::Iq4Nl => 20,
+            Self::Mxfp4 => 39,
         }
     }
 
@@ -113,6 +116,7 @@ impl TensorType {
             Self::Q5K => "Q5_K",
             Self::Q6K => "Q6_K",
             Self::Iq4Nl => "IQ4_NL",
+            Self::Mxfp4 => "MXFP4",
         }
     }
 
@@ -120,7 +124,13 @@ impl TensorType {
     pub const fn block_len(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::Bf16 => 1,
-            Self::Q8_0 | Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Iq4Nl => 32,
+            Self::Q8_0
+            | Self::Q4_0
+            | Self::Q4_1
+            | Self::Q5_0
+            | Self::Q5_1
+            | Self::Iq4Nl
+            | Self::Mxfp4 => 32,
             Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K => 256,
         }
     }
@@ -132,6 +142,7 @@ impl TensorType {
             Self::F16 | Self::Bf16 => 2,
             Self::Q8_0 => 34,
             Self::Q4_0 | Self::Iq4Nl => 18,
+            Self::Mxfp4 => 17,
             Self::Q4_1 => 20,
             Self::Q5_0 => 22,
             Self::Q5_1 => 24,

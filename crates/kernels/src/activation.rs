@@ -17,15 +17,24 @@ pub enum Activation {
     GeluTanh,
     /// `x · σ(x)`, also called swish.
     Silu,
+    /// `y · σ(1.702 y)` with `y = min(x, 7)`. A gated layer multiplies it by `min(max(u, -7), 7) + 1` of its other projection `u`
+    /// (OpenAI 2025, "gpt-oss").
+    ClampedSilu,
 }
 
 impl Activation {
     /// Every activation.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Relu,
         Self::ReluSquared,
         Self::Gelu,
         Self::GeluTanh,
         Self::Silu,
+        Self::ClampedSilu,
     ];
+
+    /// The bound of [`Activation::ClampedSilu`].
+    pub(crate) const CLAMP: f32 = 7.0;
+    /// The factor in the sigmoid of [`Activation::ClampedSilu`].
+    pub(crate) const STEEPNESS: f32 = 1.702;
 }

@@ -9,7 +9,7 @@ use burn::tensor::{Bool, Int, Shape, Tensor, TensorPrimitive};
 use crate::base_ops::usable;
 use crate::{AttentionOptions, BaseOps, KeyValueCache, PackedTokens, RotaryAngles};
 
-/// Attention with grouped key-value heads, `softmax(scores + bias + mask) v`.
+/// Attention with grouped key-value heads, `softmax(scores + bias + mask) v`. Sinks are further scores without a value.
 ///
 /// [`AttentionOptions`] defines the scores and the reach. Each group of `heads / kv_heads` consecutive query
 /// heads shares a key-value head. A query without any visible key has an output of 0 and contributes no gradient.
@@ -144,6 +144,9 @@ pub struct AttentionMask<B: BurnBackend> {
     /// Differentiable bias, added to the scores after scale and soft cap, `[heads, q_len, k_len]` (as in the
     /// relative positions of T5, Raffel et al. 2020).
     pub bias: Option<Tensor<B, 3>>,
+    /// Differentiable sinks, one more score per head that has no value, `[heads]` (OpenAI 2025, "gpt-oss"): the weights of a
+    /// query sum to less than 1.
+    pub sinks: Option<Tensor<B, 1>>,
 }
 
 impl<B: BurnBackend> Default for AttentionMask<B> {
@@ -152,14 +155,16 @@ impl<B: BurnBackend> Default for AttentionMask<B> {
             documents: None,
             padding: None,
             bias: None,
+            sinks: None,
         }
     }
 }
 
 impl<B: BurnBackend> AttentionMask<B> {
-    /// Returns true if there is no restriction and no bias.
+    /// Returns true if there is no restriction, no bias and no sink.
     pub fn is_empty(&self) -> bool {
-        self.documents.is_none() && self.padding.is_none() && self.bias.is_none()
+        let restricts = self.documents.is_some() || self.padding.is_some();
+        !restricts && self.bias.is_none() && self.sinks.is_none()
     }
 
     /// Returns a mask that isolates documents, if there are any; see [`AttentionMask::documents`].
@@ -211,6 +216,8 @@ pub struct AttentionGradients<B: BurnBackend> {
     pub v: FloatTensor<B>,
     /// The gradient of the bias, `[heads, q_len, k_len]`, if requested.
     pub bias: Option<FloatTensor<B>>,
+    /// The gradient of the sinks, `[heads]`, if there are any.
+    pub sinks: Option<FloatTensor<B>>,
 }
 
 /// The gradients of attention over the output of a fused projection.
@@ -220,4 +227,6 @@ pub struct SelfAttentionGradients<B: BurnBackend> {
     pub qkv: FloatTensor<B>,
     /// The gradient of the bias, `[heads, seq, seq]`, if requested.
     pub bias: Option<FloatTensor<B>>,
+    /// The gradient of the sinks, `[heads]`, if there are any.
+    pub sinks: Option<FloatTensor<B>>,
 }

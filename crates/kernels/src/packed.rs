@@ -19,6 +19,7 @@ use thiserror::Error;
 /// | q4_0, q5_0 | 32 | 4.5, 5.5 | `d (q - 8)`, `d (q - 16)` |
 /// | q4_1, q5_1 | 32 | 5, 6 | `d q + m` |
 /// | iq4_nl | 32 | 4.5 | `d v[q]` with 16 unevenly spaced values `v` |
+/// | mxfp4 | 32 | 4.25 | `d v[q]` with 4-bit floating-point numbers `v` and a power of two `d` |
 /// | q2_k | 256 | 2.625 | `d s q - e t`, with 4-bit `s`, `t` per 16 weights |
 /// | q3_k | 256 | 3.4375 | `d s (q - 4)`, with 6-bit `s` per 16 weights |
 /// | q4_k, q5_k | 256 | 4.5, 5.5 | `d s q - e t`, with 6-bit `s`, `t` per 32 weights |
@@ -53,6 +54,9 @@ pub enum PackedFormat {
     /// 4-bit indices of unevenly spaced values.
     #[serde(rename = "iq4_nl")]
     Iq4Nl,
+    /// 4-bit floating-point numbers with powers of two as scales (OCP Microscaling FP4).
+    #[serde(rename = "mxfp4")]
+    Mxfp4,
     /// 2 bits with quantized scales and minimums.
     #[serde(rename = "q2_k")]
     Q2K,
@@ -103,7 +107,7 @@ pub enum PackedError {
 
 impl PackedFormat {
     /// Every format.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Int8,
         Self::F16,
         Self::Bf16,
@@ -113,6 +117,7 @@ impl PackedFormat {
         Self::Q5_0,
         Self::Q5_1,
         Self::Iq4Nl,
+        Self::Mxfp4,
         Self::Q2K,
         Self::Q3K,
         Self::Q4K,
@@ -132,6 +137,7 @@ impl PackedFormat {
             Self::Q5_0 => "q5_0",
             Self::Q5_1 => "q5_1",
             Self::Iq4Nl => "iq4_nl",
+            Self::Mxfp4 => "mxfp4",
             Self::Q2K => "q2_k",
             Self::Q3K => "q3_k",
             Self::Q4K => "q4_k",
@@ -145,7 +151,13 @@ impl PackedFormat {
     pub const fn block_len(self) -> usize {
         match self {
             Self::Int8 | Self::F16 | Self::Bf16 => 1,
-            Self::Q8_0 | Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Iq4Nl => 32,
+            Self::Q8_0
+            | Self::Q4_0
+            | Self::Q4_1
+            | Self::Q5_0
+            | Self::Q5_1
+            | Self::Iq4Nl
+            | Self::Mxfp4 => 32,
             Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K => 256,
         }
     }
@@ -157,6 +169,7 @@ impl PackedFormat {
             Self::F16 | Self::Bf16 => 2,
             Self::Q8_0 => 34,
             Self::Q4_0 | Self::Iq4Nl => 18,
+            Self::Mxfp4 => 17,
             Self::Q4_1 => 20,
             Self::Q5_0 => 22,
             Self::Q5_1 => 24,

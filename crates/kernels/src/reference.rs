@@ -25,6 +25,7 @@ mod rotary;
 mod rows;
 mod scale;
 pub(crate) mod self_attention;
+mod sinks;
 pub(crate) mod table_parts;
 
 pub use activation::{activation, activation_backward};
@@ -59,6 +60,7 @@ pub use self_attention::{
     blocked_self_attention, blocked_self_attention_backward, blocked_self_attention_training,
     self_attention, self_attention_backward, self_attention_training,
 };
+pub use sinks::{sink_gradient, with_sinks};
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;

@@ -25,12 +25,34 @@ type SelfState<B> = <<B as Backend>::Attention as AttentionKernels<B>>::SelfStat
 #[derive(Clone, Copy, Debug)]
 pub struct TrackedAttention;
 
+/// The tensors of a mask that are parents: the bias, followed by the sinks.
+#[derive(Clone, Copy, Debug)]
+struct MaskParents {
+    bias: bool,
+    sinks: bool,
+}
+
+impl MaskParents {
+    fn of<T>((bias, sinks): &(Option<T>, Option<T>)) -> Self {
+        Self {
+            bias: bias.is_some(),
+            sinks: sinks.is_some(),
+        }
+    }
+
+    /// The nodes of bias and sinks, which follow in `next`.
+    fn next<T>(self, mut next: impl FnMut() -> Option<T>) -> (Option<T>, Option<T>) {
+        let bias = self.bias.then(&mut next).flatten();
+        (bias, self.sinks.then(next).flatten())
+    }
+}
+
 #[derive(Debug)]
 struct AttentionBackward;
 
-/// The parents are the queries, keys and values, followed by the bias if there is one.
+/// The parents are the queries, keys and values, followed by those of the mask.
 impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
-    type State = (State<B>, AttentionOptions);
+    type State = (State<B>, AttentionOptions, MaskParents);
 
     fn backward(
         self,
@@ -39,16 +61,18 @@ impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
         _checkpointer: &mut Checkpointer,
     ) {
         let grad = grads.consume::<B>(&ops.node); // [batch, heads, q_len, head_dim]
-        let (state, options) = ops.state;
+        let (state, options, of_mask) = ops.state;
         let mut parents = ops.parents.into_iter();
         let mut next = || parents.next().flatten();
-        let (q, k, v, bias) = (next(), next(), next(), next());
+        let (q, k, v) = (next(), next(), next());
+        let (bias, sinks) = of_mask.next(next);
         let gradients = B::Attention::attention_backward(state, grad, options, bias.is_some());
         let gradients = [
             (q, Some(gradients.q)),
             (k, Some(gradients.k)),
             (v, Some(gradients.v)),
             (bias, gradients.bias),
+            (sinks, gradients.sinks),
         ];
         for (node, grad) in gradients {
             if let (Some(node), Some(grad)) = (node, grad) {
@@ -61,9 +85,14 @@ impl<B: Backend, const N: usize> Backward<B, N> for AttentionBackward {
 #[derive(Debug)]
 struct SelfAttentionBackward;
 
-/// The parents are the output of the fused projection, followed by the bias if there is one.
+/// The parents are the output of the fused projection, followed by those of the mask.
 impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
-    type State = (SelfState<B>, Option<RotaryAngles<B>>, SelfAttention);
+    type State = (
+        SelfState<B>,
+        Option<RotaryAngles<B>>,
+        SelfAttention,
+        MaskParents,
+    );
 
     fn backward(
         self,
@@ -72,13 +101,19 @@ impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
         _checkpointer: &mut Checkpointer,
     ) {
         let grad = grads.consume::<B>(&ops.node); // [batch, seq, heads · head_dim]
-        let (state, angles, config) = ops.state;
+        let (state, angles, config, of_mask) = ops.state;
         let mut parents = ops.parents.into_iter();
         let mut next = || parents.next().flatten();
-        let (qkv, bias) = (next(), next());
+        let qkv = next();
+        let (bias, sinks) = of_mask.next(next);
         let gradients =
             B::Attention::self_attention_backward(state, angles, grad, config, bias.is_some());
-        for (node, grad) in [(qkv, Some(gradients.qkv)), (bias, gradients.bias)] {
+        let gradients = [
+            (qkv, Some(gradients.qkv)),
+            (bias, gradients.bias),
+            (sinks, gradients.sinks),
+        ];
+        for (node, grad) in gradients {
             if let (Some(node), Some(grad)) = (node, grad) {
                 grads.register::<B>(node.id, grad);
             }
@@ -88,6 +123,16 @@ impl<B: Backend, const N: usize> Backward<B, N> for SelfAttentionBackward {
 
 // In Burn, the number of parents is part of an operation's type.
 macro_rules! tracked {
+    ($backward:expr, [$($parent:expr),+], $mask:expr, $state:expr, $output:expr) => {
+        match $mask {
+            (None, None) => tracked!($backward, [$($parent),+], $state, $output),
+            (Some(bias), None) => tracked!($backward, [$($parent),+, bias.node], $state, $output),
+            (None, Some(sinks)) => tracked!($backward, [$($parent),+, sinks.node], $state, $output),
+            (Some(bias), Some(sinks)) => {
+                tracked!($backward, [$($parent),+, bias.node, sinks.node], $state, $output)
+            }
+        }
+    };
     ($backward:expr, [$($parent:expr),+], $state:expr, $output:expr) => {
         match $backward.prepare::<C>([$($parent),+]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish($state, $output),
@@ -107,14 +152,12 @@ impl<B: Backend, C: CheckpointStrategy> AttentionKernels<Autodiff<B, C>> for Tra
         mask: AttentionMask<Autodiff<B, C>>,
         options: AttentionOptions,
     ) -> FloatTensor<Autodiff<B, C>> {
-        let (mask, bias) = untracked(mask);
+        let (mask, of_mask) = untracked(mask);
         let (output, state) =
             B::Attention::attention_training(q.primitive, k.primitive, v.primitive, mask, options);
-        let (q, k, v, state) = (q.node, k.node, v.node, (state, options));
-        match bias {
-            Some(bias) => tracked!(AttentionBackward, [q, k, v, bias.node], state, output),
-            None => tracked!(AttentionBackward, [q, k, v], state, output),
-        }
+        let state = (state, options, MaskParents::of(&of_mask));
+        let (q, k, v) = (q.node, k.node, v.node);
+        tracked!(AttentionBackward, [q, k, v], of_mask, state, output)
     }
 
     fn attention_training(
@@ -148,16 +191,11 @@ impl<B: Backend, C: CheckpointStrategy> AttentionKernels<Autodiff<B, C>> for Tra
             cos: of.cos.primitive,
             sin: of.sin.primitive,
         });
-        let (mask, bias) = untracked(mask);
+        let (mask, of_mask) = untracked(mask);
         let (output, state) =
             B::Attention::self_attention_training(qkv.primitive, angles.clone(), mask, config);
-        let state = (state, angles, config);
-        match bias {
-            Some(bias) => {
-                tracked!(SelfAttentionBackward, [qkv.node, bias.node], state, output)
-            }
-            None => tracked!(SelfAttentionBackward, [qkv.node], state, output),
-        }
+        let state = (state, angles, config, MaskParents::of(&of_mask));
+        tracked!(SelfAttentionBackward, [qkv.node], of_mask, state, output)
     }
 
     fn self_attention_training(
@@ -180,18 +218,30 @@ impl<B: Backend, C: CheckpointStrategy> AttentionKernels<Autodiff<B, C>> for Tra
     }
 }
 
-/// Returns the mask for the inner backend, and the tracked bias.
+/// The tracked bias and sinks of a mask.
+type TrackedMask<B, C> = (
+    Option<FloatTensor<Autodiff<B, C>>>,
+    Option<FloatTensor<Autodiff<B, C>>>,
+);
+
+/// Returns the mask for the inner backend, and the tracked bias and sinks.
 fn untracked<B: Backend, C: CheckpointStrategy>(
     mask: AttentionMask<Autodiff<B, C>>,
-) -> (AttentionMask<B>, Option<FloatTensor<Autodiff<B, C>>>) {
+) -> (AttentionMask<B>, TrackedMask<B, C>) {
     let bias = mask.bias.map(|bias| bias.into_primitive().tensor());
-    let of_inner = |bias: &FloatTensor<Autodiff<B, C>>| {
-        Tensor::from_primitive(TensorPrimitive::Float(bias.primitive.clone()))
-    };
-    let mask = AttentionMask {
+    let sinks = mask.sinks.map(|sinks| sinks.into_primitive().tensor());
+    let inner = AttentionMask {
         documents: mask.documents.map(Tensor::inner),
         padding: mask.padding.map(Tensor::inner),
-        bias: bias.as_ref().map(of_inner),
+        bias: bias.as_ref().map(of_inner::<B, C, 3>),
+        sinks: sinks.as_ref().map(of_inner::<B, C, 1>),
     };
-    (mask, bias)
+    (inner, (bias, sinks))
+}
+
+/// The tensor of the inner backend.
+fn of_inner<B: Backend, C: CheckpointStrategy, const D: usize>(
+    tracked: &FloatTensor<Autodiff<B, C>>,
+) -> Tensor<B, D> {
+    Tensor::from_primitive(TensorPrimitive::Float(tracked.primitive.clone()))
 }

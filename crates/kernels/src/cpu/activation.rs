@@ -17,6 +17,7 @@ pub fn activation(kind: Activation, x: &[f32], out: &mut [f32]) {
         Activation::Gelu => activate::<Gelu>(x, out),
         Activation::GeluTanh => activate::<GeluTanh>(x, out),
         Activation::Silu => activate::<Silu>(x, out),
+        Activation::ClampedSilu => activate::<ClampedSilu>(x, out),
     }
 }
 
@@ -36,6 +37,7 @@ pub fn activate_row(kind: Activation, x: &mut [f32]) {
         Activation::Gelu => activate_here::<Gelu>(x),
         Activation::GeluTanh => activate_here::<GeluTanh>(x),
         Activation::Silu => activate_here::<Silu>(x),
+        Activation::ClampedSilu => activate_here::<ClampedSilu>(x),
     }
 }
 
@@ -50,6 +52,7 @@ pub fn activation_and_slope(kind: Activation, x: &mut [f32], out: &mut [f32]) {
         Activation::Gelu => activate_and_slope::<Gelu>(x, out),
         Activation::GeluTanh => activate_and_slope::<GeluTanh>(x, out),
         Activation::Silu => activate_and_slope::<Silu>(x, out),
+        Activation::ClampedSilu => activate_and_slope::<ClampedSilu>(x, out),
     }
 }
 
@@ -75,7 +78,7 @@ pub fn multiply(grad: &mut [f32], slope: &[f32]) {
         });
 }
 
-/// `out = f(gate) · up` (Shazeer 2020).
+/// `out = f(gate) · up` (Shazeer 2020), with the factor of [`Activation::ClampedSilu`] in place of `up`.
 ///
 /// # Panics
 /// Panics if the sizes differ.
@@ -86,6 +89,7 @@ pub fn gated(kind: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
         Activation::Gelu => gate_up::<Gelu>(gate, up, out),
         Activation::GeluTanh => gate_up::<GeluTanh>(gate, up, out),
         Activation::Silu => gate_up::<Silu>(gate, up, out),
+        Activation::ClampedSilu => gate_up::<ClampedSilu>(gate, up, out),
     }
 }
 
@@ -107,6 +111,7 @@ pub fn gated_backward(
         Activation::Gelu => gate_up_backward::<Gelu>,
         Activation::GeluTanh => gate_up_backward::<GeluTanh>,
         Activation::Silu => gate_up_backward::<Silu>,
+        Activation::ClampedSilu => gate_up_backward::<ClampedSilu>,
     };
     back(gate, up, grad, gate_grad, up_grad);
 }
@@ -173,7 +178,7 @@ fn gate_up<F: Function>(gate: &[f32], up: &[f32], out: &mut [f32]) {
                 #[inline(always)]
                 |add| {
                     for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-                        *out = F::value(add, *gate) * *up;
+                        *out = F::value(add, *gate) * F::linear(*up);
                     }
                 },
             );
@@ -209,8 +214,8 @@ fn gate_up_backward<F: Function>(
                         gate_grad.iter_mut().zip(up_grad).zip(inputs)
                     {
                         let (value, slope) = F::both(add, *gate);
-                        *gate_grad = *grad * *up * slope;
-                        *up_grad = *grad * value;
+                        *gate_grad = *grad * F::linear(*up) * slope;
+                        *up_grad = *grad * value * F::linear_slope(*up);
                     }
                 },
             );
@@ -223,6 +228,18 @@ trait Function {
     fn value(add: MultiplyAdd, x: f32) -> f32;
     /// `f(x)` and `f'(x)`.
     fn both(add: MultiplyAdd, x: f32) -> (f32, f32);
+
+    /// The other factor of a gated layer, from its projection.
+    #[inline(always)]
+    fn linear(up: f32) -> f32 {
+        up
+    }
+
+    /// The derivative of [`Function::linear`].
+    #[inline(always)]
+    fn linear_slope(_up: f32) -> f32 {
+        1.0
+    }
 }
 
 struct Relu;
@@ -350,6 +367,49 @@ impl Function for Silu {
     fn both(add: MultiplyAdd, x: f32) -> (f32, f32) {
         let (right, left) = sigmoid(add, x);
         (x * right, right * add.of(x, left, 1.0))
+    }
+}
+
+struct ClampedSilu;
+
+impl Function for ClampedSilu {
+    #[inline(always)]
+    fn value(add: MultiplyAdd, x: f32) -> f32 {
+        let y = below_clamp(x);
+        y * sigmoid(add, Activation::STEEPNESS * y).0
+    }
+
+    #[inline(always)]
+    fn both(add: MultiplyAdd, x: f32) -> (f32, f32) {
+        let y = below_clamp(x);
+        let steep = Activation::STEEPNESS * y;
+        let (right, left) = sigmoid(add, steep);
+        let slope = right * add.of(steep, left, 1.0);
+        (y * right, if x >= Activation::CLAMP { 0.0 } else { slope })
+    }
+
+    #[inline(always)]
+    fn linear(up: f32) -> f32 {
+        -below_clamp(-below_clamp(up)) + 1.0
+    }
+
+    #[inline(always)]
+    fn linear_slope(up: f32) -> f32 {
+        if up.abs() >= Activation::CLAMP {
+            0.0
+        } else {
+            1.0
+        }
+    }
+}
+
+/// `min(x, 7)`; NaN stays NaN.
+#[inline(always)]
+fn below_clamp(x: f32) -> f32 {
+    if x > Activation::CLAMP {
+        Activation::CLAMP
+    } else {
+        x
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tiled attention for any memory layout of queries, keys and values.
 
 use burn::tensor::ops::FloatTensorOps;
-use burn::tensor::{DType, Distribution, Shape};
+use burn::tensor::{DType, Distribution, Shape, Tensor};
 use burn_flex::{Flex, FlexTensor, Layout};
 
 use super::buffer::{all_filled, dense, dims, elements, elements_mut, filled, is_f32, of_elements};
@@ -42,6 +42,17 @@ pub struct TiledState<I> {
     mask: MaskTensors,
     /// The seed of the dropout.
     seed: u64,
+}
+
+impl<I> TiledState<I> {
+    /// The gradient of the sinks, if there are any.
+    fn sink_gradient(&self, shape: &AttentionShape, grad: &FlexTensor) -> Option<FlexTensor> {
+        let sinks = self.mask.sinks()?;
+        let of_queries = Shape::new([shape.batch, shape.heads, shape.q_len, 1]);
+        let log_sums = self.log_sums.reshape(of_queries);
+        let (output, grad) = (self.output.clone(), grad.clone());
+        Some(reference::sink_gradient(&sinks, log_sums, output, grad))
+    }
 }
 
 impl AttentionKernels<Flex> for TiledAttention {
@@ -148,6 +159,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         };
         let inputs = &state.inputs;
         let shape = shape(&inputs[0], &inputs[1]);
+        let sinks = state.sink_gradient(&shape, &grad);
         let grad = strides(grad).0;
         let shapes = [shape.q_dims(), shape.k_dims(), shape.k_dims()].map(Into::into);
         let mut dbias = bias_memory(&shape, bias);
@@ -174,7 +186,13 @@ impl AttentionKernels<Flex> for TiledAttention {
             });
         });
         let bias = bias_tensor(&shape, dbias);
-        AttentionGradients { q, k, v, bias }
+        AttentionGradients {
+            q,
+            k,
+            v,
+            bias,
+            sinks,
+        }
     }
 
     fn self_attention(
@@ -246,6 +264,7 @@ impl AttentionKernels<Flex> for TiledAttention {
             }
         };
         let shape = fused_shape(&state.inputs, config);
+        let sinks = state.sink_gradient(&shape, &grad);
         let grad = dense(grad);
         let mut dbias = bias_memory(&shape, bias);
         let qkv_grad = filled(dims(&state.inputs), |qkv_grad| {
@@ -274,6 +293,7 @@ impl AttentionKernels<Flex> for TiledAttention {
         SelfAttentionGradients {
             qkv: rotated(qkv_grad, angles.as_ref(), config, true),
             bias: bias_tensor(&shape, dbias),
+            sinks,
         }
     }
 }
@@ -285,10 +305,12 @@ fn supports([q, k, v]: [&FlexTensor; 3], mask: &AttentionMask<Flex>) -> bool {
     equal && supports_fused(q, mask) && is_f32(&[k, v])
 }
 
-/// Returns true if the kernels support this fused buffer and bias: both are f32.
+/// Returns true if the kernels support this fused buffer, bias and sinks: all are f32.
 fn supports_fused(qkv: &FlexTensor, mask: &AttentionMask<Flex>) -> bool {
-    let bias = mask.bias.as_ref();
-    is_f32(&[qkv]) && bias.is_none_or(|bias| bias.dtype() == DType::F32)
+    let bias = mask.bias.as_ref().map(Tensor::dtype);
+    let sinks = mask.sinks.as_ref().map(Tensor::dtype);
+    let mut kinds = bias.into_iter().chain(sinks);
+    is_f32(&[qkv]) && kinds.all(|kind| kind == DType::F32)
 }
 
 /// Allocates the gradient of the bias, if requested.

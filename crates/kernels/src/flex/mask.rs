@@ -1,6 +1,6 @@
 //! Attention masks in the CPU's memory.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorPrimitive};
 use burn_flex::{Flex, FlexTensor};
 
 use super::buffer::{dense, elements, integers};
@@ -14,6 +14,8 @@ pub(super) struct MaskTensors {
     padding: Option<Vec<bool>>,
     /// Dense and f32.
     bias: Option<FlexTensor>,
+    /// Dense and f32.
+    sinks: Option<FlexTensor>,
 }
 
 impl MaskTensors {
@@ -22,6 +24,9 @@ impl MaskTensors {
             documents: mask.documents.map(Tensor::into_primitive),
             padding: mask.padding.map(|seen| seen.into_data().iter().collect()),
             bias: mask.bias.map(|bias| dense(bias.into_primitive().tensor())),
+            sinks: mask
+                .sinks
+                .map(|sinks| dense(sinks.into_primitive().tensor())),
         }
     }
 
@@ -32,6 +37,13 @@ impl MaskTensors {
             documents: documents.as_deref(),
             padding: self.padding.as_deref(),
             bias: self.bias.as_ref().map(elements),
+            sinks: self.sinks.as_ref().map(elements),
         })
+    }
+
+    /// The sinks `[heads]`.
+    pub(super) fn sinks(&self) -> Option<Tensor<Flex, 1>> {
+        let sinks = self.sinks.clone()?;
+        Some(Tensor::from_primitive(TensorPrimitive::Float(sinks)))
     }
 }

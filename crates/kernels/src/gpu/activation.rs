@@ -100,7 +100,8 @@ fn gated_elements<T: Float>(
         terminate!();
     }
     let value = activated(f32::cast_from(gate[ABSOLUTE_POS]), comptime!(Some(kind)));
-    output[ABSOLUTE_POS] = T::cast_from(value * f32::cast_from(up[ABSOLUTE_POS]));
+    let factor = linear_factor(f32::cast_from(up[ABSOLUTE_POS]), kind);
+    output[ABSOLUTE_POS] = T::cast_from(value * factor);
 }
 
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -121,8 +122,27 @@ fn gated_gradients<T: Float>(
     let gate = f32::cast_from(gate[ABSOLUTE_POS]);
     let grad = f32::cast_from(grad[ABSOLUTE_POS]);
     let up = f32::cast_from(up[ABSOLUTE_POS]);
-    of_gate[ABSOLUTE_POS] = T::cast_from(grad * up * slope(gate, kind));
-    of_up[ABSOLUTE_POS] = T::cast_from(grad * activated(gate, comptime!(Some(kind))));
+    of_gate[ABSOLUTE_POS] = T::cast_from(grad * linear_factor(up, kind) * slope(gate, kind));
+    let factor_grad = grad * activated(gate, comptime!(Some(kind)));
+    of_up[ABSOLUTE_POS] = T::cast_from(factor_grad * linear_factor_slope(up, kind));
+}
+
+/// The factor of a gated layer that has no activation function, from its projection.
+#[cube]
+fn linear_factor(up: f32, #[comptime] kind: Activation) -> f32 {
+    match comptime!(kind) {
+        Activation::ClampedSilu => max(min(up, Activation::CLAMP), -Activation::CLAMP) + 1.0,
+        _ => up,
+    }
+}
+
+/// The derivative of [`linear_factor`].
+#[cube]
+fn linear_factor_slope(up: f32, #[comptime] kind: Activation) -> f32 {
+    match comptime!(kind) {
+        Activation::ClampedSilu => select(up.abs() < Activation::CLAMP, 1.0f32, 0.0f32),
+        _ => 1.0f32.runtime(),
+    }
 }
 
 /// `f(x)`, or `x` without an activation.
@@ -136,6 +156,10 @@ pub fn activated(x: f32, #[comptime] kind: Option<Activation>) -> f32 {
         // (1 + tanh(u))/2 = σ(2u), which does not cancel for negative u.
         Some(Activation::GeluTanh) => x * sigmoid(2.0 * SCALE * (x + CUBIC * x * x * x)),
         Some(Activation::Silu) => x * sigmoid(x),
+        Some(Activation::ClampedSilu) => {
+            let y = min(x, Activation::CLAMP);
+            y * sigmoid(Activation::STEEPNESS * y)
+        }
     }
 }
 
@@ -155,6 +179,11 @@ fn slope(x: f32, #[comptime] kind: Activation) -> f32 {
         }
         // σ(x) (1 + x σ(-x)): σ(-x) instead of 1 - σ(x), which cancels
         Activation::Silu => sigmoid(x) * (1.0 + x * sigmoid(-x)),
+        Activation::ClampedSilu => {
+            let y = Activation::STEEPNESS * min(x, Activation::CLAMP);
+            let inner = sigmoid(y) * (1.0 + y * sigmoid(-y));
+            select(x < Activation::CLAMP, inner, 0.0f32)
+        }
     }
 }
 

@@ -50,7 +50,7 @@ use self::task::Task;
 use self::words::words;
 use super::launch::{empty, input_or, with_contiguous_rows};
 use super::queue::{OnRuntime, Queued, queue};
-use crate::reference::{BlockedAttention, DropoutDraws};
+use crate::reference::{BlockedAttention, DropoutDraws, sink_gradient, with_sinks};
 use crate::{
     AttentionGradients, AttentionKernels, AttentionMask, AttentionOptions, BaseOps, KeyValueCache,
     RotaryAngles, SelfAttention, SelfAttentionGradients,
@@ -104,12 +104,14 @@ impl<R: CubeRuntime, B: OnRuntime<R>> AttentionKernels<B> for TiledAttention<R> 
         let options = options.usable::<B>(&grad);
         match state.0 {
             Saved::Tiled(state) if computes_gradients(&state, &grad, bias) => {
+                let sinks = gradient_of_sinks(&state, &grad);
                 let [q, k, v] = gradients(state, grad);
                 AttentionGradients {
                     q,
                     k,
                     v,
                     bias: None,
+                    sinks,
                 }
             }
             state => {
@@ -178,10 +180,12 @@ impl<R: CubeRuntime, B: OnRuntime<R>> AttentionKernels<B> for TiledAttention<R> 
         let config = config.usable::<B>(&grad);
         match state.0 {
             Saved::Tiled(state) if computes_gradients(&state, &grad, bias) => {
+                let sinks = gradient_of_sinks(&state, &grad);
                 let qkv = fused_gradient(state, grad);
                 SelfAttentionGradients {
                     qkv: rotated::<R, B>(qkv, angles, config, true),
                     bias: None,
+                    sinks,
                 }
             }
             state => {
@@ -241,11 +245,26 @@ fn masks<R: CubeRuntime, B: OnRuntime<R>>(
     [bias, words].map(|of| input_or(of, other))
 }
 
+/// The gradient of the sinks, if there are any.
+fn gradient_of_sinks<B: BaseOps>(
+    state: &Tiled<B>,
+    grad: &FloatTensor<B>,
+) -> Option<FloatTensor<B>> {
+    let sinks = state.mask.sinks.as_ref()?;
+    let [log_sums, output] = [&state.log_sums, &state.output].map(Clone::clone);
+    Some(sink_gradient::<B>(sinks, log_sums, output, grad.clone()))
+}
+
 fn attend<R: CubeRuntime, B: OnRuntime<R>>(
-    task: Task,
+    mut task: Task,
     inputs: [Queued<R>; 3],
     mask: AttentionMask<B>,
 ) -> Queued<R> {
+    if mask.sinks.is_some() {
+        // They need the log-sums.
+        task.options.dropout = 0.0;
+        return attend_training(task, inputs, mask).0;
+    }
     let (shape, strides) = task.output(inputs[0].rank() == 3);
     let words = words::<B>(mask.documents.clone(), mask.padding.clone(), None);
     let kind = inputs[0].dtype;
@@ -283,7 +302,10 @@ fn attend_training<R: CubeRuntime, B: OnRuntime<R>>(
         let operands = Operands::new(task, [q, k, v], [bias, words]);
         forward(&operands, strides, shape.clone(), true)
     };
-    let [output, log_sums] = queue("attention", with_masks, outputs, run);
+    let [mut output, mut log_sums] = queue("attention", with_masks, outputs, run);
+    if let Some(sinks) = &mask.sinks {
+        (output, log_sums) = with_sinks::<B>(output, log_sums, sinks);
+    }
     let state = Tiled {
         task,
         inputs,

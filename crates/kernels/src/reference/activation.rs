@@ -31,6 +31,10 @@ fn forward<B: Backend>(kind: Activation, x: Tensor<B, 1>) -> Tensor<B, 1> {
         // (1 + tanh(u))/2 = σ(2u), which does not cancel for negative u.
         Activation::GeluTanh => x.clone() * sigmoid(tanh_argument(x) * 2.0),
         Activation::Silu => x.clone() * sigmoid(x),
+        Activation::ClampedSilu => {
+            let y = x.clamp_max(Activation::CLAMP);
+            y.clone() * sigmoid(y * Activation::STEEPNESS)
+        }
     }
 }
 
@@ -62,6 +66,40 @@ fn derivative<B: Backend>(kind: Activation, x: Tensor<B, 1>) -> Tensor<B, 1> {
         }
         // σ(x) (1 + x σ(-x)): σ(-x) instead of 1 - σ(x), which cancels
         Activation::Silu => sigmoid(x.clone()) * (x.clone() * sigmoid(-x) + 1.0),
+        Activation::ClampedSilu => {
+            let inside = x.clone().lower_elem(Activation::CLAMP).float();
+            let y = x.clamp_max(Activation::CLAMP) * Activation::STEEPNESS;
+            inside * sigmoid(y.clone()) * (y.clone() * sigmoid(-y) + 1.0)
+        }
+    }
+}
+
+/// The factor of a gated layer that has no activation function, from its projection `up`.
+pub(super) fn linear_factor<B: Backend>(kind: Activation, up: FloatTensor<B>) -> FloatTensor<B> {
+    match kind {
+        Activation::ClampedSilu => {
+            let (up, shape) = flat::<B>(up);
+            let bounded = up.clamp(-Activation::CLAMP, Activation::CLAMP);
+            unflat(bounded + 1.0, shape)
+        }
+        _ => up,
+    }
+}
+
+/// The gradient of `up` from that of [`linear_factor`].
+pub(super) fn linear_factor_backward<B: Backend>(
+    kind: Activation,
+    up: FloatTensor<B>,
+    grad: FloatTensor<B>,
+) -> FloatTensor<B> {
+    match kind {
+        Activation::ClampedSilu => {
+            let (up, shape) = flat::<B>(up);
+            let (grad, _) = flat::<B>(grad);
+            let inside = up.abs().lower_elem(Activation::CLAMP).float();
+            unflat(grad * inside, shape)
+        }
+        _ => grad,
     }
 }
 

@@ -6,6 +6,7 @@ use burn::tensor::{Distribution, Tensor};
 
 use super::attention_scores::{ScoreRange, Scores, uncapped, where_any_key};
 use super::product::product;
+use super::sinks::{of_queries, summed};
 use super::{primitive, typed};
 use crate::{AttentionGradients, AttentionMask, AttentionOptions, BaseOps, Precision};
 
@@ -24,6 +25,18 @@ pub struct WholeState<B: BaseOps> {
     pub bounded: Option<FloatTensor<B>>,
     /// The dropout factors, 0 or `1/(1 - p)`, in the shape of the weights; `None` without dropout.
     pub kept: Option<FloatTensor<B>>,
+    /// The weights of the sinks, `[batch, heads, q_len, 1]`; `None` without sinks.
+    pub sinks: Option<FloatTensor<B>>,
+}
+
+/// The softmax of all scores.
+struct Weights<B: BaseOps> {
+    /// See [`WholeState::weights`].
+    values: Tensor<B, 4>,
+    /// See [`WholeState::bounded`].
+    bounded: Option<Tensor<B, 4>>,
+    /// See [`WholeState::sinks`].
+    sinks: Option<Tensor<B, 4>>,
 }
 
 /// See [`crate::AttentionKernels::attention`]. Query heads that share a key-value head are stacked along their
@@ -37,8 +50,8 @@ pub fn attention<B: BaseOps>(
 ) -> FloatTensor<B> {
     let q = typed::<B, 4>(q); // [batch, heads, q_len, head_dim]
     let shape = q.dims();
-    let (weights, _) = weights(q, typed(k), &mask, options); // [batch, kv_heads, stacked, k_len]
-    primitive(product(weights, typed(v), options.precision).reshape(shape))
+    let weights = weights(q, typed(k), &mask, options);
+    primitive(product(weights.values, typed(v), options.precision).reshape(shape))
 }
 
 /// See [`crate::AttentionKernels::attention_training`].
@@ -50,18 +63,18 @@ pub fn attention_training<B: BaseOps>(
     options: AttentionOptions,
 ) -> (FloatTensor<B>, WholeState<B>) {
     let shape = typed::<B, 4>(q.clone()).dims();
-    // [batch, kv_heads, stacked, k_len]
-    let (weights, bounded) = weights::<B>(typed(q.clone()), typed(k.clone()), &mask, options);
-    let kept = (options.dropout > 0.0).then(|| kept(&weights, options.dropout));
-    let applied = dropped(weights.clone(), kept.as_ref());
+    let weights = weights::<B>(typed(q.clone()), typed(k.clone()), &mask, options);
+    let kept = (options.dropout > 0.0).then(|| kept(&weights.values, options.dropout));
+    let applied = dropped(weights.values.clone(), kept.as_ref());
     let mixed = product(applied, typed(v.clone()), options.precision);
     let state = WholeState {
         q,
         k,
         v,
-        weights: primitive(weights),
-        bounded: bounded.map(primitive),
+        weights: primitive(weights.values),
+        bounded: weights.bounded.map(primitive),
         kept: kept.map(primitive),
+        sinks: weights.sinks.map(primitive),
     };
     (primitive(mixed.reshape(shape)), state)
 }
@@ -95,6 +108,10 @@ pub fn attention_backward<B: BaseOps>(
     let v_grad = by(applied.transpose(), grad.clone());
     let weights_grad = dropped(by(grad, v.transpose()), kept.as_ref());
     let along = (weights_grad.clone() * weights.clone()).sum_dim(3); // [batch, kv_heads, stacked, 1]
+    let sinks = state.sinks.map(|of| {
+        let along = along.clone().reshape([batch, heads, q_len, 1]);
+        primitive(summed(typed::<B, 4>(of) * along))
+    });
     let scores_grad = weights * (weights_grad - along);
     let bias_grad = bias.then(|| {
         let of_heads = scores_grad.clone().reshape([batch, heads, q_len, k_len]);
@@ -107,6 +124,7 @@ pub fn attention_backward<B: BaseOps>(
         k: primitive(by(scores_grad.transpose(), q)),
         v: primitive(v_grad),
         bias: bias_grad,
+        sinks,
     }
 }
 
@@ -124,18 +142,17 @@ pub fn attention_weights<B: BaseOps>(
         precision: Precision::F32,
         ..options
     };
-    let (weights, _) = weights(q, k, &mask, options);
+    let weights = weights(q, k, &mask, options).values;
     weights.reshape([batch, heads, q_len, k_len])
 }
 
-/// Returns the softmax of the scores, `[batch, kv_heads, heads / kv_heads · q_len, k_len]`, and
-/// [`WholeState::bounded`].
+/// Returns the softmax of the scores.
 fn weights<B: BaseOps>(
     q: Tensor<B, 4>,
     k: Tensor<B, 4>,
     mask: &AttentionMask<B>,
     options: AttentionOptions,
-) -> (Tensor<B, 4>, Option<Tensor<B, 4>>) {
+) -> Weights<B> {
     let [batch, heads, q_len, _] = q.dims();
     let [_, kv_heads, k_len, _] = k.dims();
     let products = product(stacked(q, kv_heads), k.transpose(), options.precision);
@@ -146,8 +163,21 @@ fn weights<B: BaseOps>(
         keys: 0..k_len,
     };
     let scores = Scores::new(products, &range, [q_len, k_len], mask, options);
-    let weights = where_any_key(softmax(scores.values, 3), scores.any_key);
-    (stacked(weights, kv_heads), scores.bounded)
+    let (weights, sinks) = match &mask.sinks {
+        None => (softmax(scores.values, 3), None),
+        Some(sinks) => {
+            let sinks = of_queries(sinks, &scores.values);
+            let all = softmax(Tensor::cat(vec![scores.values, sinks], 3), 3);
+            let of_sinks = all.clone().narrow(3, k_len, 1);
+            (all.narrow(3, 0, k_len), Some(of_sinks))
+        }
+    };
+    let weights = where_any_key(weights, scores.any_key);
+    Weights {
+        values: stacked(weights, kv_heads),
+        bounded: scores.bounded,
+        sinks,
+    }
 }
 
 /// Stacks the query heads that share a key-value head: `[batch, heads, q_len, width]` to

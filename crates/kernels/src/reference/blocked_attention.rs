@@ -12,6 +12,7 @@ use super::attention_blocks::{AttentionBlocks, visible_keys};
 use super::attention_dropout::{DropoutDraws, kept_factor};
 use super::attention_scores::{ScoreRange, Scores, narrowed, uncapped, where_any_key};
 use super::product::product;
+use super::sinks::{of_queries, sink_gradient};
 use super::{primitive, typed};
 use crate::{AttentionGradients, AttentionMask, AttentionOptions, BaseOps};
 
@@ -123,6 +124,10 @@ pub fn blocked_attention_backward<B: BaseOps>(
 ) -> AttentionGradients<B> {
     let attending = [state.q, state.k, state.v];
     let inputs = Inputs::<B>::new(attending, state.mask, state.draws, options);
+    let sinks = inputs.mask.sinks.as_ref().map(|sinks| {
+        let [log_sums, output] = [&state.log_sums, &state.output].map(Clone::clone);
+        sink_gradient::<B>(sinks, log_sums, output, grad.clone())
+    });
     let grad = typed::<B, 4>(grad); // [batch, heads, q_len, head_dim]
     let log_sums = typed::<B, 4>(state.log_sums); // [batch, heads, q_len, 1]
     let along = (grad.clone() * typed(state.output)).sum_dim(3); // [batch, heads, q_len, 1]
@@ -169,6 +174,7 @@ pub fn blocked_attention_backward<B: BaseOps>(
         k,
         v,
         bias: bias_sum.map(primitive),
+        sinks,
     }
 }
 
@@ -271,8 +277,18 @@ impl<B: BaseOps> Block<'_, B> {
     /// Returns the softmax, and `ln Σ exp(scores)`, `[sequences, heads, queries, 1]`.
     fn softmax(&self, scores: Scores<B>) -> (Tensor<B, 4>, Tensor<B, 4>) {
         let max = scores.values.clone().max_dim(3);
+        let sinks = self.inputs.mask.sinks.as_ref();
+        let sinks = sinks.map(|sinks| of_queries(sinks, &max));
+        let max = match &sinks {
+            Some(sinks) => max.max_pair(sinks.clone()),
+            None => max,
+        };
         let exp = (scores.values - max.clone()).exp();
         let sum = exp.clone().sum_dim(3);
+        let sum = match sinks {
+            Some(sinks) => sum + (sinks - max.clone()).exp(),
+            None => sum,
+        };
         let weights = where_any_key(exp / sum.clone(), scores.any_key);
         (weights, sum.log() + max)
     }

@@ -3,6 +3,7 @@
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 
+use super::activation::{linear_factor, linear_factor_backward};
 use super::{activation, activation_backward};
 use crate::{Activation, GatedGradients};
 
@@ -12,7 +13,7 @@ pub fn gated<B: Backend>(
     gate: FloatTensor<B>,
     up: FloatTensor<B>,
 ) -> FloatTensor<B> {
-    B::float_mul(activation::<B>(kind, gate), up)
+    B::float_mul(activation::<B>(kind, gate), linear_factor::<B>(kind, up))
 }
 
 /// See [`crate::Backend::gated_backward`].
@@ -22,9 +23,10 @@ pub fn gated_backward<B: Backend>(
     up: FloatTensor<B>,
     grad: FloatTensor<B>,
 ) -> GatedGradients<B> {
-    let gated_grad = B::float_mul(grad.clone(), up);
+    let gated_grad = B::float_mul(grad.clone(), linear_factor::<B>(kind, up.clone()));
+    let factor_grad = B::float_mul(grad, activation::<B>(kind, gate.clone()));
     GatedGradients {
-        up: B::float_mul(grad, activation::<B>(kind, gate.clone())),
+        up: linear_factor_backward::<B>(kind, up, factor_grad),
         gate: activation_backward::<B>(kind, gate, gated_grad),
     }
 }

@@ -111,11 +111,18 @@ fn fused_gradients<B: BaseOps>(
         Some(of) => rotary::<B>(of.layout, x, of.cos.clone(), B::float_neg(of.sin.clone())),
         None => x,
     };
-    let AttentionGradients { q, k, v, bias } = grads;
+    let AttentionGradients {
+        q,
+        k,
+        v,
+        bias,
+        sinks,
+    } = grads;
     let parts = [rotated_back(q), rotated_back(k), v].map(merged::<B>);
     SelfAttentionGradients {
         qkv: B::float_cat(parts.into(), 2),
         bias,
+        sinks,
     }
 }
 

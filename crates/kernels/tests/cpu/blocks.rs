@@ -72,6 +72,20 @@ fn packing_equals_ggml_byte_for_byte() {
     }
 }
 
+/// Largest weights around which the exponent of the scale changes, and weights in the middle between two values.
+#[test]
+fn mxfp4_rounds_edges_as_ggml_does() {
+    let fixture = fixture();
+    let weights = floats(&fixture, "mxfp4.edges");
+    let found = pack(PackedFormat::Mxfp4, Matrix::row_major(&weights, 1, COLUMNS));
+    let expected = fixture.tensor("mxfp4.edges.packed").unwrap();
+    assert_eq!(found.bytes().len(), expected.data().len());
+    let blocks = found.bytes().chunks(17).zip(expected.data().chunks(17));
+    for (at, (found, expected)) in blocks.enumerate() {
+        assert_eq!(found, expected, "block {at}");
+    }
+}
+
 #[test]
 fn transposed_weights_are_packed_row_by_row() {
     let fixture = fixture();

@@ -37,11 +37,15 @@ pub fn check<B: Backend>(device: &Device<B>) {
         // As a gate of another factor.
         let up = Tensor::<Autodiff<B>, 1>::full([x.len()], 2.0, device).require_grad();
         let grads = ops::gated(kind, input.clone(), up.clone()).sum().backward();
-        let halves = |of: Tensor<B, 1>| host(of / 2.0);
+        let factor = match kind {
+            Activation::ClampedSilu => 3.0,
+            _ => 2.0,
+        };
+        let of_one = |of: Tensor<B, 1>| host(of / factor);
         compare(
             &format!("gated {name}'(x)"),
             &x,
-            &halves(input.grad(&grads).unwrap()),
+            &of_one(input.grad(&grads).unwrap()),
             &read(&format!("grad.{name}")),
         );
         compare(
@@ -60,6 +64,7 @@ fn name_of(kind: Activation) -> &'static str {
         Activation::Gelu => "gelu",
         Activation::GeluTanh => "gelu_tanh",
         Activation::Silu => "silu",
+        Activation::ClampedSilu => "clamped_silu",
     }
 }
 

@@ -21,6 +21,7 @@ pub struct Case {
     /// True for a random padding mask that hides the whole first sequence if there are several.
     pub padding: bool,
     pub bias: bool,
+    pub sinks: bool,
     pub seed: u64,
 }
 
@@ -31,8 +32,8 @@ pub struct DrawnOptions {
     /// The window and the number of global tokens. A window of 0 stands for full reach, 1 for causal, and 2 for a window
     /// in both directions whose distance is the second number.
     pub limits: [usize; 2],
-    /// Soft cap, documents, padding and bias.
-    pub on: [bool; 4],
+    /// Soft cap, documents, padding, bias and sinks.
+    pub on: [bool; 5],
     pub seed: u64,
 }
 
@@ -52,7 +53,7 @@ impl Case {
                 global_tokens,
             },
         };
-        let [soft_cap, documents, padding, bias] = drawn.on;
+        let [soft_cap, documents, padding, bias, sinks] = drawn.on;
         Self {
             sizes: drawn.sizes,
             options: AttentionOptions {
@@ -63,6 +64,7 @@ impl Case {
             documents: documents && !matches!(reach, Reach::Full | Reach::Local { .. }),
             padding,
             bias,
+            sinks,
             seed: drawn.seed,
         }
     }
@@ -89,6 +91,12 @@ impl Case {
             .then(|| numbers(self.seed + 3, [heads, q_len, self.sizes[4]]))
     }
 
+    /// Between those of keys, above and below all of them.
+    pub fn sinks(&self) -> Option<TensorData> {
+        let heads = self.q_dims()[1];
+        self.sinks.then(|| numbers(self.seed + 5, [heads]))
+    }
+
     pub fn first_keys(&self) -> Option<Vec<i64>> {
         let [batch, _, _, q_len, k_len, _] = self.sizes;
         self.documents.then(|| {
@@ -108,7 +116,7 @@ impl Case {
         })
     }
 
-    /// The mask with the given bias.
+    /// The mask with the given bias, and the sinks.
     pub fn mask<B: Backend>(&self, bias: Option<Tensor<B, 3>>) -> AttentionMask<B> {
         let [batch, _, _, q_len, k_len, _] = self.sizes;
         let device = Default::default();
@@ -120,6 +128,7 @@ impl Case {
                 Tensor::<B, 2, Bool>::from_data(TensorData::new(seen, [batch, k_len]), &device)
             }),
             bias,
+            sinks: self.sinks().as_ref().map(constant::<B, 1>),
         }
     }
 
@@ -128,7 +137,7 @@ impl Case {
         ([q, k, v], self.bias().as_ref().map(constant::<B, 3>))
     }
 
-    /// The output of an attention, then its gradients of queries, keys, values and bias.
+    /// The output of an attention, then its gradients of queries, keys, values, bias and sinks.
     pub fn differentiated<B: Backend + backend::AutodiffBackend>(
         &self,
         attend: impl Fn([Tensor<B, 4>; 3], AttentionMask<B>) -> Tensor<B, 4>,
@@ -136,12 +145,16 @@ impl Case {
         let (inputs, bias) = self.tensors::<B>();
         let inputs = inputs.map(Tensor::require_grad);
         let bias = bias.map(Tensor::require_grad);
-        let output = attend(inputs.clone(), self.mask(bias.clone()));
+        let mut mask = self.mask(bias.clone());
+        mask.sinks = mask.sinks.map(Tensor::require_grad);
+        let sinks = mask.sinks.clone();
+        let output = attend(inputs.clone(), mask);
         let factors = constant::<B, 4>(&self.factors());
         let grads = (output.clone() * factors).sum().backward();
         let mut all = vec![host(output)];
         all.extend(inputs.map(|input| host(input.grad(&grads).unwrap())));
         all.extend(bias.map(|bias| host(bias.grad(&grads).unwrap())));
+        all.extend(sinks.map(|sinks| host(sinks.grad(&grads).unwrap())));
         all
     }
 
@@ -164,7 +177,12 @@ impl Case {
     }
 
     /// The output for these inputs, computed with plain loops in f64.
-    pub fn by_loops(&self, [q, k, v]: [&[f64]; 3], bias: Option<&[f64]>) -> Vec<f64> {
+    pub fn by_loops(
+        &self,
+        [q, k, v]: [&[f64]; 3],
+        bias: Option<&[f64]>,
+        sinks: Option<&[f64]>,
+    ) -> Vec<f64> {
         let [batch, kv_heads, group, q_len, k_len, head_dim] = self.sizes;
         let heads = kv_heads * group;
         let (first_keys, visible_keys) = (self.first_keys(), self.visible_keys());
@@ -186,7 +204,7 @@ impl Case {
                 reaches(self.options.reach, position, first, *key) && *key >= first && !padded
             };
             let mut mixed = vec![0.0; head_dim];
-            let mut sum = 0.0;
+            let mut sum = sinks.map_or(0.0, |sinks| sinks[h].exp());
             for key in (0..k_len).filter(sees) {
                 let query = &q[at * head_dim..][..head_dim];
                 let products = query.iter().zip(vector(k, key));

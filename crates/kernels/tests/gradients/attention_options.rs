@@ -1,5 +1,5 @@
-//! Tests soft caps, biases, padding and full reach, through the trait and in the reference implementations.
-//! Values are compared with plain loops in f64, gradients of queries, keys, values and bias with the reference
+//! Tests soft caps, biases, sinks, padding and full reach, through the trait and in the reference implementations.
+//! Values are compared with plain loops in f64, gradients of queries, keys, values, bias and sinks with the reference
 //! implementation differentiated by Burn, and its gradients with finite differences of the loops.
 
 use burn::backend::Autodiff;
@@ -40,6 +40,7 @@ pub fn matches_reference<B: Backend>(drawn: DrawnOptions) {
     let actual = [output, made.q, made.k, made.v].map(|x| host(typed::<B, 4>(x)));
     let mut actual = actual.to_vec();
     actual.extend(made.bias.map(|x| host(typed::<B, 3>(x))));
+    actual.extend(made.sinks.map(|x| host(typed::<B, 1>(x))));
     assert_all_within(TOLERANCE, "in blocks", &actual, &expected);
 }
 
@@ -48,7 +49,8 @@ pub fn matches_loops<B: Backend>(drawn: DrawnOptions) {
     let case = Case::new(drawn);
     let [q, k, v] = case.numbers().each_ref().map(f64s);
     let bias = case.bias().as_ref().map(f64s);
-    let expected = case.by_loops([&q, &k, &v], bias.as_deref());
+    let sinks = case.sinks().as_ref().map(f64s);
+    let expected = case.by_loops([&q, &k, &v], bias.as_deref(), sinks.as_deref());
     let expected: Vec<f32> = expected.into_iter().map(|x| x as f32).collect();
     let (inputs, bias) = case.tensors::<B>();
     let [q, k, v] = inputs.clone();
@@ -75,10 +77,13 @@ pub fn reference_gradients_match_differences(drawn: DrawnOptions) {
     let gradients = case.expected();
     let mut inputs = case.numbers().each_ref().map(f64s).to_vec();
     inputs.extend(case.bias().as_ref().map(f64s));
+    inputs.extend(case.sinks().as_ref().map(f64s));
     let factors = f64s(&case.factors());
     let loss = |inputs: &[Vec<f64>]| -> f64 {
-        let bias = inputs.get(3).map(Vec::as_slice);
-        let output = case.by_loops([&inputs[0], &inputs[1], &inputs[2]], bias);
+        let mut others = inputs[3..].iter().map(Vec::as_slice);
+        let bias = case.bias.then(|| others.next()).flatten();
+        let sinks = others.next();
+        let output = case.by_loops([&inputs[0], &inputs[1], &inputs[2]], bias, sinks);
         output.iter().zip(&factors).map(|(x, y)| x * y).sum()
     };
     for (place, gradient) in gradients[1..].iter().enumerate() {
@@ -101,7 +106,7 @@ pub fn reference_gradients_match_differences(drawn: DrawnOptions) {
     }
 }
 
-/// Attention over the output of a fused projection, with padding and a bias, whole and in blocks.
+/// Attention over the output of a fused projection, with padding, a bias and sinks, whole and in blocks.
 pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let [batch, kv_heads, group, seq] = sizes;
     let (heads, head_dim) = (kv_heads * group, 4);
@@ -115,12 +120,18 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let seen = numbers(seed + 2, [batch, seq]);
     let seen: Vec<bool> = seen.iter::<f32>().map(|x| x < 1.0).collect();
     let seen = TensorData::new(seen, [batch, seq]);
-    fn mask<B: Backend>(seen: &TensorData, bias: Tensor<B, 3>) -> AttentionMask<B> {
+    let sinks = numbers(seed + 3, [heads]);
+    fn mask<B: Backend>(
+        seen: &TensorData,
+        bias: Tensor<B, 3>,
+        sinks: Tensor<B, 1>,
+    ) -> AttentionMask<B> {
         let seen = Tensor::<B, 2, Bool>::from_data(seen.clone(), &Default::default());
         AttentionMask {
             documents: None,
             padding: Some(seen),
             bias: Some(bias),
+            sinks: Some(sinks),
         }
     }
     let factors = numbers(99, [batch, seq, heads * head_dim]);
@@ -128,40 +139,46 @@ pub fn fused<B: Backend>(sizes: [usize; 4], full: bool, seed: u64) {
     let inputs = (
         constant::<Autodiff<B>, 3>(&qkv).require_grad(),
         constant::<Autodiff<B>, 3>(&bias).require_grad(),
+        constant::<Autodiff<B>, 1>(&sinks).require_grad(),
     );
-    let of = mask(&seen, inputs.1.clone());
+    let of = mask(&seen, inputs.1.clone(), inputs.2.clone());
     let output = ops::self_attention(inputs.0.clone(), None, of, config);
     let grads = (output.clone() * constant(&factors)).sum().backward();
     let gradients = [&inputs.0, &inputs.1].map(|x| host(x.grad(&grads).unwrap()));
-    let actual: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
+    let mut actual: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
+    actual.push(host(inputs.2.grad(&grads).unwrap()));
 
     let inputs = (
         constant::<Reference, 3>(&qkv).require_grad(),
         constant::<Reference, 3>(&bias).require_grad(),
+        constant::<Reference, 1>(&sinks).require_grad(),
     );
-    let of = mask(&seen, inputs.1.clone());
+    let of = mask(&seen, inputs.1.clone(), inputs.2.clone());
     let output =
         reference::self_attention::<Reference>(primitive(inputs.0.clone()), None, of, config);
     let output = typed::<Reference, 3>(output);
     let grads = (output.clone() * constant(&factors)).sum().backward();
     let gradients = [&inputs.0, &inputs.1].map(|x| host(x.grad(&grads).unwrap()));
-    let expected: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
+    let mut expected: Vec<_> = std::iter::once(host(output)).chain(gradients).collect();
+    expected.push(host(inputs.2.grad(&grads).unwrap()));
     assert_all_within(TOLERANCE, "fused", &actual, &expected);
 
     let blocks = block_sizes(1, 4);
-    let of = mask(&seen, constant::<B, 3>(&bias));
+    let of = mask(&seen, constant::<B, 3>(&bias), constant::<B, 1>(&sinks));
     let input = primitive(constant::<B, 3>(&qkv));
     let (output, state) =
         reference::blocked_self_attention_training::<B>(input, None, of, config, blocks);
     let grad = primitive(constant::<B, 3>(&factors));
     let made =
         reference::blocked_self_attention_backward::<B>(state, None, grad, config, true, blocks);
+    let sinks = made.sinks;
     let made = [Some(output), Some(made.qkv), made.bias];
-    let actual: Vec<_> = made
+    let mut actual: Vec<_> = made
         .into_iter()
         .flatten()
         .map(|x| host(typed::<B, 3>(x)))
         .collect();
+    actual.extend(sinks.map(|x| host(typed::<B, 1>(x))));
     assert_all_within(TOLERANCE, "fused, in blocks", &actual, &expected);
 }
 
@@ -173,7 +190,7 @@ pub fn bias_gradient_with_dropout_matches_differences() {
     let mut case = Case::new(DrawnOptions {
         sizes: [2, 1, 2, 9, 7, 4],
         limits: [0, 0],
-        on: [true, false, true, true],
+        on: [true, false, true, true, true],
         seed: 11,
     });
     case.options.dropout = 0.3;
@@ -217,7 +234,7 @@ crate::on_backends! {
     fused(
         sizes in [1_usize..3, 1..3, 1..4, 1..11],
         full in any::<bool>(),
-        seed in 0..u64::MAX - 3,
+        seed in 0..u64::MAX - 4,
     );
 }
 
@@ -228,8 +245,8 @@ pub fn drawn() -> impl proptest::prelude::Strategy<Value = DrawnOptions> {
     (
         [1_usize..3, 1..3, 1..4, 1..12, 1..13, 1..7],
         [0_usize..8, 0..4],
-        any::<[bool; 4]>(),
-        0..u64::MAX - 5,
+        any::<[bool; 5]>(),
+        0..u64::MAX - 6,
     )
         .prop_map(|(sizes, limits, on, seed)| DrawnOptions {
             sizes,

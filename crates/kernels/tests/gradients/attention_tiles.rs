@@ -19,7 +19,7 @@ use crate::precision::assert_rounded;
 const PRIME: i64 = 46_337;
 
 /// A case of [`Case::new`] with this rate of dropout.
-pub fn case(sizes: [usize; 6], limits: [usize; 2], on: [bool; 4], dropout: f64) -> Case {
+pub fn case(sizes: [usize; 6], limits: [usize; 2], on: [bool; 5], dropout: f64) -> Case {
     let mut case = Case::new(DrawnOptions {
         sizes,
         limits,
@@ -87,7 +87,8 @@ pub fn matches_reference<B: Backend>(
     let made =
         reference::blocked_attention_backward::<Flex>(expected_state, grad, options, false, None);
     let grads = [made.q, made.k, made.v].map(|x| host(typed::<Flex, 4>(x)));
-    let expected: Vec<_> = std::iter::once(output).chain(grads).collect();
+    let mut expected: Vec<_> = std::iter::once(output).chain(grads).collect();
+    expected.extend(made.sinks.map(|x| host(typed::<Flex, 1>(x))));
     assert_all_within(TOLERANCE, &format!("{case:?}"), &actual, &expected);
 }
 
@@ -109,7 +110,9 @@ fn made_by<B: Backend>(case: &Case) -> Made<B> {
     let grad = primitive(constant::<B, 4>(&case.factors()));
     let made = B::Attention::attention_backward(state.clone(), grad, case.options, false);
     let all = [output, made.q, made.k, made.v].map(|x| host(typed::<B, 4>(x)));
-    (state, all.into(), host(typed::<B, 4>(whole)))
+    let sinks = made.sinks.map(|x| host(typed::<B, 1>(x)));
+    let all = all.into_iter().chain(sinks).collect();
+    (state, all, host(typed::<B, 4>(whole)))
 }
 
 /// The sums of the values with weights `[batch, heads, q_len, k_len]`.
@@ -210,7 +213,7 @@ pub fn fused<B: Backend>(sizes: [usize; 5], pairs: usize, layout: RotaryLayout) 
 
 /// Inputs and outputs in f16, with products of f32.
 pub fn f16_tensors<B: Backend>() {
-    let case = case([1, 2, 2, 70, 70, 24], [1, 0], [false; 4], 0.0);
+    let case = case([1, 2, 2, 70, 70, 24], [1, 0], [false; 5], 0.0);
     let narrow = |x: Tensor<B, 4>| primitive(x.cast(DType::F16));
     let ([q, k, v], _) = case.tensors::<B>();
     let [q, k, v] = [q, k, v].map(narrow);
@@ -225,7 +228,7 @@ pub fn f16_tensors<B: Backend>() {
 
 /// Products of operands rounded to `precision`.
 pub fn products_are_rounded<B: Backend>(precision: Precision, unit: f64) {
-    let mut case = case([1, 2, 2, 70, 70, 24], [1, 0], [false; 4], 0.0);
+    let mut case = case([1, 2, 2, 70, 70, 24], [1, 0], [false; 5], 0.0);
     let expected = made_by::<Flex>(&case).1;
     case.options.precision = precision;
     let actual = made_by::<B>(&case).1;

@@ -19,13 +19,19 @@ fn shapes(format: PackedFormat) -> Vec<[usize; 2]> {
     }
 }
 
-/// A weight of arbitrary bytes, which have every level and scale, infinite ones and NaN included.
+/// A weight of arbitrary bytes, which have every level and scale, infinite ones and NaN included. Only subnormal scales of
+/// mxfp4, which devices may round to 0, are replaced by the smallest normal one.
 fn arbitrary(format: PackedFormat, shape: [usize; 2], seed: u64) -> PackedMatrix {
     let drawn = numbers(seed, [format.bytes(shape)]);
-    let bytes = drawn
+    let mut bytes: Vec<u8> = drawn
         .iter::<f32>()
         .map(|x| (x.to_bits() >> 4) as u8)
         .collect();
+    if format == PackedFormat::Mxfp4 {
+        for block in bytes.chunks_mut(format.block_bytes()) {
+            block[0] = block[0].max(2);
+        }
+    }
     PackedMatrix::new(format, shape, bytes).unwrap()
 }
 
@@ -149,7 +155,12 @@ fn activations_are_applied() {
 
 #[test]
 fn narrowed_rows_keep_their_bytes_and_values() {
-    for format in [PackedFormat::Int8, PackedFormat::Q4_0, PackedFormat::Q6K] {
+    for format in [
+        PackedFormat::Int8,
+        PackedFormat::Q4_0,
+        PackedFormat::Mxfp4,
+        PackedFormat::Q6K,
+    ] {
         let matrix = arbitrary(format, [9, 256], 1);
         let rows = on_vulkan(&matrix).narrow_rows(3, 5);
         assert_eq!(rows.shape(), [5, 256]);

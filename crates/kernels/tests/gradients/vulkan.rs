@@ -26,7 +26,7 @@ fn activations_match_pytorch() {
 /// Bias, residual and activation are part of the kernel for a few rows, and separate operations for more.
 #[test]
 fn linear_layers_of_few_rows_match_flex() {
-    for (rows, kind) in [1, 2, 3, 8, 9].into_iter().zip(Activation::ALL) {
+    for (rows, kind) in [1, 2, 3, 8, 9, 4].into_iter().zip(Activation::ALL) {
         let what = format!("{rows} rows, {kind:?}");
         let actual = linear_layers::<Vulkan>(rows, kind);
         compare::assert_all_close(&what, &actual, &linear_layers::<Flex>(rows, kind));
@@ -259,12 +259,28 @@ fn attention_with_soft_cap_bias_and_padding() {
 
     for (sizes, limits, on) in [
         // Cross-attention.
-        ([2, 2, 2, 7, 70, 8], [0, 0], [false, false, true, false]),
-        ([2, 1, 2, 70, 9, 8], [0, 0], [true, false, true, true]),
-        ([2, 2, 2, 40, 70, 8], [9, 2], [true, true, false, false]),
-        ([2, 2, 1, 33, 33, 8], [1, 0], [true, true, true, true]),
+        (
+            [2, 2, 2, 7, 70, 8],
+            [0, 0],
+            [false, false, true, false, true],
+        ),
+        (
+            [2, 1, 2, 70, 9, 8],
+            [0, 0],
+            [true, false, true, true, false],
+        ),
+        (
+            [2, 2, 2, 40, 70, 8],
+            [9, 2],
+            [true, true, false, false, true],
+        ),
+        ([2, 2, 1, 33, 33, 8], [1, 0], [true, true, true, true, true]),
         // A window in both directions.
-        ([2, 2, 1, 40, 70, 8], [2, 5], [false, false, true, false]),
+        (
+            [2, 2, 1, 40, 70, 8],
+            [2, 5],
+            [false, false, true, false, true],
+        ),
     ] {
         let drawn = DrawnOptions {
             sizes,
@@ -316,26 +332,26 @@ fn tiled_attention_matches_reference() {
         case(
             [2, 2, 2, 130, 130, 64],
             [1, 0],
-            [false, true, false, false],
+            [false, true, false, false, true],
             0.3,
         ),
         // Windows with hidden tiles of keys before them, and after the global tokens.
         case(
             [1, 1, 2, 290, 330, 80],
             [50, 3],
-            [true, false, true, true],
+            [true, false, true, true, true],
             0.0,
         ),
         // Tiles of 32 rows.
         case(
             [1, 1, 1, 150, 230, 200],
             [50, 0],
-            [false, false, true, false],
+            [false, false, true, false, false],
             0.2,
         ),
         // A window in both directions.
-        case([1, 2, 1, 33, 250, 24], [2, 70], [false; 4], 0.0),
-        case([2, 1, 2, 1, 1, 24], [1, 0], [false; 4], 0.0),
+        case([1, 2, 1, 33, 250, 24], [2, 70], [false; 5], 0.0),
+        case([2, 1, 2, 1, 1, 24], [1, 0], [false; 5], 0.0),
     ] {
         matches_reference::<Vulkan>(case, |state| state.into_reference());
     }

@@ -7,6 +7,7 @@ use super::heads::{Heads, HeadsMut};
 use super::mask::VisibleKeys;
 use super::scores::ScoreTerms;
 use super::scratch::with;
+use super::softmax::finished;
 use super::tile::dot;
 use super::vectors::TokenVectors;
 use super::{AttentionShape, Call};
@@ -89,7 +90,7 @@ pub fn decode<K: TokenVectors>(
                 };
                 // SAFETY: only this thread writes.
                 let out = unsafe { out.vector([b, h, i]) };
-                let sum = combine(out, chunks, of_chunk);
+                let sum = combine(out, chunks, of_chunk, call.sink(h));
                 if let Some(log_sum) = log_sum {
                     let at = (b * heads + h) * q_len + i;
                     // SAFETY: as above.
@@ -100,9 +101,14 @@ pub fn decode<K: TokenVectors>(
     }
 }
 
-/// Combines the chunks to the output of a query and returns the logarithm of the sum; zeros and -∞ if it has no
+/// Combines the chunks to the output of a query and returns the logarithm of the sum; zeros and the sink or -∞ if it has no
 /// visible key.
-fn combine<'a>(out: &mut [f32], chunks: usize, of_chunk: impl Fn(usize) -> &'a [f32]) -> f32 {
+fn combine<'a>(
+    out: &mut [f32],
+    chunks: usize,
+    of_chunk: impl Fn(usize) -> &'a [f32],
+    sink: Option<f32>,
+) -> f32 {
     let len = out.len();
     let largest = (0..chunks).map(|chunk| of_chunk(chunk)[len + 1]);
     let largest = largest.fold(f32::NEG_INFINITY, f32::max);
@@ -121,11 +127,13 @@ fn combine<'a>(out: &mut [f32], chunks: usize, of_chunk: impl Fn(usize) -> &'a [
             *out += x * factor;
         }
     }
-    if total == 0.0 {
-        return f32::NEG_INFINITY;
+    let (factor, log_sum) = finished(largest, total, sink);
+    match sink {
+        None if total == 0.0 => {}
+        None => out.iter_mut().for_each(|out| *out /= total),
+        Some(_) => out.iter_mut().for_each(|out| *out *= factor),
     }
-    out.iter_mut().for_each(|out| *out /= total);
-    largest + total.ln()
+    log_sum
 }
 
 /// A chunk of keys with all queries that share its head.

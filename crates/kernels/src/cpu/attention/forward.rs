@@ -11,7 +11,7 @@ use super::mask::{Block, KEYS, LANES, QUERIES, ROWS, WEIGHTS_ROW};
 use super::rows::scale_row;
 use super::scores::{Apply, ScoreTerms, Tile};
 use super::scratch::{copy, take, with};
-use super::softmax::Softmax;
+use super::softmax::{Softmax, finished};
 use super::tile::{Left, Right, multiply};
 use super::transpose::transpose;
 use super::vectors::TokenVectors;
@@ -177,20 +177,20 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
             }
             seen_any = true;
         }
+        let sink = self.call.sink(h);
         for i in 0..block.count {
             // SAFETY: no other task has this query of this head.
             let out = unsafe { self.out.vector([b, h, self.from + i]) };
             // For a query without a visible key, `mixed` is zero.
-            let sum = softmax.sums[i];
-            let inverse = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-            scale_row(simd, inverse, &mixed[i * width..], out);
+            let (factor, _) = finished(softmax.largest[i], softmax.sums[i], sink);
+            scale_row(simd, factor, &mixed[i * width..], out);
         }
         if let Some(log_sum) = self.log_sum {
             let start = (b * shape.heads + h) * shape.q_len + self.from;
             // SAFETY: no other task has these queries of this head.
             let log_sum = unsafe { log_sum.part(start..start + block.count) };
             for (i, log_sum) in log_sum.iter_mut().enumerate() {
-                *log_sum = softmax.largest[i] + softmax.sums[i].ln();
+                (_, *log_sum) = finished(softmax.largest[i], softmax.sums[i], sink);
             }
         }
     }

@@ -75,6 +75,8 @@ pub struct Mask<'a> {
     pub padding: Option<&'a [bool]>,
     /// The bias, added to the scores after scale and soft cap, `[heads, q_len, k_len]`.
     pub bias: Option<&'a [f32]>,
+    /// The sink of each head, a score without a key, `[heads]`.
+    pub sinks: Option<&'a [f32]>,
 }
 
 /// The inputs shared by all tasks of an attention operation.
@@ -124,6 +126,10 @@ impl<'a> Call<'a> {
             "not one bias for each query and key"
         );
         assert!(
+            mask.sinks.is_none_or(|of| of.len() == heads),
+            "not one sink for each head"
+        );
+        assert!(
             dropout.is_none_or(|dropout| (0.0..1.0).contains(&dropout.probability)),
             "the dropout's probability is not below 1"
         );
@@ -134,14 +140,19 @@ impl<'a> Call<'a> {
             dropout: dropout.filter(|dropout| dropout.probability > 0.0),
         }
     }
+
+    /// The sink of a head.
+    fn sink(&self, head: usize) -> Option<f32> {
+        self.mask.sinks.map(|sinks| sinks[head])
+    }
 }
 
 /// `out = (softmax(scores) ∘ dropout) v`, `[batch, heads, q_len, head_dim]`, with `q` of that shape, and `k` and
 /// `v` `[batch, kv_heads, k_len, head_dim]`. The scores are `scale · q kᵀ`, with the soft cap of the options and
 /// the bias of the mask. [`AttentionOptions::reach`] and the mask define the visible keys. `log_sum`,
-/// `[batch, heads, q_len]`, receives `ln Σ exp(score)` over the visible keys, which [`attention_backward`] needs.
+/// `[batch, heads, q_len]`, receives `ln Σ exp(score)` over the visible keys and the sink, which [`attention_backward`] needs.
 ///
-/// For a query without visible keys, the output is 0 and `log_sum` is -∞.
+/// For a query without visible keys, the output is 0 and `log_sum` is the sink, or -∞ without one.
 ///
 /// `dropout` replaces the dropout of the options, which is ignored. It applies after the normalization of the
 /// softmax.
@@ -185,7 +196,10 @@ pub fn attention<K: TokenVectors>(
     if shape.k_len == 0 {
         out.clear();
         if let Some(log_sum) = log_sum {
-            log_sum.fill(f32::NEG_INFINITY);
+            for (at, log_sum) in log_sum.iter_mut().enumerate() {
+                let head = at / shape.q_len % shape.heads;
+                *log_sum = call.sink(head).unwrap_or(f32::NEG_INFINITY);
+            }
         }
         return;
     }
@@ -199,7 +213,8 @@ pub fn attention<K: TokenVectors>(
 
 /// The gradients of [`attention`] with respect to `q`, `k`, `v` and, if `dbias` is given, the mask's bias. They
 /// are computed from its inputs, its outputs `out` and `log_sum`, and the gradient `grad` of `out`. Options, mask
-/// and dropout must be those of the forward pass.
+/// and dropout must be those of the forward pass. A sink has no value, so it only acts through `log_sum`; its own gradient
+/// is [`crate::reference::sink_gradient`].
 ///
 /// With the weights `P = exp(S - log_sum)` and the dropout factors `M`: `dV = (P ∘ M)ᵀ dO`, `dP = dO Vᵀ ∘ M`,
 /// `dS = P ∘ (dP - rowsum(dO ∘ O))`, and `dBias = dS` summed over the batch. With the capped scores `C`,

@@ -5,7 +5,7 @@ use pulp::Simd;
 use super::mask::{Block, KeyChunk, LANES, QUERIES, WEIGHTS_ROW};
 use super::tile::{store, vector};
 use super::visibility::Visibility;
-use crate::cpu::vector::{LEAST_EXPONENT, exponential};
+use crate::cpu::vector::{LEAST_EXPONENT, exp, exponential};
 
 /// The running state of a block of queries after the previous chunks.
 pub struct Softmax {
@@ -77,6 +77,23 @@ impl Softmax {
             store::<S>(&mut self.largest, at, largest);
             store::<S>(&mut self.sums, at, sums);
             store::<S>(&mut self.correction, at, correction);
+        }
+    }
+}
+
+/// The factor that makes the weighted sum of the values of a query its output, and `ln Σ exp(score)`. `sum` is
+/// `Σ exp(score - largest)` over the visible keys; 0 if there are none. A sink is one more score.
+#[inline(always)]
+pub fn finished(largest: f32, sum: f32, sink: Option<f32>) -> (f32, f32) {
+    match sink {
+        None if sum == 0.0 => (0.0, f32::NEG_INFINITY),
+        None => (1.0 / sum, largest + sum.ln()),
+        Some(sink) if sum == 0.0 => (0.0, sink),
+        Some(sink) => {
+            let most = largest.max(sink);
+            let shrunk = exp(largest - most);
+            let total = sum * shrunk + exp(sink - most);
+            (shrunk / total, most + total.ln())
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Symmetric formats have an offset and no minimums, the others minimums and no offset; so one of the two subtractions
 //! is exact, and unpacking rounds as ggml does.
 
-use super::{affine, nonlinear, simple, symmetric};
+use super::{affine, fp4, nonlinear, simple, symmetric};
 use crate::PackedFormat;
 
 /// Weights per scale.
@@ -25,6 +25,7 @@ pub const fn offset(format: PackedFormat) -> Option<u8> {
         PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => None,
         PackedFormat::Q8_0 | PackedFormat::Iq4Nl => Some(128),
         PackedFormat::Q4_0 => Some(8),
+        PackedFormat::Mxfp4 => Some(fp4::OFFSET),
         PackedFormat::Q5_0 => Some(16),
         PackedFormat::Q3K => Some(4),
         PackedFormat::Q6K => Some(32),
@@ -71,6 +72,7 @@ pub fn read(format: PackedFormat, bytes: &[u8], q: &mut [u8], subs: Subs<'_>) {
         PackedFormat::Iq4Nl => {
             simple::read::<_, false>(bytes, q, subs, inlined!(nonlinear::levels));
         }
+        PackedFormat::Mxfp4 => read_blocks(bytes, q, subs, inlined!(fp4::levels, subs)),
         PackedFormat::Q2K => read_blocks(bytes, q, subs, inlined!(affine::levels_q2, subs)),
         PackedFormat::Q3K => read_blocks(bytes, q, subs, inlined!(symmetric::levels_q3, subs)),
         PackedFormat::Q4K => read_blocks(bytes, q, subs, inlined!(affine::levels_q4, subs)),

@@ -3,6 +3,7 @@
 //! - `float`: f16 and bf16, in blocks of one weight.
 //! - `simple`: blocks of 32 weights with one scale, and possibly a minimum, in f16. `nonlinear` is a variant with
 //!   unevenly spaced values.
+//! - `fp4`: blocks of 32 4-bit floating-point numbers with a power of two as the scale.
 //! - `affine` and `symmetric`: blocks of 256 weights, whose sub-blocks have quantized scales, with and without
 //!   minimums. `six_bit_scales` is the layout of the scales that q4_k and q5_k share.
 //! - `levels`: reading any of these blocks as unsigned integers with a scale and a minimum per sub-block, for unpacking
@@ -17,6 +18,7 @@
 mod affine;
 mod bytes;
 pub(super) mod float;
+pub(crate) mod fp4;
 pub(crate) mod levels;
 pub(crate) mod nonlinear;
 pub(super) mod put_levels;
@@ -93,6 +95,7 @@ pub(super) fn pack_row(
             simple::pack_q5_1(w, simple.block(w, block), out);
         }),
         PackedFormat::Iq4Nl => pack_blocks(row, importance, out, nonlinear::pack),
+        PackedFormat::Mxfp4 => pack_blocks(row, None, out, |w, _, out| fp4::pack(w, out)),
         PackedFormat::Q2K => pack_blocks(row, importance, out, affine::pack_q2),
         PackedFormat::Q3K => pack_blocks(row, importance, out, symmetric::pack_q3),
         PackedFormat::Q4K => pack_blocks(row, importance, out, affine::pack_q4),
@@ -100,16 +103,21 @@ pub(super) fn pack_row(
         PackedFormat::Q6K => pack_blocks(row, importance, out, symmetric::pack_q6),
     }
     let (len, bytes) = (format.block_len(), format.block_bytes());
+    let f16_nan = f16::NAN.to_le_bytes();
+    let nan = match format {
+        PackedFormat::Mxfp4 => &[fp4::NAN][..],
+        _ => &f16_nan,
+    };
     if let Some(scale) = scale_offset(format) {
         for (w, block) in row.chunks(len).zip(out.chunks_mut(bytes)) {
             if !w.iter().all(|w| w.is_finite()) {
-                block[scale..scale + 2].copy_from_slice(&f16::NAN.to_le_bytes());
+                block[scale..scale + nan.len()].copy_from_slice(nan);
             }
         }
     }
 }
 
-/// The position of a block's f16 scale. Every weight of the block is a multiple of it, plus a minimum.
+/// The position of a block's scale, in f16 except for mxfp4. Every weight of the block is a multiple of it, plus a minimum.
 const fn scale_offset(format: PackedFormat) -> Option<usize> {
     match format {
         PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => None,
@@ -119,6 +127,7 @@ const fn scale_offset(format: PackedFormat) -> Option<usize> {
         | PackedFormat::Q5_0
         | PackedFormat::Q5_1
         | PackedFormat::Iq4Nl
+        | PackedFormat::Mxfp4
         | PackedFormat::Q4K
         | PackedFormat::Q5K => Some(0),
         PackedFormat::Q2K => Some(80),

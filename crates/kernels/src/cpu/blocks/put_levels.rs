@@ -8,7 +8,11 @@ use crate::PackedFormat;
 /// Those of q8_0 are -127 and 127, so that the magnitude of each fits 7 bits.
 pub(in crate::cpu) const fn range(format: PackedFormat) -> Option<(u8, u8)> {
     match format {
-        PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 | PackedFormat::Iq4Nl => None,
+        PackedFormat::Int8
+        | PackedFormat::F16
+        | PackedFormat::Bf16
+        | PackedFormat::Iq4Nl
+        | PackedFormat::Mxfp4 => None,
         PackedFormat::Q8_0 => Some((1, 255)),
         PackedFormat::Q4_0 | PackedFormat::Q4_1 | PackedFormat::Q4K => Some((0, 15)),
         PackedFormat::Q5_0 | PackedFormat::Q5_1 | PackedFormat::Q5K => Some((0, 31)),
@@ -21,7 +25,11 @@ pub(in crate::cpu) const fn range(format: PackedFormat) -> Option<(u8, u8)> {
 /// Writes the levels of a row, an element per weight. Formats without a [`range`] stay as they are.
 pub(in crate::cpu) fn put_row(format: PackedFormat, q: &[u8], out: &mut [u8]) {
     match format {
-        PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 | PackedFormat::Iq4Nl => {}
+        PackedFormat::Int8
+        | PackedFormat::F16
+        | PackedFormat::Bf16
+        | PackedFormat::Iq4Nl
+        | PackedFormat::Mxfp4 => {}
         PackedFormat::Q8_0 => put(q, out, |q: &[u8; 32], out: &mut [u8; 34]| {
             for (out, q) in out[2..].iter_mut().zip(q) {
                 *out = q ^ 0x80;

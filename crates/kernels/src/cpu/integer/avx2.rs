@@ -76,19 +76,22 @@ const fn is_signed(vnni: bool, format: u8) -> bool {
     !vnni && has_eight_bits(format)
 }
 
-/// The number of sums of two products that fit into 16 bits, of those with a common scale.
+/// The number of sums of two products that fit into 16 bits, of those with a common scale. It is a power of two, and so
+/// divides the number of those.
 const fn sums_of_16_bits(format: u8) -> usize {
-    use super::layout::format::{Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K};
+    use super::layout::format::{MXFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K};
     let largest = match format {
         Q2_K => 3,
         Q3_K => 7,
         Q4_0 | Q4_1 | Q4_K => 15,
+        MXFP4 => 24,
         Q5_0 | Q5_1 | Q5_K => 31,
         Q6_K => 63,
         _ => 128,
     };
+    let fitting = i16::MAX as usize / (2 * 127 * largest);
     let (most, all) = (
-        i16::MAX as usize / (2 * 127 * largest),
+        1 << fitting.ilog2(),
         if is_fine(format) { FOURS } else { 2 * FOURS },
     );
     if most < all { most } else { all }

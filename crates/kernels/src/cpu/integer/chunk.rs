@@ -4,20 +4,22 @@
 
 use std::arch::x86_64::{
     __m128i, __m512, __m512i, _mm256_castsi128_si256, _mm256_inserti128_si256, _mm256_set1_epi16,
-    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_broadcast_i64x4, _mm512_castps_si512,
-    _mm512_castsi256_si512, _mm512_castsi512_ps, _mm512_castsi512_si128, _mm512_castsi512_si256,
-    _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtph_ps,
-    _mm512_inserti64x4, _mm512_mask_add_epi8, _mm512_mul_ps, _mm512_or_si512,
-    _mm512_permutex2var_epi16, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setr_epi64,
-    _mm512_setzero_ps, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_sllv_epi64,
-    _mm512_srli_epi16, _mm512_srlv_epi64, _mm512_test_epi8_mask, _mm512_xor_si512,
+    _mm512_add_epi32, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_broadcast_i64x4,
+    _mm512_castps_si512, _mm512_castsi128_si512, _mm512_castsi256_si512, _mm512_castsi512_ps,
+    _mm512_castsi512_si128, _mm512_castsi512_si256, _mm512_cmpeq_epi32_mask, _mm512_cvtepi8_epi32,
+    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtph_ps, _mm512_inserti32x4,
+    _mm512_inserti64x4, _mm512_mask_add_epi8, _mm512_mask_mov_epi32, _mm512_max_epi32,
+    _mm512_mul_ps, _mm512_or_si512, _mm512_permutex2var_epi16, _mm512_set1_epi8, _mm512_set1_epi32,
+    _mm512_setr_epi64, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_shuffle_epi8,
+    _mm512_slli_epi32, _mm512_sllv_epi64, _mm512_srli_epi16, _mm512_srlv_epi64, _mm512_sub_epi32,
+    _mm512_test_epi8_mask, _mm512_xor_si512,
 };
 
-use super::super::blocks::nonlinear;
+use super::super::blocks::{fp4, nonlinear};
 use super::layout::format;
 use super::load::{integers, sixteen, sixty_four, thirty_two};
 use super::registers::{READ, read_chunk};
-use super::subs::{four_bit_subs, signed_six_bit_subs, six_bit_subs};
+use super::subs::{exponents, four_bit_subs, signed_six_bit_subs, six_bit_subs};
 
 /// 256 weights: 64 levels per register, and an element per sub-block of 16 in the others.
 #[derive(Clone, Copy)]
@@ -35,7 +37,7 @@ pub(super) fn read<const FORMAT: u8>(bytes: &[u8; READ]) -> Chunk {
     read_chunk!(
         FORMAT, bytes, zero,
         eight_bits: signed_bytes(bytes),
-        nonlinear: levels => nonlinear_levels(levels),
+        by_table: (codes, table) => levels_of_codes(codes, table),
         none: [_mm512_setzero_si512(); 4]
     )
 }
@@ -77,16 +79,36 @@ fn words_at(words: &[u16; 32], bytes: &[u8; READ], line: usize) -> __m512i {
     _mm512_permutex2var_epi16(first, integers(words), second)
 }
 
+/// The 16 bytes of four consecutive blocks of `BYTES`, of which the first begin at `at`. Blocks with an odd number of bytes
+/// do not consist of words.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn sixteen_of_four_blocks<const BYTES: usize>(bytes: &[u8; READ], at: usize) -> __m512i {
+    let four = _mm512_castsi128_si512(sixteen(bytes, at));
+    let four = _mm512_inserti32x4::<1>(four, sixteen(bytes, at + BYTES));
+    let four = _mm512_inserti32x4::<2>(four, sixteen(bytes, at + 2 * BYTES));
+    _mm512_inserti32x4::<3>(four, sixteen(bytes, at + 3 * BYTES))
+}
+
 /// The levels of blocks of 32 with two levels per byte, from byte `AT` of blocks of `BYTES`, in [`Order::Halves`](super::layout::Order::Halves).
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn nibbles<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> [__m512i; 4] {
-    let (first, second) = (
-        const { words_of_four_blocks(BYTES, AT, 0) },
-        const { words_of_four_blocks(BYTES, AT, 1) },
-    );
-    let first = words_at(&first, bytes, line(BYTES, 0));
-    let second = words_at(&second, bytes, line(BYTES, 1));
+    let (first, second) = if BYTES.is_multiple_of(2) {
+        let (first, second) = (
+            const { words_of_four_blocks(BYTES, AT, 0) },
+            const { words_of_four_blocks(BYTES, AT, 1) },
+        );
+        (
+            words_at(&first, bytes, line(BYTES, 0)),
+            words_at(&second, bytes, line(BYTES, 1)),
+        )
+    } else {
+        (
+            sixteen_of_four_blocks::<BYTES>(bytes, AT),
+            sixteen_of_four_blocks::<BYTES>(bytes, 4 * BYTES + AT),
+        )
+    };
     let low = _mm512_set1_epi8(15);
     [
         _mm512_and_si512(first, low),
@@ -96,15 +118,15 @@ fn nibbles<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> [__m512i;
     ]
 }
 
-/// The values of the levels of iq4_nl.
+/// The levels that 4-bit codes select from a table.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn nonlinear_levels(mut levels: [__m512i; 4]) -> [__m512i; 4] {
-    let values = _mm512_broadcast_i32x4(sixteen(&nonlinear::LEVELS, 0));
-    for levels in &mut levels {
-        *levels = _mm512_shuffle_epi8(values, *levels);
+fn levels_of_codes(mut codes: [__m512i; 4], table: &[u8; 16]) -> [__m512i; 4] {
+    let values = _mm512_broadcast_i32x4(sixteen(table, 0));
+    for codes in &mut codes {
+        *codes = _mm512_shuffle_epi8(values, *codes);
     }
-    levels
+    codes
 }
 
 /// Adds 16 to levels of [`nibbles`] by the bits of the number at byte `AT` of blocks of `BYTES`.
@@ -236,6 +258,21 @@ fn halves<const BYTES: usize, const AT: usize>(bytes: &[u8; READ]) -> __m512 {
 fn half(bytes: &[u8; READ], at: usize) -> __m512 {
     let half = i16::from_le_bytes([bytes[at], bytes[at + 1]]);
     _mm512_cvtph_ps(_mm256_set1_epi16(half))
+}
+
+/// The scales of mxfp4 with these exponents.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn powers_of_two(exponents: __m128i) -> __m512 {
+    let (one, largest) = (_mm512_set1_epi32(1), _mm512_set1_epi32(fp4::NAN.into()));
+    let exponents = _mm512_cvtepu8_epi32(exponents);
+    let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(exponents, one));
+    // Those of 0 and 1. Of larger exponents, these bits are the smaller number.
+    let subnormal = _mm512_slli_epi32::<21>(_mm512_add_epi32(exponents, one));
+    let bits = _mm512_max_epi32(normal, subnormal);
+    let nan = _mm512_set1_epi32(f32::NAN.to_bits().cast_signed());
+    let is_nan = _mm512_cmpeq_epi32_mask(exponents, largest);
+    _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, is_nan, nan))
 }
 
 /// Stored minimums are added, those of levels subtracted.

@@ -23,7 +23,12 @@ pub(super) enum Order {
 /// The order of the levels of a chunk that is read to registers.
 pub(super) const fn order(format: u8) -> Order {
     match format {
-        format::Q4_0 | format::Q4_1 | format::Q5_0 | format::Q5_1 | format::IQ4_NL => Order::Halves,
+        format::Q4_0
+        | format::Q4_1
+        | format::Q5_0
+        | format::Q5_1
+        | format::IQ4_NL
+        | format::MXFP4 => Order::Halves,
         _ => Order::Weights,
     }
 }
@@ -39,6 +44,7 @@ pub(super) mod format {
     pub(in super::super) const Q5_0: u8 = PackedFormat::Q5_0 as u8;
     pub(in super::super) const Q5_1: u8 = PackedFormat::Q5_1 as u8;
     pub(in super::super) const IQ4_NL: u8 = PackedFormat::Iq4Nl as u8;
+    pub(in super::super) const MXFP4: u8 = PackedFormat::Mxfp4 as u8;
     pub(in super::super) const Q2_K: u8 = PackedFormat::Q2K as u8;
     pub(in super::super) const Q3_K: u8 = PackedFormat::Q3K as u8;
     pub(in super::super) const Q4_K: u8 = PackedFormat::Q4K as u8;

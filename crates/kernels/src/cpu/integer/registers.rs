@@ -28,6 +28,7 @@ macro_rules! with_format {
             PackedFormat::Q5_0 => $call::<$({ $parameter },)* { format::Q5_0 }>($($argument),*),
             PackedFormat::Q5_1 => $call::<$({ $parameter },)* { format::Q5_1 }>($($argument),*),
             PackedFormat::Iq4Nl => $call::<$({ $parameter },)* { format::IQ4_NL }>($($argument),*),
+            PackedFormat::Mxfp4 => $call::<$({ $parameter },)* { format::MXFP4 }>($($argument),*),
             PackedFormat::Q2K => $call::<$({ $parameter },)* { format::Q2_K }>($($argument),*),
             PackedFormat::Q3K => $call::<$({ $parameter },)* { format::Q3_K }>($($argument),*),
             PackedFormat::Q4K => $call::<$({ $parameter },)* { format::Q4_K }>($($argument),*),
@@ -44,7 +45,7 @@ macro_rules! read_chunk {
     (
         $format:expr, $bytes:ident, $zero:ident,
         eight_bits: $eight_bits:expr,
-        nonlinear: $levels:ident => $nonlinear:expr,
+        by_table: ($codes:ident, $table:ident) => $by_table:expr,
         none: $none:expr
     ) => {
         match $format {
@@ -74,10 +75,18 @@ macro_rules! read_chunk {
                 minimums: negative(halves::<24, 2>($bytes)),
             },
             format::IQ4_NL => {
-                let $levels = nibbles::<18, 2>($bytes);
+                let ($codes, $table) = (nibbles::<18, 2>($bytes), &nonlinear::LEVELS);
                 Chunk {
-                    levels: $nonlinear,
+                    levels: $by_table,
                     scales: halves::<18, 0>($bytes),
+                    minimums: $zero,
+                }
+            }
+            format::MXFP4 => {
+                let ($codes, $table) = (nibbles::<17, 1>($bytes), &fp4::LEVELS);
+                Chunk {
+                    levels: $by_table,
+                    scales: powers_of_two(exponents($bytes)),
                     minimums: $zero,
                 }
             }

@@ -1,8 +1,8 @@
 //! The scales and minimums of the sub-blocks of a chunk, a byte each, in registers of 128 bits.
 
 use std::arch::x86_64::{
-    __m128i, _mm_and_si128, _mm_or_si128, _mm_set1_epi8, _mm_setr_epi32, _mm_shuffle_epi32,
-    _mm_srli_epi16, _mm_srlv_epi32, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
+    __m128i, _mm_and_si128, _mm_cvtsi64_si128, _mm_or_si128, _mm_set1_epi8, _mm_setr_epi32,
+    _mm_shuffle_epi32, _mm_srli_epi16, _mm_srlv_epi32, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
 };
 
 use super::super::blocks::symmetric;
@@ -48,4 +48,16 @@ pub(super) fn six_bit_subs(bytes: &[u8; READ]) -> (__m128i, __m128i) {
     let low = _mm_and_si128(low, _mm_setr_epi32(0, EACH * 15, 0, EACH * 15));
     let subs = _mm_or_si128(first, low);
     (_mm_unpacklo_epi8(subs, subs), _mm_unpackhi_epi8(subs, subs))
+}
+
+/// The exponents of the scales of mxfp4, each twice.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn exponents(bytes: &[u8; READ]) -> __m128i {
+    let mut eight = [0; 8];
+    for (block, exponent) in eight.iter_mut().enumerate() {
+        *exponent = bytes[17 * block];
+    }
+    let eight = _mm_cvtsi64_si128(i64::from_le_bytes(eight));
+    _mm_unpacklo_epi8(eight, eight)
 }

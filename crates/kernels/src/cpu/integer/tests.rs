@@ -83,6 +83,42 @@ fn every_instruction_set_computes_the_same_bits() {
     }
 }
 
+/// A row of W for each exponent of mxfp4: subnormal scales, the largest ones, and NaN.
+#[test]
+fn every_instruction_set_reads_every_exponent() {
+    let (format, n, k) = (PackedFormat::Mxfp4, 256, 288);
+    let packed = pack(format, Matrix::row_major(&numbers(11, n * k), n, k));
+    let mut bytes = packed.bytes().to_vec();
+    for (e, row) in (0..=255).zip(bytes.chunks_mut(format.row_bytes(k))) {
+        for block in row.chunks_mut(format.block_bytes()) {
+            block[0] = e;
+        }
+    }
+    let w = PackedMatrix::new(format, [n, k], bytes).unwrap();
+    for m in [1, 5] {
+        let x = numbers(3, m * k);
+        let expected = product_of(Instructions::Portable, &x, &w);
+        let exact = exact(&x, &w);
+        for (at, (found, exact)) in expected.iter().zip(&exact).enumerate() {
+            let e = at % n;
+            // Products with other scales are subnormal or infinite.
+            if (16..240).contains(&e) {
+                let error = (f64::from(*found) - exact).abs();
+                let scale = 2f64.powi(e as i32 - 128);
+                assert!(error <= 1e-3 * scale, "{e}: {found} {exact}");
+            }
+            assert!(e < 255 || found.is_nan(), "{found}");
+        }
+        for instructions in Instructions::supported() {
+            let found = product_of(instructions, &x, &w);
+            for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let same = found == expected || found.is_nan() && expected.is_nan();
+                assert!(same, "{instructions:?} {m} {}: {found} {expected}", at % n);
+            }
+        }
+    }
+}
+
 /// All levels and elements of x have the largest magnitudes, for which 16-bit sums are the largest.
 #[test]
 fn largest_levels_do_not_saturate() {
@@ -126,13 +162,14 @@ fn largest_levels_do_not_saturate() {
     }
 }
 
-/// The bytes of a block that hold f16.
+/// The bytes of a block that hold floating-point scales.
 fn scale_bytes(format: PackedFormat) -> Range<usize> {
     match format {
         PackedFormat::Q4_1 | PackedFormat::Q5_1 | PackedFormat::Q4K | PackedFormat::Q5K => 0..4,
         PackedFormat::Q2K => 80..84,
         PackedFormat::Q3K => 108..110,
         PackedFormat::Q6K => 208..210,
+        PackedFormat::Mxfp4 => 0..1,
         _ => 0..2,
     }
 }

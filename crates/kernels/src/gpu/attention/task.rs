@@ -101,10 +101,13 @@ impl Task {
             let [held_batch, held_heads, capacity, width] = held.shape.dims();
             [held_batch, held_heads, width] == [batch, kv_heads, head_dim] && k_len <= capacity
         });
+        let is_cached = held.is_some();
         let [keys, values] = held.unwrap_or([qkv, qkv]);
         let sizes = [batch, heads, kv_heads, seq, k_len, head_dim];
         let task = Self::new::<R, B>(sizes, [qkv, keys, values], mask, config.options);
-        task.filter(|_| has_room)
+        // Sinks need the log-sums, which the kernel for a cache does not keep.
+        let keeps = !is_cached || mask.sinks.is_none();
+        task.filter(|_| has_room && keeps)
     }
 
     fn new<R: CubeRuntime, B: OnRuntime<R>>(

@@ -6,12 +6,13 @@
 //!
 //! The values have the bits of those that the CPU unpacks: all products of a scale and a level are exact in f32, so that
 //! it does not matter whether a device fuses the subtraction of the minimum with them. f16 numbers are converted in
-//! integers, because devices may lack the type and may round subnormal numbers to 0.
+//! integers, because devices may lack the type and may round subnormal numbers to 0. In f32, only the scales of mxfp4 with the
+//! exponents 0 and 1 are subnormal: devices may round the weights of their blocks, at most 1.5 · 2⁻¹²⁴, to 0.
 
 use cubecl::prelude::*;
 
 use crate::PackedFormat;
-use crate::cpu::blocks::{levels, nonlinear};
+use crate::cpu::blocks::{fp4, levels, nonlinear};
 
 /// Weights that share a scale and a minimum, from a multiple of this number on.
 pub(super) const SUB: usize = levels::SUB;
@@ -49,6 +50,7 @@ const fn lower(format: PackedFormat) -> Field {
         PackedFormat::Int8 => field(4, 8, 1),
         PackedFormat::Q8_0 => field(2, 8, 32),
         PackedFormat::Q4_0 | PackedFormat::Iq4Nl => field(2, 4, 16),
+        PackedFormat::Mxfp4 => field(1, 4, 16),
         PackedFormat::Q4_1 => field(4, 4, 16),
         PackedFormat::Q5_0 => field(6, 4, 16),
         PackedFormat::Q5_1 => field(8, 4, 16),
@@ -71,7 +73,7 @@ const fn upper(format: PackedFormat) -> Upper {
     }
 }
 
-/// True if words begin at multiples of 4 bytes of a row, and not of 2.
+/// True if words begin at multiples of 4 bytes of a row.
 const fn is_aligned(format: PackedFormat) -> bool {
     matches!(format, PackedFormat::Int8) || format.block_bytes().is_multiple_of(4)
 }
@@ -119,7 +121,8 @@ fn word(words: &Array<u32>, row: usize, at: usize, #[comptime] aligned: bool) ->
     if comptime!(!aligned) {
         let bytes_before = at % 4;
         if bytes_before > 0 {
-            word = (word >> 16) | (words[index + 1] << 16);
+            let shift = u32::cast_from(bytes_before) * 8;
+            word = (word >> shift) | (words[index + 1] << (32 - shift));
         }
     }
     word
@@ -135,6 +138,15 @@ fn f16_to_f32(bits: u32) -> f32 {
     let subnormal = f32::cast_from(magnitude) * 5.960_464_5e-8;
     let finite = select(magnitude < 0x0400, subnormal, normal);
     f32::reinterpret(u32::reinterpret(finite) | ((bits & 0x8000) << 16))
+}
+
+/// The scale of mxfp4 with this exponent.
+#[cube]
+fn power_of_two(exponent: u32) -> f32 {
+    let normal = (exponent - 1) << 23;
+    let bits = select(exponent < 2, (exponent + 1) << 21, normal);
+    let is_nan = exponent == comptime!(u32::from(fp4::NAN));
+    f32::reinterpret(select(is_nan, comptime!(f32::NAN.to_bits()), bits))
 }
 
 /// The scale and the minimum of the weights of `column`.
@@ -156,6 +168,7 @@ pub(super) fn scale(
         PackedFormat::Q8_0 | PackedFormat::Q4_0 | PackedFormat::Q5_0 | PackedFormat::Iq4Nl => {
             d = f16_to_f32(half(words, row, block));
         }
+        PackedFormat::Mxfp4 => d = power_of_two(byte(words, row, block)),
         PackedFormat::Q4_1 | PackedFormat::Q5_1 => {
             d = f16_to_f32(half(words, row, block));
             minimum = -f16_to_f32(half(words, row, block + 2));
@@ -250,22 +263,26 @@ fn levels_of(
     levels
 }
 
-/// The value of an index of iq4_nl with 128 added.
+/// The level that a 4-bit code selects.
 #[cube]
-fn nonlinear_level(index: u32) -> u32 {
-    let table = comptime!(table_words());
-    let low = select(index < 4, comptime!(table[0]), comptime!(table[1]));
-    let high = select(index < 12, comptime!(table[2]), comptime!(table[3]));
-    (select(index < 8, low, high) >> ((index & 3) * 8)) & 255
+fn level_of_code(code: u32, #[comptime] table: [u32; 4]) -> u32 {
+    let low = select(code < 4, comptime!(table[0]), comptime!(table[1]));
+    let high = select(code < 12, comptime!(table[2]), comptime!(table[3]));
+    (select(code < 8, low, high) >> ((code & 3) * 8)) & 255
 }
 
-/// The table of iq4_nl, in words of four bytes.
-fn table_words() -> [u32; 4] {
+/// The levels that 4-bit codes select, in words of four bytes; `None` if the format stores levels.
+fn table(format: PackedFormat) -> Option<[u32; 4]> {
+    let levels = match format {
+        PackedFormat::Iq4Nl => nonlinear::LEVELS,
+        PackedFormat::Mxfp4 => fp4::LEVELS,
+        _ => return None,
+    };
     let mut words = [0; 4];
-    for (at, &level) in nonlinear::LEVELS.iter().enumerate() {
+    for (at, level) in levels.into_iter().enumerate() {
         words[at / 4] |= u32::from(level) << (at % 4 * 8);
     }
-    words
+    Some(words)
 }
 
 /// Writes the four weights from `column` on, a multiple of 4, of the row that begins at the word `row` to `values`. `scale`
@@ -295,8 +312,8 @@ pub(super) fn four_weights(
         #[unroll]
         for n in 0..4usize {
             let mut level = (levels >> comptime!(n as u32 * 8)) & 255;
-            if comptime!(matches!(format, PackedFormat::Iq4Nl)) {
-                level = nonlinear_level(level);
+            if comptime!(table(format).is_some()) {
+                level = level_of_code(level, comptime!(table(format).unwrap_or_default()));
             }
             let level = f32::cast_from(level) - comptime!(offset(format) as f32);
             values[n] = scale.scale * level - scale.minimum;

@@ -18,6 +18,8 @@ pub struct Case {
     pub padding: Option<Vec<bool>>,
     /// `[heads, q_len, k_len]`.
     pub bias: Option<Vec<f32>>,
+    /// `[heads]`.
+    pub sinks: Option<Vec<f32>>,
     pub dropout: Option<Dropout>,
 }
 
@@ -75,6 +77,7 @@ pub fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
                 documents,
                 padding: None,
                 bias: None,
+                sinks: None,
                 dropout: dropout
                     .filter(|_| drops)
                     .map(|(probability, seed)| Dropout { probability, seed }),
@@ -83,16 +86,23 @@ pub fn case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     )
 }
 
-/// [`case`] with random soft caps, biases and padding, and full reach with any number of queries, or a window in both
+/// [`case`] with random soft caps, biases, sinks and padding, and full reach with any number of queries, or a window in both
 /// directions.
 pub fn any_case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
     let soft_cap = prop::option::of(0.2..4.0f64);
     let seen = prop::option::of(0.02..1.0f64);
     let full = prop::option::of(1..=most_keys);
     let local = prop::option::of(0..=most_keys);
-    let options = (soft_cap, seen, full, local, any::<bool>(), any::<u64>());
+    let options = (
+        soft_cap,
+        seen,
+        full,
+        local,
+        any::<[bool; 2]>(),
+        any::<u64>(),
+    );
     (case(most_keys, drops), options).prop_map(|(case, options)| {
-        let (soft_cap, seen, full, local, biased, seed) = options;
+        let (soft_cap, seen, full, local, [biased, sunk], seed) = options;
         let mut case = case;
         case.options.soft_cap = soft_cap;
         if let Some(q_len) = full {
@@ -102,6 +112,9 @@ pub fn any_case(most_keys: usize, drops: bool) -> impl Strategy<Value = Case> {
         }
         if biased {
             case = case.biased(seed);
+        }
+        if sunk {
+            case.sinks = Some(numbers(seed ^ 1, case.shape.heads));
         }
         if let Some(share) = seen {
             case = case.padded(share, seed);
@@ -135,6 +148,7 @@ pub fn plain(batch: usize, heads: usize, kv_heads: usize, seq: usize, head_dim: 
         documents: None,
         padding: None,
         bias: None,
+        sinks: None,
         dropout: None,
     }
 }
@@ -170,6 +184,7 @@ impl Case {
             documents: self.documents.as_deref(),
             padding: self.padding.as_deref(),
             bias: self.bias.as_deref(),
+            sinks: self.sinks.as_deref(),
         }
     }
 
@@ -298,7 +313,8 @@ impl Case {
                             (j, at, score, (score + bias).exp())
                         })
                         .collect();
-                    let sum = seen.iter().map(|seen| seen.3).sum::<f64>();
+                    let sink = self.sinks.as_ref().map(|of| f64::from(of[h]).exp());
+                    let sum = seen.iter().map(|seen| seen.3).sum::<f64>() + sink.unwrap_or(0.0);
                     log_sums.push(sum.ln());
                     for (_, j, _, weight) in &mut seen {
                         *weight /= sum;

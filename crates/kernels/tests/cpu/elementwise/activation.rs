@@ -49,6 +49,23 @@ fn expected(kind: Activation, x: f64) -> (f64, f64) {
             let (right, left) = (sigmoid(x), sigmoid(-x));
             (x * right, right + x * right * left)
         }
+        Activation::ClampedSilu => {
+            let y = x.min(7.0);
+            let (right, left) = (sigmoid(1.702 * y), sigmoid(-1.702 * y));
+            let slope = right + 1.702 * y * right * left;
+            (y * right, if x >= 7.0 { 0.0 } else { slope })
+        }
+    }
+}
+
+/// The other factor of a gated layer from its projection, and its derivative.
+fn expected_factor(kind: Activation, up: f64) -> (f64, f64) {
+    match kind {
+        Activation::ClampedSilu => {
+            let slope = if up.abs() >= 7.0 { 0.0 } else { 1.0 };
+            (up.clamp(-7.0, 7.0) + 1.0, slope)
+        }
+        _ => (up, 1.0),
     }
 }
 
@@ -70,9 +87,10 @@ fn values_are_accurate_in_the_tails() {
         assert_eq!(in_place, y, "{kind:?}");
         for (x, y) in x.iter().zip(&y) {
             let expected = expected(kind, f64::from(*x)).0;
-            // The argument of the tanh approximation is rounded and grows with x³.
+            // The argument of the tanh approximation is rounded and grows with x³, that of the steep sigmoid with x.
             let rounding = match kind {
                 Activation::GeluTanh => f64::from(x.abs()).powi(3) * 3e-8,
+                Activation::ClampedSilu => f64::from(x.abs()) * 1.2e-7,
                 _ => 0.0,
             };
             let error = (f64::from(*y) - expected).abs();
@@ -109,7 +127,11 @@ fn nan_stays_nan() {
         let mut y = [0.0; 3];
         activation(kind, &[f32::NAN, f32::INFINITY, -1000.0], &mut y);
         assert!(y[0].is_nan());
-        assert_eq!(y[1], f32::INFINITY);
+        let most = match kind {
+            Activation::ClampedSilu => expected(kind, 7.0).0 as f32,
+            _ => f32::INFINITY,
+        };
+        assert_eq!(y[1], most);
         assert_eq!(y[2], 0.0);
     }
 }
@@ -117,7 +139,9 @@ fn nan_stays_nan() {
 #[test]
 fn gated_activations_multiply() {
     for len in [0, 1, 17, 1000, 100_003] {
-        let (gate, up) = (numbers(1, len), numbers(2, len));
+        // Some are beyond the clamps.
+        let large = |seed| numbers(seed, len).into_iter().map(|x| 5.0 * x);
+        let (gate, up): (Vec<f32>, Vec<f32>) = (large(1).collect(), large(2).collect());
         let grad = numbers(3, len);
         for kind in Activation::ALL {
             let actual = same_on_any_threads(|| {
@@ -139,9 +163,10 @@ fn gated_activations_multiply() {
             for i in 0..len {
                 let [x, up, grad] = [gate[i], up[i], grad[i]].map(f64::from);
                 let (value, slope) = expected(kind, x);
-                plain[i] = value * up;
-                plain[len + i] = grad * up * slope;
-                plain[2 * len + i] = grad * value;
+                let (factor, factor_slope) = expected_factor(kind, up);
+                plain[i] = value * factor;
+                plain[len + i] = grad * factor * slope;
+                plain[2 * len + i] = grad * value * factor_slope;
                 plain[3 * len + i] = value;
                 plain[4 * len + i] = grad * slope;
             }

@@ -2,20 +2,21 @@
 //! (AVX2). Levels, scales and minimums are those of the larger registers of `cpu/integer/chunk.rs`.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, _mm_set1_epi16, _mm_srli_si128, _mm256_and_si256,
+    __m128i, __m256, __m256i, _mm_set1_epi16, _mm_srli_si128, _mm256_add_epi32, _mm256_and_si256,
     _mm256_broadcastsi128_si256, _mm256_castps_si256, _mm256_castsi128_si256, _mm256_castsi256_ps,
-    _mm256_cmpeq_epi8, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32,
-    _mm256_cvtph_ps, _mm256_inserti128_si256, _mm256_mul_ps, _mm256_or_si256,
-    _mm256_permutevar8x32_ps, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x,
-    _mm256_setr_epi32, _mm256_setr_epi64x, _mm256_setzero_ps, _mm256_setzero_si256,
-    _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16, _mm256_xor_si256,
+    _mm256_cmpeq_epi8, _mm256_cmpeq_epi32, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
+    _mm256_cvtepu8_epi32, _mm256_cvtph_ps, _mm256_inserti128_si256, _mm256_max_epi32,
+    _mm256_mul_ps, _mm256_or_si256, _mm256_permutevar8x32_ps, _mm256_set1_epi8, _mm256_set1_epi32,
+    _mm256_set1_epi64x, _mm256_setr_epi32, _mm256_setr_epi64x, _mm256_setzero_ps,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_slli_epi32,
+    _mm256_srli_epi16, _mm256_sub_epi32, _mm256_xor_si256,
 };
 
-use super::super::super::blocks::nonlinear;
+use super::super::super::blocks::{fp4, nonlinear};
 use super::super::layout::{STEPS, format};
 use super::super::load::{sixteen, thirty_two};
 use super::super::registers::{READ, read_chunk};
-use super::super::subs::{four_bit_subs, signed_six_bit_subs, six_bit_subs};
+use super::super::subs::{exponents, four_bit_subs, signed_six_bit_subs, six_bit_subs};
 use super::is_signed;
 
 /// The registers that an element of a larger register is here.
@@ -39,7 +40,7 @@ pub(super) fn read<const VNNI: bool, const FORMAT: u8>(bytes: &[u8; READ]) -> Ch
     read_chunk!(
         FORMAT, bytes, zero,
         eight_bits: eight_bits(bytes, signed_levels),
-        nonlinear: levels => nonlinear_levels(levels, signed_levels),
+        by_table: (codes, table) => levels_of_codes(codes, table, signed_levels),
         none: [[_mm256_setzero_si256(); 2]; STEPS]
     )
 }
@@ -58,18 +59,22 @@ fn eight_bits(bytes: &[u8; READ], signed: bool) -> [Two<__m256i>; STEPS] {
     levels
 }
 
-/// The values of the levels of iq4_nl.
+/// The levels that 4-bit codes select from a table.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn nonlinear_levels(mut levels: [Two<__m256i>; STEPS], signed: bool) -> [Two<__m256i>; STEPS] {
-    let mut values = _mm256_broadcastsi128_si256(sixteen(&nonlinear::LEVELS, 0));
+fn levels_of_codes(
+    mut codes: [Two<__m256i>; STEPS],
+    table: &[u8; 16],
+    signed: bool,
+) -> [Two<__m256i>; STEPS] {
+    let mut values = _mm256_broadcastsi128_si256(sixteen(table, 0));
     if signed {
         values = _mm256_xor_si256(values, _mm256_set1_epi8(-128));
     }
-    for levels in levels.as_flattened_mut() {
-        *levels = _mm256_shuffle_epi8(values, *levels);
+    for codes in codes.as_flattened_mut() {
+        *codes = _mm256_shuffle_epi8(values, *codes);
     }
-    levels
+    codes
 }
 
 /// The levels of blocks of 32 with two levels per byte, from byte `AT` of blocks of `BYTES`, in
@@ -231,6 +236,28 @@ fn half(bytes: &[u8; READ], at: usize) -> __m256 {
         bytes[at],
         bytes[at + 1],
     ])))
+}
+
+/// The scales of mxfp4 with these exponents.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn powers_of_two(exponents: __m128i) -> Two<__m256> {
+    let second = _mm_srli_si128::<8>(exponents);
+    [power_of_two(exponents), power_of_two(second)]
+}
+
+/// The scales with the first eight exponents.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn power_of_two(exponents: __m128i) -> __m256 {
+    let (one, largest) = (_mm256_set1_epi32(1), _mm256_set1_epi32(fp4::NAN.into()));
+    let exponents = _mm256_cvtepu8_epi32(exponents);
+    let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(exponents, one));
+    // Those of 0 and 1. Of larger exponents, these bits are the smaller number.
+    let subnormal = _mm256_slli_epi32::<21>(_mm256_add_epi32(exponents, one));
+    let nan = _mm256_set1_epi32(f32::NAN.to_bits().cast_signed());
+    let nan = _mm256_and_si256(_mm256_cmpeq_epi32(exponents, largest), nan);
+    _mm256_castsi256_ps(_mm256_or_si256(_mm256_max_epi32(normal, subnormal), nan))
 }
 
 /// Stored minimums are added, those of levels subtracted.
