@@ -47,6 +47,8 @@ emberlm_system::named! {
         FeedForwardLinear = "mlp.hook_pre_linear",
         /// The input of the feed-forward layer's last projection, `[batch, seq, hidden]`.
         FeedForwardPost = "mlp.hook_post",
+        /// The probabilities that a router gives to its experts, `[batch, seq, experts]`. The choice of experts depends on them.
+        ExpertWeights = "mlp.hook_expert_weights",
         /// The term that the feed-forward layer adds to the residual stream.
         FeedForwardOut = "hook_mlp_out",
         /// The residual stream after the block. With post-norm wiring, before the last norm.
