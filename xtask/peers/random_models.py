@@ -27,7 +27,7 @@ LONG_ORIGINAL = 4
 TYPES = [
     "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2", "mixtral", "qwen2_moe", "qwen3_moe",
     "olmoe", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom",
-    "falcon",
+    "falcon", "gpt_oss",
 ]
 
 
@@ -87,6 +87,13 @@ def newer(kind, rng, common, heads, head_dim):
         common |= {"hidden_activation": common.pop("hidden_act"), "hidden_size": heads * rng.choice([4, head_dim])}
         common |= either(rng, query_pre_attn_scalar=[4, 7, 144], final_logit_softcapping=[None, 2.0, 30.0])
         return transformers.Gemma3TextConfig(**common)
+    if kind == "gpt_oss":
+        del common["hidden_act"]
+        chosen, count = experts(rng)
+        return transformers.GptOssConfig(
+            num_local_experts=count, layer_types=rng.choice([None, mixed]), **chosen, **common,
+            **either(rng, sliding_window=[3, 9, 100], attention_bias=flag),
+        )
     if kind == "glm4":
         return transformers.Glm4Config(**common, **either(rng, attention_bias=flag))
     del common["head_dim"]

@@ -37,7 +37,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom", "falcon" or "palm".
+    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom", "falcon", "gpt_oss" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ pub struct ModelConfig {
     pub norm_embedding: bool,
     /// The linear layers that have a bias: { qkv, attention_out, feed_forward }, or true or false for all three.
     pub bias: Biases,
-    /// The attention: kind "softmax" { window { tokens, global_tokens, full_layers }, scale (default 1/√head_dim), soft_cap } or "linear" { features (default 4 · head_dim), seed }, an estimate by random features whose cost is linear in the sequence length.
+    /// The attention: kind "softmax" { window { tokens, global_tokens, full_layers }, scale (default 1/√head_dim), soft_cap, sinks (default false) } or "linear" { features (default 4 · head_dim), seed }, an estimate by random features whose cost is linear in the sequence length.
     #[serde(default)]
     pub attention: AttentionKind,
     /// The normalization: kind "layer" { bias (default true), epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root); epsilon is 1e-5 by default.

@@ -25,6 +25,7 @@ mod gemma3_text;
 mod glm4;
 mod gpt2;
 mod gpt_neox;
+mod gpt_oss;
 mod gptj;
 mod granite;
 mod llama;
@@ -189,6 +190,7 @@ families! {
     Glm4 = glm4,
     Bloom = bloom,
     Falcon = falcon,
+    GptOss = gpt_oss,
     Palm = palm,
     ;
     Bert = "bert",

@@ -19,7 +19,7 @@ use crate::gguf::described::Planned;
 use crate::gguf::file_type::{FileType, Traits};
 use crate::gguf::names::GgufNames;
 use crate::gguf::rounding::Rounding;
-use crate::gguf::store::{GAIN, element, packed_format};
+use crate::gguf::store::{EXPERT_BIASES, GAIN, element, packed_format};
 use crate::gguf::{ROPE_FACTORS, description, fields};
 use crate::hugging_face::{Exported, model_type_of, read_config, with_required_parameters};
 use crate::transformer::calibration::{InputImportance, InputProducts};
@@ -202,11 +202,14 @@ fn traits(
     }
 }
 
-/// The shape of a tensor: the matrices of experts are a dimension of their tensor.
+/// The shape of a tensor: the matrices and vectors of experts are a dimension of their tensor.
 fn shape_in_file<B: Backend>(tensor: &Published<B>, config: &TransformerConfig) -> Vec<usize> {
     match (tensor.dims(), config.experts()) {
         (&[rows, columns], Some(experts)) if tensor.name().ends_with(ALL_EXPERTS) => {
             vec![experts.count, rows / experts.count, columns]
+        }
+        (&[elements], Some(experts)) if tensor.name().ends_with(EXPERT_BIASES) => {
+            vec![experts.count, elements / experts.count]
         }
         (shape, _) => shape.to_vec(),
     }

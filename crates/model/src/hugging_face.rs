@@ -37,7 +37,7 @@ use crate::transformer::weight_format::{StoredFormats, WeightFormat};
 use crate::weights::map::Source;
 use crate::weights::quantized::{self, Quantization};
 use crate::weights::{
-    Element, Naming, SafetensorsStore, TensorStore, load, load_decoder, load_present,
+    Element, Mxfp4Store, Naming, SafetensorsStore, TensorStore, load, load_decoder, load_present,
 };
 
 /// The file that identifies a directory as a Hugging Face model.
@@ -155,6 +155,11 @@ impl HuggingFaceModel {
         let most = elements.into_iter().max_by_key(|(_, count)| *count);
         let most = most.and_then(|(element, _)| element.packed_format());
         Ok(match (self.weight_format(), most) {
+            (WeightFormat::Stored(stored), most) => WeightFormat::Stored(StoredFormats {
+                embedding: most,
+                head: most,
+                ..stored
+            }),
             (WeightFormat::F32, Some(format)) => WeightFormat::Stored(StoredFormats {
                 layers: format,
                 embedding: Some(format),
@@ -196,6 +201,10 @@ impl HuggingFaceModel {
     pub fn tensors(&self) -> Result<Box<dyn TensorStore + '_>, HuggingFaceError> {
         Ok(match &self.gguf {
             Some(file) => Box::new(gguf::store(file)?),
+            None if self.quantization == Some(Quantization::Mxfp4) => {
+                let files = open_weights(&self.path)?;
+                Box::new(Mxfp4Store::new(files).map_err(in_weights(&self.path))?)
+            }
             None => Box::new(open_weights(&self.path)?),
         })
     }
@@ -237,14 +246,26 @@ impl HuggingFaceModel {
                 .map_err(in_weights(&self.path));
         }
         let own = model_type_of(self.family())?;
+        let (int8, unstacked) = match self.quantization {
+            Some(Quantization::Int8(int8)) => (Some(int8), false),
+            Some(Quantization::Mxfp4) => (None, true),
+            None => (None, false),
+        };
+        let source = |path: &str| {
+            let source = own.source(&self.config, path)?;
+            // The vectors of a layer are stacked in either case.
+            Some(match unstacked && path.ends_with(".weight") {
+                true => source.unstacked(),
+                false => source,
+            })
+        };
         let naming = Naming {
-            source: |path: &str| own.source(&self.config, path),
+            source,
             optional_prefix: own.prefix(),
             constant: own.constant(&self.config),
             tied: &own.tied(&self.config),
         };
-        load_decoder(blank, &*store, naming, self.quantization, format)
-            .map_err(in_weights(&self.path))
+        load_decoder(blank, &*store, naming, int8, format).map_err(in_weights(&self.path))
     }
 
     /// Loads an encoder or an encoder–decoder in f32 for `config`, which may have another head and other training
@@ -334,7 +355,7 @@ impl HuggingFaceModel {
             None => model_type_of(self.family())?.constant(&self.config),
         };
         let store = self.tensors()?;
-        let packed = self.quantization.is_some();
+        let packed = matches!(self.quantization, Some(Quantization::Int8(_)));
         let other = |name: &&str| constant(name) || (packed && quantized::is_companion(name));
         let weights = store.names().filter(|name| !other(name));
         let elements = weights.filter_map(|name| store.element(name));

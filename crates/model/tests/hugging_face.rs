@@ -4,6 +4,7 @@
 mod damaged;
 mod flipped;
 mod index;
+mod mxfp4;
 mod numbers;
 mod quantized;
 mod reading;

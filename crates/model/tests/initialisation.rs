@@ -102,6 +102,7 @@ fn kind_of(path: &str, config: &TransformerConfig) -> ParameterKind {
         "tokens" => return ParameterKind::Embedding { rows: VOCAB },
         "positions" => return ParameterKind::Embedding { rows: SEQ_LEN },
         "head" | "head_bias" => (D, VOCAB, false),
+        sinks if sinks.ends_with("attention.sinks") => return ParameterKind::NormBias,
         layer if layer.ends_with("attention.qkv") => {
             (D, HEADS_WIDTH + 2.0 * kv_heads * 20.0, false)
         }
@@ -233,6 +234,7 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::Olmo2 | Family::Olmo3 => (normal, 30),
         Family::Smollm3 | Family::Granite => (normal, 23),
         Family::Phi3 => (normal, 24),
+        Family::GptOss => (normal, 84),
         Family::Gemma3Text => (normal, 35),
         Family::Starcoder2 => (starcoder2, 39),
         Family::Cohere => (normal, 20),

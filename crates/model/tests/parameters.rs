@@ -63,9 +63,15 @@ fn lists_every_parameter_of_every_preset() {
         for decoder in [&whole, &parts] {
             for (path, role, trainable) in listed(preset.name, decoder) {
                 assert!(trainable, "{path}");
-                let vector = [".gain", ".bias", "head_bias", "mix.stream", "mix.embedding"]
-                    .iter()
-                    .any(|end| path.ends_with(end));
+                let vectors = [
+                    ".gain",
+                    ".bias",
+                    ".sinks",
+                    "head_bias",
+                    "mix.stream",
+                    "mix.embedding",
+                ];
+                let vector = vectors.iter().any(|end| path.ends_with(end));
                 let expected = match path.split('.').next().unwrap() {
                     _ if vector => ParameterRole::Vector,
                     "tokens" | "positions" => ParameterRole::Embedding,

@@ -83,6 +83,7 @@ macro_rules! transformers {
                 glm4_half = "glm4-half",
                 bloom_slopes = "bloom-slopes",
                 falcon_multiquery = "falcon-multiquery",
+                gpt_oss_sinks = "gpt_oss-sinks",
             ]
         );
     };
@@ -126,6 +127,7 @@ macro_rules! variants {
                 glm4_nobias = "glm4-nobias",
                 falcon_grouped = "falcon-grouped",
                 falcon_sequential = "falcon-sequential",
+                gpt_oss_listed = "gpt_oss-listed",
             ]
         );
     };

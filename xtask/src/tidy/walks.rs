@@ -22,7 +22,7 @@ struct Walk {
 const WALKS: [Walk; 1] = [Walk {
     heading: "## Follow a token to its update",
     files: 101,
-    lines: 20_800,
+    lines: 21_000,
 }];
 
 /// Checks the walks of the document. `sources` are the texts of Rust files by path.

@@ -295,6 +295,7 @@ fn component_name(component: Component) -> &'static str {
         Component::EmbeddingNorm => "embedding norm",
         Component::RelativeBias => "relative positions",
         Component::ResidualMix => "mix of embeddings",
+        Component::Sinks => "attention sinks",
         Component::ValueEmbeddings => "value embeddings",
         Component::AttentionQkv => "attention: queries, keys, values",
         Component::AttentionOut => "attention: output",

@@ -90,7 +90,7 @@ impl From<CacheFormatError> for CliError {
 /// The hint for a model with an adapter.
 const MERGE: &str = "emberlm merge RUN --out MODEL";
 /// The hint for a weight whose rows do not consist of whole blocks.
-const BLOCKS_FIT: &str = "int8, f16 and bf16 fit all widths; q8_0, q4_0, q4_1, q5_0, q5_1 and iq4_nl fit multiples of 32";
+const BLOCKS_FIT: &str = "int8, f16 and bf16 fit all widths; q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl and mxfp4 fit multiples of 32";
 /// The hint for weights that a Hugging Face directory cannot store.
 const PUBLISHED_FORMATS: &str = "pass `--weights f32` or `--weights int8`";
 

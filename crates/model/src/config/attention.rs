@@ -17,6 +17,9 @@ pub enum AttentionKind {
         /// Bounds scores to ±cap by `cap · tanh(score / cap)`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         soft_cap: Option<f64>,
+        /// A learned score per head that takes part in the softmax and has no value (gpt-oss), so that a head can attend to nothing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        sinks: bool,
     },
     /// Unbiased estimate of the scores' exponentials by positive random features (Choromanski et al. 2021,
     /// "Performer"). Time is linear in the sequence length, and running sums replace the growing cache.
@@ -37,6 +40,7 @@ impl AttentionKind {
         window: None,
         scale: None,
         soft_cap: None,
+        sinks: false,
     };
 
     /// Softmax attention to a window.
@@ -45,6 +49,7 @@ impl AttentionKind {
             window: Some(window),
             scale: None,
             soft_cap: None,
+            sinks: false,
         }
     }
 }
@@ -147,6 +152,10 @@ impl QkNormSpan {
     pub(super) fn is_head(&self) -> bool {
         *self == Self::Head
     }
+}
+
+fn is_false(sinks: &bool) -> bool {
+    !sinks
 }
 
 fn is_zero(count: &usize) -> bool {

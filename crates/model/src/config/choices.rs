@@ -18,7 +18,11 @@ const LAYER_ROTARY: &[&str] = &["layers", "base", "scaling"];
 
 /// Every variant of the components that have several.
 const VARIANTS: [Variant; 36] = [
-    ("attention", "softmax", &["window", "scale", "soft_cap"]),
+    (
+        "attention",
+        "softmax",
+        &["window", "scale", "soft_cap", "sinks"],
+    ),
     ("attention", "linear", &["features", "seed"]),
     ("norm", "layer", &["bias", "epsilon"]),
     ("norm", "rms", &["epsilon"]),

@@ -62,6 +62,8 @@ pub enum Family {
     Bloom,
     /// Falcon.
     Falcon,
+    /// gpt-oss.
+    GptOss,
     /// PaLM.
     Palm,
     /// BERT.

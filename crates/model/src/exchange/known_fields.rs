@@ -37,6 +37,9 @@ const UNREAD: FieldTable = FieldTable(&[
     ("unsloth_version", NoEffect),
     ("use_bfloat16", NoEffect),
     ("torchscript", NoEffect),
+    // Copies of other fields, in gpt-oss.
+    ("experts_per_token", NoEffect),
+    ("initial_context_length", NoEffect),
     // The form of results in Python, and how they are computed.
     ("cache_implementation", NoEffect),
     ("chunk_size_feed_forward", NoEffect),

@@ -3,7 +3,8 @@
 //! Supported are symmetric int8 weights with one scale per output, in the formats `pack-quantized` and
 //! `int-quantized` of the `compressed-tensors` library, which `transformers` loads. That library quantizes only
 //! `torch.nn.Linear`. Models with other layers (GPT-2's `Conv1D`, `[in, out]`) are therefore written in a custom
-//! format without `quant_method`, which `transformers` and vLLM reject.
+//! format without `quant_method`, which `transformers` and vLLM reject. Experts that a checkpoint stacks may be MXFP4, which
+//! is read and not written.
 
 use serde_json::{Value, json};
 
@@ -11,12 +12,14 @@ use super::Exchange;
 use super::fields::Fields;
 use crate::error::HuggingFaceError;
 use crate::transformer::checked::TransformerConfig;
-use crate::weights::quantized::{Quantization, QuantizedLayout};
+use crate::weights::quantized::{Int8, Quantization, QuantizedLayout};
 
 /// Name of the field in `config.json`.
 pub(crate) const FIELD: &str = "quantization_config";
 /// Library that defines the format.
 const METHOD: &str = "compressed-tensors";
+/// Method of experts in MXFP4.
+const MXFP4: &str = "mxfp4";
 const WORDS: &str = "pack-quantized";
 const BYTES: &str = "int-quantized";
 /// [`WORDS`] for model types that the library does not quantize.
@@ -37,10 +40,22 @@ pub(crate) fn read(
     let layout = match config.optional_text("quant_method")? {
         None if config.optional_text("format")? == Some(CUSTOM) => QuantizedLayout::Words,
         Some(METHOD) => compressed_tensors(&config)?,
+        Some(MXFP4) if has_stacked_experts(model) => {
+            // Which layers are not converted is known from their tensors.
+            config.optional_texts("modules_to_not_convert")?;
+            return Ok(Some(Quantization::Mxfp4));
+        }
         _ => return Err(config.error("quant_method", format!("must be {METHOD}"))),
     };
     let head = !ignores_head(&config, exchange, model)? && !model.head().tied;
-    Ok(Some(Quantization { layout, head }))
+    Ok(Some(Quantization::Int8(Int8 { layout, head })))
+}
+
+/// True if a file has the matrices of all experts of a layer in one tensor.
+fn has_stacked_experts(model: &TransformerConfig) -> bool {
+    let path = "blocks.0.feed_forward.experts.0.down.weight";
+    let source = model.family().source(model, path);
+    source.is_some_and(|source| source.is_stacked())
 }
 
 fn compressed_tensors(config: &Fields<'_>) -> Read<QuantizedLayout> {
@@ -162,7 +177,7 @@ fn head_module(exchange: &Exchange) -> &'static str {
 /// Builds the field for weights in [`QuantizedLayout::Words`]. `linear` is false if the model type's matrices are not
 /// of the class `Linear`.
 pub(crate) fn write(
-    quantization: Quantization,
+    quantization: Int8,
     exchange: &Exchange,
     model: &TransformerConfig,
     linear: bool,

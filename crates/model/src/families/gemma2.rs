@@ -50,6 +50,7 @@ fn sized(sizes: Sizes, head_dim: usize, scalar: f64) -> ModelConfig {
             }),
             scale: Some(scalar.sqrt().recip()),
             soft_cap: Some(ATTENTION_CAP),
+            sinks: false,
         },
         feed_forward: FeedForward::gated(Activation::GeluTanh).with_expansion(sizes.expansion()),
         head: capped_head(true, Some(LOGIT_CAP)),
@@ -94,6 +95,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             window,
             scale: Some(scalar.sqrt().recip()),
             soft_cap: cap(fields, "attn_logit_softcapping", Some(ATTENTION_CAP))?,
+            sinks: false,
         },
         feed_forward: FeedForward {
             activation,

@@ -96,6 +96,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
             window,
             scale: Some(scalar(fields)?.sqrt().recip()),
             soft_cap: None,
+            sinks: false,
         },
         position,
         layer_positions,

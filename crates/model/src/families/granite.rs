@@ -54,6 +54,7 @@ impl Factors {
                 window: None,
                 scale: Some(self.attention),
                 soft_cap: None,
+                sinks: false,
             },
             embedding_scale: other_than_one(self.embedding),
             residual_scale: other_than_one(self.residual),

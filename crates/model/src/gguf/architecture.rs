@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::fields;
 use super::key_names::ATTENTION_SCALE;
 use super::metadata::Keys;
-use super::names::{FALCON, GEMMA, GLM4, OLMO2, PHI3};
+use super::names::{FALCON, GEMMA, GLM4, GPT_OSS, OLMO2, PHI3};
 use crate::config::Family;
 use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::TensorName;
@@ -94,7 +94,7 @@ const fn plain(
 }
 
 /// Every supported architecture.
-static ARCHITECTURES: [Architecture; 19] = [
+static ARCHITECTURES: [Architecture; 20] = [
     Architecture {
         paired_rows: true,
         ..plain(
@@ -186,6 +186,12 @@ static ARCHITECTURES: [Architecture; 19] = [
         window_base: true,
         names: OLMO2,
         ..plain("olmo2", &[Family::Olmo2, Family::Olmo3], fields::olmo)
+    },
+    Architecture {
+        windows: Windows::Every(2),
+        expert_width: true,
+        names: GPT_OSS,
+        ..plain("gpt-oss", &[Family::GptOss], fields::gpt_oss)
     },
 ];
 

@@ -342,6 +342,26 @@ pub(super) fn smollm3(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     descendant(keys, fields, "smollm3")
 }
 
+pub(super) fn gpt_oss(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
+    descendant(keys, fields, "gpt_oss")?;
+    fields.remove("mlp_bias");
+    // Files do not record that the bounds of the scaled frequencies are not rounded, as in all published models.
+    if let Some(Value::Object(rope)) = fields.get_mut("rope_parameters")
+        && rope.get("rope_type") == Some(&json!("yarn"))
+    {
+        set(rope, "truncate", json!(false));
+    }
+    let width = expert_width(keys, EXPERT_WIDTH, "blk.0.ffn_gate_exps.weight")?;
+    set(fields, "intermediate_size", json!(width));
+    set(fields, "num_local_experts", json!(keys.size(EXPERTS)?));
+    set(
+        fields,
+        "num_experts_per_tok",
+        json!(keys.size(ACTIVE_EXPERTS)?),
+    );
+    window(keys, fields)
+}
+
 /// OLMo 2, and OLMo 3 if there is a window.
 pub(super) fn olmo(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     if keys.optional_size(WINDOW)?.is_none() {

@@ -33,6 +33,8 @@ pub enum FileType {
     Q5KM,
     /// 6 bits.
     Q6K,
+    /// 4-bit floating point for experts, and 8 bits for the other matrices.
+    Mxfp4Moe,
 }
 
 /// The properties of a model that the types of its tensors depend on.
@@ -68,7 +70,7 @@ enum Use {
 
 impl FileType {
     /// Every type.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::F32,
         Self::F16,
         Self::Bf16,
@@ -83,6 +85,7 @@ impl FileType {
         Self::Q4KM,
         Self::Q5KM,
         Self::Q6K,
+        Self::Mxfp4Moe,
     ];
 
     /// Name on the command line: llama.cpp's in lower case.
@@ -102,12 +105,16 @@ impl FileType {
             Self::Q4KM => "q4_k_m",
             Self::Q5KM => "q5_k_m",
             Self::Q6K => "q6_k",
+            Self::Mxfp4Moe => "mxfp4_moe",
         }
     }
 
     /// Returns true if most matrices have blocks of evenly spaced levels, which GPTQ can choose.
     pub const fn has_levels(self) -> bool {
-        !matches!(self, Self::F32 | Self::F16 | Self::Bf16 | Self::Iq4Nl)
+        !matches!(
+            self,
+            Self::F32 | Self::F16 | Self::Bf16 | Self::Iq4Nl | Self::Mxfp4Moe
+        )
     }
 
     /// Value of `general.file_type`.
@@ -127,16 +134,17 @@ impl FileType {
             Self::Q6K => 18,
             Self::Iq4Nl => 25,
             Self::Bf16 => 32,
+            Self::Mxfp4Moe => 38,
         }
     }
 
-    /// The type of most matrices.
+    /// The type of most matrices, or of those outside of experts.
     const fn main(self) -> TensorType {
         match self {
             Self::F32 => TensorType::F32,
             Self::F16 => TensorType::F16,
             Self::Bf16 => TensorType::Bf16,
-            Self::Q8_0 => TensorType::Q8_0,
+            Self::Q8_0 | Self::Mxfp4Moe => TensorType::Q8_0,
             Self::Q4_0 => TensorType::Q4_0,
             Self::Q4_1 => TensorType::Q4_1,
             Self::Q5_0 => TensorType::Q5_0,
@@ -150,7 +158,7 @@ impl FileType {
         }
     }
 
-    /// The type of a tensor. Vectors, norms, learned positions and routers are f32.
+    /// The type of a tensor. Vectors, norms, biases, learned positions and routers are f32.
     pub(crate) fn tensor_type(self, name: &str, shape: &[usize], model: Traits) -> TensorType {
         let main = self.main();
         if shape.len() < 2 || is_small(name) {
@@ -166,6 +174,10 @@ impl FileType {
             }
             Use::Head if main == TensorType::Q8_0 => main,
             Use::Head => TensorType::Q6K,
+            _ if self == Self::Mxfp4Moe => match shape {
+                [experts, _, _] if *experts > 1 => TensorType::Mxfp4,
+                _ => main,
+            },
             part => self.within_block(part, layer_of(name), model),
         };
         fitting(chosen, columns)
@@ -224,7 +236,10 @@ impl FileType {
 
 /// Returns true for the matrices that stay in f32.
 fn is_small(name: &str) -> bool {
-    name.contains("_norm.weight") || name.contains("ffn_gate_inp") || name == "position_embd.weight"
+    !name.ends_with(".weight")
+        || name.contains("_norm.weight")
+        || name.contains("ffn_gate_inp")
+        || name == "position_embd.weight"
 }
 
 fn use_of(name: &str, tied: bool) -> Use {

@@ -130,6 +130,11 @@ pub(crate) const PHI3: &[TensorName] = &[
     part_of("feed_forward.up", "ffn_up", [1, 2]),
 ];
 
+pub(crate) const GPT_OSS: &[TensorName] = &[
+    as_is("norm2", "post_attention_norm"),
+    as_is("attention.sinks", "attn_sinks.weight"),
+];
+
 pub(crate) const OLMO2: &[TensorName] = &[
     as_is("norm1", "post_attention_norm"),
     as_is("norm2", "post_ffw_norm"),

@@ -14,11 +14,13 @@ use crate::weights::{Element, TensorStore};
 const RUN_BYTES: usize = 4 << 20;
 /// Matrices with one row that files store as vectors.
 const ROW_MATRIX: &str = ".ffn_gate_inp_shexp.weight";
+/// End of the names of vectors of all experts, which files store as a matrix.
+pub(crate) const EXPERT_BIASES: &str = "_exps.bias";
 /// End of the names of norms' gains.
 pub(crate) const GAIN: &str = "norm.weight";
 
 /// The tensors of a GGUF file. A tensor of more than two dimensions is a matrix here: the matrices of all experts, one
-/// below the other.
+/// below the other. The vectors of all experts are one vector.
 pub(crate) struct GgufStore<'a> {
     file: &'a GgufFile,
     shapes: BTreeMap<&'a str, Vec<usize>>,
@@ -30,6 +32,7 @@ impl<'a> GgufStore<'a> {
     pub(crate) fn new(file: &'a GgufFile, offset_norms: bool) -> Self {
         let shape = |tensor: &TensorInfo| match tensor.shape.as_slice() {
             &[columns] if tensor.name.ends_with(ROW_MATRIX) => vec![1, columns],
+            shape if tensor.name.ends_with(EXPERT_BIASES) => vec![shape.iter().product()],
             [rows @ .., columns] if rows.len() > 1 => {
                 vec![rows.iter().product(), *columns]
             }
@@ -202,6 +205,7 @@ pub(crate) const fn packed_format(tensor_type: TensorType) -> Option<PackedForma
         TensorType::Q5K => PackedFormat::Q5K,
         TensorType::Q6K => PackedFormat::Q6K,
         TensorType::Iq4Nl => PackedFormat::Iq4Nl,
+        TensorType::Mxfp4 => PackedFormat::Mxfp4,
     })
 }
 
@@ -216,7 +220,7 @@ mod tests {
             .into_iter()
             .filter_map(|kind| Some((kind, packed_format(kind)?)));
         let pairs: Vec<_> = pairs.collect();
-        assert_eq!(pairs.len(), 11);
+        assert_eq!(pairs.len(), 12);
         for (kind, format) in pairs {
             let blocks = [kind.block_len(), kind.block_bytes()];
             assert_eq!(

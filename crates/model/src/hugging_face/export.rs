@@ -21,7 +21,7 @@ use crate::families::Family;
 use crate::transformer::checked::TransformerConfig;
 use crate::transformer::model::Transformer;
 use crate::transformer::reconfigure::computed;
-use crate::weights::quantized::{Quantization, QuantizedLayout};
+use crate::weights::quantized::{Int8, QuantizedLayout};
 use crate::weights::{Element, Published, PublishedPacked, published, write};
 
 /// Options of [`export`].
@@ -120,7 +120,7 @@ pub fn export<B: Backend>(
         let format = format.name();
         return Err(self::weights(folder)(WeightsError::Unpublished { format }));
     }
-    let quantization = weights.layers().map(|_| Quantization {
+    let quantization = weights.layers().map(|_| Int8 {
         layout: QuantizedLayout::Words,
         head: weights.head().is_some(),
     });
@@ -228,7 +228,7 @@ pub(crate) fn with_required_parameters(
 pub(super) fn config_fields(
     config: &TransformerConfig,
     own: &dyn ModelType,
-    quantization: Option<Quantization>,
+    quantization: Option<Int8>,
     options: &ExportOptions,
 ) -> Result<Map<String, Value>, HuggingFaceError> {
     let not_expressible = |field: String, value: String| HuggingFaceError::NotExpressible {

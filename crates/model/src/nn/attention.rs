@@ -8,7 +8,7 @@ pub use config::{AttentionConfig, Mechanism};
 
 use std::slice;
 
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Int, Tensor};
 
@@ -59,6 +59,8 @@ pub struct Attention<B: BurnBackend> {
     pub k_norm: Option<Norm<B>>,
     /// Vectors of tokens that are added to the values, if any.
     pub values: Option<ValueEmbedding<B>>,
+    /// A score of each head that has no key and no value, `[heads]`.
+    pub sinks: Option<Param<Tensor<B, 1>>>,
     /// Random features of linear attention; `None` with a softmax.
     features: Option<FeatureTable<B>>,
     /// Slopes of ALiBi's linear biases, if any.
@@ -351,8 +353,11 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// Adds the linear biases of `seq` queries from position `offset` to a mask, if the attention has any.
-    fn biased(&self, mask: AttentionMask<B>, offset: usize, seq: usize) -> AttentionMask<B> {
+    /// Adds the sinks and the linear biases of `seq` queries from position `offset` to a mask, if the attention has any.
+    fn biased(&self, mut mask: AttentionMask<B>, offset: usize, seq: usize) -> AttentionMask<B> {
+        if let Some(sinks) = &self.sinks {
+            mask.sinks = Some(sinks.val());
+        }
         match &self.alibi {
             Some(slopes) => slopes.added(mask, offset, seq),
             None => mask,

@@ -176,10 +176,12 @@ pub(crate) fn reject_mask<B: BurnBackend>(mask: &AttentionMask<B>) -> Result<(),
             padding: Some(_), ..
         } => "padding",
         AttentionMask { bias: Some(_), .. } => "bias",
+        AttentionMask { sinks: Some(_), .. } => "sinks",
         AttentionMask {
             documents: None,
             padding: None,
             bias: None,
+            sinks: None,
         } => return Ok(()),
     };
     Err(ContextError::LinearMask { mask: given })

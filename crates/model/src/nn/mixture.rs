@@ -23,6 +23,7 @@ use crate::nn::context::FeedForwardContext;
 use crate::nn::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig, LinearWeight};
+use crate::nn::probe::Point;
 
 /// The configuration of a [`Mixture`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,9 +52,9 @@ impl MixtureConfig {
         }
     }
 
-    /// The router, `[d_model, count]`.
+    /// The router, `[d_model, count]`, with a bias if the experts have some.
     pub(crate) fn router(&self) -> LinearConfig {
-        LinearConfig::new(self.expert.d_model, self.count)
+        LinearConfig::new(self.expert.d_model, self.count).with_bias(self.expert.bias)
     }
 
     /// The shared expert and its gate `[d_model, 1]`.
@@ -164,11 +165,11 @@ impl<B: Backend> Mixture<B> {
         residual: Option<Tensor<B, 3>>,
         context: FeedForwardContext<'_, B>,
     ) -> Tensor<B, 3> {
-        // Probes see only the sum of the experts.
+        // Probes see the router and the sum of the experts.
         let FeedForwardContext {
             routings,
             adapters,
-            probe: _,
+            probe,
         } = context;
         let shape = x.dims();
         let [batch, seq, d_model] = shape;
@@ -181,8 +182,16 @@ impl<B: Backend> Mixture<B> {
         let x = x.reshape(rows); // [tokens, d_model]
         let count = self.experts.len();
         let logits = self.router.forward(x.clone().unsqueeze(), None);
-        let logits = logits.reshape([rows[0], count]); // [tokens, count]
-        let probabilities = softmax(logits.clone());
+        let mut logits = logits.reshape([rows[0], count]); // [tokens, count]
+        let mut probabilities = softmax(logits.clone());
+        if let Some(mut probe) = probe {
+            let seen = probabilities.reshape([batch, seq, count]);
+            probabilities = probe
+                .rows(Point::ExpertWeights, seen)
+                .reshape([rows[0], count]);
+            // The logits of the probabilities that the probe returned, but for a constant of each token.
+            logits = probabilities.clone().log();
+        }
         let chosen = Chosen::of(&logits, self.active);
         let weights = self.weights(&logits, &probabilities, &chosen); // [tokens · active, 1]
         let output = self.mixed(x, base.reshape(rows), &weights, &chosen, adapters);

@@ -326,6 +326,9 @@ impl<B: Backend> Attention<B> {
         list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
         list.norm("q_norm", self.q_norm.as_ref());
         list.norm("k_norm", self.k_norm.as_ref());
+        if let Some(sinks) = &self.sinks {
+            list.add("sinks", ParameterRole::Vector, sinks);
+        }
         if let Some(values) = &self.values {
             list.module("values", |list| {
                 list.table("table", &ParameterRole::Embedding, &values.table);

@@ -8,7 +8,7 @@ use emberlm_kernels::{Backend, PackedFormat, PackedWeight, ops};
 
 use super::load::{Loader, Naming};
 use super::map::Source;
-use super::quantized::{Quantization, Quantized};
+use super::quantized::{Int8, Quantized};
 use super::safetensors_store::SafetensorsStore;
 use super::store::TensorStore;
 use crate::error::WeightsError;
@@ -51,14 +51,14 @@ pub(crate) fn load_decoder<B: Backend, S: Fn(&str) -> Option<Source>>(
     mut decoder: Transformer<B>,
     store: &dyn TensorStore,
     naming: Naming<'_, S>,
-    quantization: Option<Quantization>,
+    int8: Option<Int8>,
     weights: WeightFormat,
 ) -> Result<Transformer<B>, WeightsError> {
     decoder.check_format(weights)?;
     let parameters = decoder.parameters();
     let mut loader = Loader::new(&decoder, store, naming);
-    loader.quantized = quantization.map(|quantization| Quantized {
-        quantization,
+    loader.quantized = int8.map(|int8| Quantized {
+        int8,
         parameters: parameters.clone(),
     });
     // The head is the largest weight, so it is packed first, while nothing else is in memory.

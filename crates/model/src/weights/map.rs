@@ -20,13 +20,15 @@ struct SourceTensor {
     name: String,
     /// Size along the parameter's last dimension; `None` for all of it.
     width: Option<usize>,
-    /// The parameter's range of the tensor; `None` for all of it.
+    /// The parameter's range of the tensor's outputs; `None` for all of them.
     part: Option<EqualPart>,
+    /// The parameter has output `index` of every `count` in its range.
+    every: EqualPart,
     /// Elements of a head if the rows of each head are ordered by rotated pairs, `(0, d/2), (1, d/2 + 1), …`.
     paired: Option<usize>,
 }
 
-/// One of several parameters of the same shape whose outputs are concatenated in one tensor.
+/// One of several parameters of the same shape whose outputs are in one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EqualPart {
     /// Index of the parameter.
@@ -35,7 +37,12 @@ pub struct EqualPart {
     pub count: usize,
 }
 
-/// Layout of a matrix in a file. For vectors, only [`Layout::FusedPerGroup`] makes a difference.
+impl EqualPart {
+    /// The only parameter of a tensor.
+    const WHOLE: Self = Self { index: 0, count: 1 };
+}
+
+/// Layout of a matrix in a file. Those of vectors are the same without the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     /// The decoder's layout.
@@ -45,6 +52,8 @@ enum Layout {
     /// `[out, in]` with rows ordered by group: the queries of the first key-value head, its key and its value, then
     /// those of the next. The decoder has all queries first, then all keys, then all values.
     FusedPerGroup { groups: usize, queries: usize },
+    /// `[parts, in, out]`, with the matrix of each part as in the decoder.
+    Stacked,
 }
 
 impl Source {
@@ -65,10 +74,8 @@ impl Source {
         Self {
             tensors: tensors
                 .map(|(name, heads)| SourceTensor {
-                    name,
                     width: Some(heads * attention.head_dim),
-                    part: None,
-                    paired: None,
+                    ..SourceTensor::whole(name)
                 })
                 .collect(),
             layout: Layout::Transposed,
@@ -88,10 +95,8 @@ impl Source {
     pub fn key_value(attention: &AttentionConfig, names: [String; 2]) -> Self {
         let width = Some(attention.kv_heads * attention.head_dim);
         let tensors = names.into_iter().map(|name| SourceTensor {
-            name,
             width,
-            part: None,
-            paired: None,
+            ..SourceTensor::whole(name)
         });
         Self {
             tensors: tensors.collect(),
@@ -109,33 +114,53 @@ impl Source {
 
     /// A part of a matrix stored `[out, in]`, or of a vector, that several parameters of one shape share.
     pub fn part_of(name: impl Into<String>, part: EqualPart) -> Self {
-        let mut source = Self::transposed(name);
-        for tensor in &mut source.tensors {
-            tensor.part = Some(part);
+        let tensor = SourceTensor {
+            part: Some(part),
+            ..SourceTensor::whole(name.into())
+        };
+        Self {
+            tensors: vec![tensor],
+            layout: Layout::Transposed,
         }
-        source
+    }
+
+    /// A layer of one of several experts in a tensor `[experts, in, n · out]`, or `[experts, n · out]` for vectors, of which it
+    /// has every n-th output.
+    pub fn stacked(name: impl Into<String>, expert: EqualPart, every: EqualPart) -> Self {
+        let tensor = SourceTensor {
+            part: Some(expert),
+            every,
+            ..SourceTensor::whole(name.into())
+        };
+        Self {
+            tensors: vec![tensor],
+            layout: Layout::Stacked,
+        }
+    }
+
+    /// The source of a matrix of [`Source::stacked`] in a file that has the tensor as `[experts · n · out, in]`.
+    pub(crate) fn unstacked(mut self) -> Self {
+        if self.layout == Layout::Stacked {
+            self.layout = Layout::Transposed;
+        }
+        self
     }
 
     fn whole(name: String, layout: Layout) -> Self {
-        let tensors = vec![SourceTensor {
-            name,
-            width: None,
-            part: None,
-            paired: None,
-        }];
+        let tensors = vec![SourceTensor::whole(name)];
         Self { tensors, layout }
     }
 
     /// Returns true if a matrix is stored `[out, in]`.
     pub(crate) fn is_outputs_first(&self) -> bool {
-        self.layout != Layout::AsIs
+        !matches!(self.layout, Layout::AsIs | Layout::Stacked)
     }
 
     /// Splits the source of a matrix with `columns` outputs into one source per tensor, each with the columns of its
     /// tensor. They are in the layout of PyTorch's `Linear`, with the outputs in the order of the file.
     pub(crate) fn split_columns(&self, columns: usize) -> Vec<(Self, Range<usize>)> {
         let layout = match self.layout {
-            Layout::AsIs | Layout::Transposed => Layout::Transposed,
+            Layout::AsIs | Layout::Transposed | Layout::Stacked => Layout::Transposed,
             fused @ Layout::FusedPerGroup { .. } => fused,
         };
         let mut start = 0;
@@ -150,6 +175,11 @@ impl Source {
             (Self { tensors, layout }, first..start)
         });
         split.collect()
+    }
+
+    /// True if the parameter is in a tensor of [`Source::stacked`].
+    pub(crate) fn is_stacked(&self) -> bool {
+        self.layout == Layout::Stacked
     }
 
     /// The source with another name for its tensors.
@@ -194,7 +224,8 @@ impl Source {
                 columns,
                 start,
                 width,
-                part: tensor.part.unwrap_or(EqualPart { index: 0, count: 1 }),
+                part: tensor.part.unwrap_or(EqualPart::WHOLE),
+                every: tensor.every,
                 paired: tensor.paired,
                 layout: self.layout,
             };
@@ -202,6 +233,19 @@ impl Source {
             stored
         });
         stored.collect()
+    }
+}
+
+impl SourceTensor {
+    /// A tensor with the outputs of one parameter.
+    const fn whole(name: String) -> Self {
+        Self {
+            name,
+            width: None,
+            part: None,
+            every: EqualPart::WHOLE,
+            paired: None,
+        }
     }
 }
 
@@ -217,8 +261,10 @@ pub(crate) struct Stored {
     start: usize,
     /// Number of columns of this tensor in the parameter.
     width: usize,
-    /// The parameter's range of the tensor, which has `count` times as many outputs.
+    /// See [`SourceTensor`].
     part: EqualPart,
+    /// See [`SourceTensor`].
+    every: EqualPart,
     /// Elements of a head if the rows of each head are ordered by rotated pairs.
     paired: Option<usize>,
     layout: Layout,
@@ -231,6 +277,10 @@ impl Stored {
     /// Shape of the tensor in the file.
     pub(crate) fn shape(&self) -> Vec<usize> {
         match (self.rows, self.layout) {
+            (rows, Layout::Stacked) => {
+                let of_part = rows.into_iter().chain([self.part_outputs()]);
+                [self.part.count].into_iter().chain(of_part).collect()
+            }
             (None, _) => vec![self.outputs()],
             (Some(rows), Layout::AsIs) => vec![rows, self.width],
             (Some(rows), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
@@ -239,15 +289,20 @@ impl Stored {
         }
     }
 
-    /// Number of outputs in the tensor, including those of other parameters.
-    fn outputs(&self) -> usize {
-        self.width * self.part.count
+    /// Number of outputs in the range of the tensor that has those of the parameter.
+    fn part_outputs(&self) -> usize {
+        self.width * self.every.count
     }
 
-    /// The outputs of the tensor that belong to this parameter.
+    /// Number of outputs in the tensor, including those of other parameters.
+    fn outputs(&self) -> usize {
+        self.part_outputs() * self.part.count
+    }
+
+    /// The range of the tensor's outputs that has those of the parameter.
     fn own_outputs(&self) -> Range<usize> {
-        let first = self.width * self.part.index;
-        first..first + self.width
+        let first = self.part_outputs() * self.part.index;
+        first..first + self.part_outputs()
     }
 
     /// Number of elements in the tensor.
@@ -258,6 +313,7 @@ impl Stored {
     /// Number of rows of the tensor in the file and elements per row. Each element of a vector is a row.
     pub(crate) fn file_rows(&self) -> [usize; 2] {
         match (self.rows, self.layout) {
+            (rows, Layout::Stacked) => [self.part.count, rows.unwrap_or(1) * self.part_outputs()],
             (None, _) => [self.outputs(), 1],
             (Some(rows), Layout::AsIs) => [rows, self.width],
             (Some(rows), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
@@ -270,6 +326,7 @@ impl Stored {
     pub(crate) fn file_rows_with(&self, rows: Range<usize>) -> Range<usize> {
         match (self.rows, self.layout) {
             (Some(_), Layout::AsIs) => rows,
+            (_, Layout::Stacked) => self.part.index..self.part.index + 1,
             _ => self.own_outputs(),
         }
     }
@@ -281,17 +338,32 @@ impl Stored {
         file_rows: Range<usize>,
         mut visit: impl FnMut(usize, usize),
     ) {
-        let transposed = self.rows.filter(|_| self.layout != Layout::AsIs);
         let own_outputs = self.own_outputs();
         let own_rows = file_rows.start.max(own_outputs.start)..file_rows.end.min(own_outputs.end);
-        match (self.rows, transposed) {
-            (None, _) => {
-                for index in own_rows {
-                    let column = self.own_column(index - own_outputs.start);
-                    visit(self.start + column, index);
+        match (self.rows, self.layout) {
+            (rows, Layout::Stacked) => {
+                if !file_rows.contains(&self.part.index) {
+                    return;
+                }
+                let rows = rows.unwrap_or(1);
+                let first = self.part.index * rows;
+                for row in 0..rows {
+                    let (own, stored) =
+                        (row * self.columns + self.start, (first + row) * self.width);
+                    for column in 0..self.width {
+                        let stored = (stored + column) * self.every.count + self.every.index;
+                        visit(own + column, stored);
+                    }
                 }
             }
-            (Some(_), None) => {
+            (None, _) => {
+                for index in own_rows {
+                    if let Some(column) = self.own_column(index - own_outputs.start) {
+                        visit(self.start + column, index);
+                    }
+                }
+            }
+            (Some(_), Layout::AsIs) => {
                 for row in file_rows {
                     let (own, stored) = (row * self.columns + self.start, row * self.width);
                     for column in 0..self.width {
@@ -299,15 +371,16 @@ impl Stored {
                     }
                 }
             }
-            (Some(_), Some(fan_in)) => {
+            (Some(fan_in), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
                 let mut first = own_rows.start;
                 while first < own_rows.end {
                     let last = own_rows.end.min(first + TRANSPOSED_ROWS);
                     for i in 0..fan_in {
                         let own = i * self.columns + self.start;
                         for row in first..last {
-                            let column = self.own_column(row - own_outputs.start);
-                            visit(own + column, row * fan_in + i);
+                            if let Some(column) = self.own_column(row - own_outputs.start) {
+                                visit(own + column, row * fan_in + i);
+                            }
                         }
                     }
                     first = last;
@@ -316,15 +389,19 @@ impl Stored {
         }
     }
 
-    /// Maps the index of one of the parameter's outputs in the file to its column in the parameter, relative to
-    /// [`Stored::start`].
-    fn own_column(&self, output: usize) -> usize {
+    /// Maps the index of an output in the range of [`Stored::own_outputs`] to its column in the parameter, relative to
+    /// [`Stored::start`]; `None` for an output of another parameter.
+    fn own_column(&self, output: usize) -> Option<usize> {
+        let EqualPart { index, count } = self.every;
+        if count > 1 {
+            return (output % count == index).then_some(output / count);
+        }
         if let Some(head_dim) = self.paired {
             let within = output % head_dim;
-            return output - within + within / 2 + within % 2 * (head_dim / 2);
+            return Some(output - within + within / 2 + within % 2 * (head_dim / 2));
         }
-        match self.layout {
-            Layout::AsIs | Layout::Transposed => output,
+        Some(match self.layout {
+            Layout::AsIs | Layout::Transposed | Layout::Stacked => output,
             Layout::FusedPerGroup { groups, queries } => {
                 let head_dim = self.width / ((queries + 2) * groups);
                 let (head, element) = (output / head_dim, output % head_dim);
@@ -335,7 +412,7 @@ impl Stored {
                 };
                 head * head_dim + element
             }
-        }
+        })
     }
 }
 

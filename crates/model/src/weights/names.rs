@@ -53,6 +53,8 @@ enum Tensors {
     FusedPerGroup(&'static str),
     /// [`Source::part_of`].
     PartOf(&'static str, EqualPart),
+    /// [`Source::stacked`], where the experts are the layer's.
+    Stacked(&'static str, EqualPart),
 }
 
 /// A tensor in the decoder's layout: a table, a norm, or a linear layer stored `[in, out]`.
@@ -96,6 +98,16 @@ pub(crate) const fn part_of(
     [index, count]: [usize; 2],
 ) -> TensorName {
     TensorName::of(path, Tensors::PartOf(name, EqualPart { index, count }))
+}
+
+/// A linear layer of each expert, stored `[experts, in, count · out]` in one tensor, in which it has the outputs `index`,
+/// `index + count`, …. The names of the biases end in `_bias`.
+pub(crate) const fn stacked(
+    path: &'static str,
+    name: &'static str,
+    [index, count]: [usize; 2],
+) -> TensorName {
+    TensorName::of(path, Tensors::Stacked(name, EqualPart { index, count }))
 }
 
 /// The tensor names of a family's checkpoints, or of GGUF files. Of several rows for a path, the first one counts.
@@ -168,6 +180,15 @@ fn find<'a>(
             }
             Tensors::FusedPerGroup(name) => Source::fused_per_group(attention, named(name)),
             Tensors::PartOf(name, part) => Source::part_of(named(name), part),
+            Tensors::Stacked(name, every) => {
+                let index = numbers.last()?.parse().ok()?;
+                let expert = EqualPart {
+                    index,
+                    count: experts,
+                };
+                let end = if suffix == ".bias" { "_bias" } else { "" };
+                Source::stacked(format!("{prefix}{name}{end}"), expert, every)
+            }
         })
     })
 }

@@ -21,7 +21,7 @@ use super::map::Source;
 use super::store::check_shape;
 use crate::error::WeightsError;
 use crate::transformer::parameters::{ParameterRole, Parameters};
-use crate::transformer::weight_format::WeightFormat;
+use crate::transformer::weight_format::{StoredFormats, WeightFormat};
 
 /// Values per word of [`QuantizedLayout::Words`].
 pub(super) const VALUES_PER_WORD: usize = 4;
@@ -37,9 +37,18 @@ pub(crate) enum QuantizedLayout {
     Bytes,
 }
 
-/// Quantization of a store: the blocks' linear layers are int8 with one scale per output.
+/// Quantization of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Quantization {
+pub(crate) enum Quantization {
+    /// The blocks' linear layers are int8 with one scale per output.
+    Int8(Int8),
+    /// The experts are MXFP4, as [`super::Mxfp4Store`] reads them.
+    Mxfp4,
+}
+
+/// int8 with one scale per output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Int8 {
     pub(crate) layout: QuantizedLayout,
     /// True if the head is int8, too.
     pub(crate) head: bool,
@@ -48,9 +57,14 @@ pub(crate) struct Quantization {
 impl Quantization {
     /// The format of a decoder that keeps the weights as stored.
     pub(crate) fn weight_format(self) -> WeightFormat {
-        match self.head {
-            true => WeightFormat::Packed(PackedFormat::Int8),
-            false => WeightFormat::PackedLayers(PackedFormat::Int8),
+        match self {
+            Self::Int8(Int8 { head: true, .. }) => WeightFormat::Packed(PackedFormat::Int8),
+            Self::Int8(_) => WeightFormat::PackedLayers(PackedFormat::Int8),
+            Self::Mxfp4 => WeightFormat::Stored(StoredFormats {
+                layers: PackedFormat::Mxfp4,
+                embedding: None,
+                head: None,
+            }),
         }
     }
 }
@@ -78,9 +92,9 @@ pub(crate) fn is_companion(name: &str) -> bool {
     name.ends_with("_scale") || name.ends_with("_shape")
 }
 
-/// Quantization of a store and the parameters of the model to load.
+/// Quantization of a store in int8 and the parameters of the model to load.
 pub(super) struct Quantized {
-    pub(super) quantization: Quantization,
+    pub(super) int8: Int8,
     pub(super) parameters: Parameters,
 }
 
@@ -104,7 +118,7 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
         let Some(quantized) = &self.quantized else {
             return Ok(None);
         };
-        let Quantization { layout, head } = quantized.quantization;
+        let Int8 { layout, head } = quantized.int8;
         let range = self.parts.row_range(path);
         let rows = match (quantized.parameters.role(path), shape) {
             (

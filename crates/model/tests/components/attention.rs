@@ -177,6 +177,7 @@ fn check_causal<B: Backend>() {
             padding: Some(fixture.padding()),
             bias: Some(bias.clone()),
             documents: None,
+            sinks: None,
         },
         ..AttentionContext::default()
     };
@@ -205,6 +206,7 @@ fn check_cross<B: Backend>() {
         padding: Some(fixture.padding()),
         bias: Some(bias.clone()),
         documents: None,
+        sinks: None,
     };
     let projected = attention.project_memory(memory.clone());
     let output = attention.forward(x.clone(), &projected, mask, None);

@@ -93,7 +93,7 @@ fn vary(raw: &mut ModelConfig, n: usize) {
         attention_out: pick(3, 1) == 1,
         feed_forward: pick(5, 2) < 2,
     };
-    let activation = Activation::ALL[pick(5, 1)];
+    let activation = Activation::ALL[pick(6, 1)];
     raw.feed_forward = if pick(3, 1) == 1 {
         FeedForward::gated(activation).with_width(20)
     } else {

@@ -2,6 +2,7 @@
 //! damaged directories and other quantizations are rejected.
 
 use std::fs;
+use std::path::Path;
 
 use burn::tensor::{Int, Tensor, TensorData};
 use burn_flex::Flex;
@@ -130,6 +131,11 @@ fn directory_of_compressed_tensors_is_readable() {
         decoder.weight_format(),
         WeightFormat::PackedLayers(_)
     ));
+    check_expected(&decoder, &folder, 2e-5);
+}
+
+/// Compares a decoder with the logits in a directory, within a tolerance.
+pub(super) fn check_expected(decoder: &Transformer<Flex>, folder: &Path, tolerance: f32) {
     let tensors = safetensors_of(&folder.join("expected.safetensors"));
     let ids = tensors.tensor("ids").unwrap();
     let (ids, _) = ids.data().as_chunks::<8>();
@@ -142,11 +148,11 @@ fn directory_of_compressed_tensors_is_readable() {
     assert_eq!(found.num_elements(), expected.len());
     for (found, expected) in found.iter::<f32>().zip(expected) {
         let expected = f32::from_le_bytes(*expected);
-        assert!((found - expected).abs() < 2e-5, "{found} {expected}");
+        assert!((found - expected).abs() < tolerance, "{found} {expected}");
     }
 }
 
-fn safetensors_of(file: &std::path::Path) -> safetensors::SafeTensors<'static> {
+fn safetensors_of(file: &Path) -> safetensors::SafeTensors<'static> {
     let bytes = fs::read(file).unwrap().leak();
     safetensors::SafeTensors::deserialize(bytes).unwrap()
 }

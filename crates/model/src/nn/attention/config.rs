@@ -51,6 +51,8 @@ pub enum Mechanism {
         scale: f64,
         /// Bounds scores to ±cap by `cap · tanh(score / cap)`.
         soft_cap: Option<f64>,
+        /// True if each head has a learned score without a value.
+        sinks: bool,
         /// Probability of dropping an attention weight during training.
         dropout: f64,
     },
@@ -84,6 +86,7 @@ impl AttentionConfig {
                 reach: Reach::Causal,
                 scale: default_scale(head_dim),
                 soft_cap: None,
+                sinks: false,
                 dropout: 0.0,
             },
         }
@@ -114,6 +117,14 @@ impl AttentionConfig {
     /// The output projection.
     pub(crate) fn out(&self) -> LinearConfig {
         LinearConfig::new(self.heads * self.head_dim, self.d_model).with_bias(self.out_bias)
+    }
+
+    /// Number of sinks.
+    pub(crate) fn sinks(&self) -> usize {
+        match self.mechanism {
+            Mechanism::Softmax { sinks: true, .. } => self.heads,
+            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => 0,
+        }
     }
 
     /// The norms of queries and of keys.
@@ -152,6 +163,7 @@ impl AttentionConfig {
                 let heads = [self.kv_heads, self.head_dim];
                 values.init_from(from, &format!("{path}.values"), heads)
             }),
+            sinks: (self.sinks() > 0).then(|| from.constant(0.0, self.sinks())),
             features: FeatureTable::init(self, from.device()),
             alibi: self
                 .alibi
@@ -178,6 +190,7 @@ fn options(mechanism: Mechanism) -> AttentionOptions {
             scale,
             soft_cap,
             dropout,
+            ..
         } => (reach, scale, soft_cap, dropout),
         Mechanism::Linear { .. } => (Reach::Causal, 1.0, None, 0.0),
     };

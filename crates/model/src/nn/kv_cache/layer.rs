@@ -207,9 +207,9 @@ impl<B: Backend> LayerCache<B> {
             LayerState::KeysAndValues(_) | LayerState::Sums(_) => return mask,
         };
         AttentionMask {
-            documents: mask.documents,
             padding: mask.padding.map(|of| without(of, 1, head, dropped)),
             bias: mask.bias.map(|of| without(of, 2, head, dropped)),
+            ..mask
         }
     }
 
@@ -430,6 +430,7 @@ mod tests {
             padding: Some(keys.greater_elem(0.3)),
             bias: Some(Tensor::random([4, 10, 3000], bias, &device)),
             documents: None,
+            sinks: None,
         };
         let options = AttentionOptions {
             reach,

@@ -163,7 +163,10 @@ impl TransformerConfig {
             alibi: self.filled.position == Position::Alibi,
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
-                    window, soft_cap, ..
+                    window,
+                    soft_cap,
+                    sinks,
+                    ..
                 } => Mechanism::Softmax {
                     reach: match window {
                         Some(window) if both_directions => Reach::Local {
@@ -178,6 +181,7 @@ impl TransformerConfig {
                     },
                     scale: self.score_scale(),
                     soft_cap: *soft_cap,
+                    sinks: *sinks,
                     dropout: self.dropout_at(DropoutSite::Attention),
                 },
                 AttentionKind::Linear { features, seed } => Mechanism::Linear {

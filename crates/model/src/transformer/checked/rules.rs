@@ -106,6 +106,7 @@ impl TransformerConfig {
                 window,
                 scale,
                 soft_cap,
+                sinks: _,
             } => {
                 if let Some(scale) = scale {
                     positive("attention.scale", *scale)?;
@@ -314,6 +315,7 @@ mod tests {
                     window: None,
                     scale,
                     soft_cap,
+                    sinks: false,
                 };
             })
         };

@@ -51,6 +51,8 @@ pub enum Component {
     RelativeBias,
     /// Factors that mix the embeddings into the blocks' inputs.
     ResidualMix,
+    /// Sinks of the attentions.
+    Sinks,
     /// Value embeddings with their gates.
     ValueEmbeddings,
     /// Projection to queries, keys and values.
@@ -163,6 +165,7 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
         some(stack.value_layers.len(), Component::ValueEmbeddings, values),
         layer(Component::AttentionQkv, block.attention.qkv().parameters()),
         layer(Component::AttentionOut, block.attention.out().parameters()),
+        layer(Component::Sinks, block.attention.sinks() as u128),
     ];
     if let Some(cross) = &block.cross_attention {
         let [q, kv, out] = cross.linear_layers();

@@ -168,6 +168,7 @@ impl From<EncoderSettings> for ModelConfig {
                 window,
                 scale: None,
                 soft_cap: None,
+                sinks: false,
             },
             norm: settings.norm,
             position: settings.position,

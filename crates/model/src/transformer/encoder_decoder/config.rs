@@ -127,6 +127,7 @@ impl From<EncoderDecoderSettings> for ModelConfig {
                 window: None,
                 scale: Some(1.0),
                 soft_cap: None,
+                sinks: false,
             },
             norm: settings.norm,
             position: Position::Relative(settings.relative_positions),
