@@ -131,8 +131,75 @@ impl TemplateOptions {
     }
 }
 
-/// Returns true if the template with this source has a variable `name`, or such a word.
+/// Returns true if the template with this source has a variable `name`. Attributes, strings and comments do not count.
 fn reads(source: &str, name: &str) -> bool {
-    let mut words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
-    words.any(|word| word == name)
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut rest = source;
+    while let Some(at) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+        // A comment ends before the next expression.
+        if let Some(comment) = rest.find("{#").filter(|comment| *comment < at) {
+            let end = rest[comment..].find("#}");
+            rest = end.map_or("", |end| &rest[comment + end..]);
+            continue;
+        }
+        rest = &rest[at + 2..];
+        let mut follows_dot = false;
+        loop {
+            let Some(first) = rest.chars().next() else {
+                return false;
+            };
+            if rest.starts_with("}}") || rest.starts_with("%}") {
+                break;
+            }
+            let length = match first {
+                '"' | '\'' => string_length(rest, first),
+                _ if is_of_word(first) => rest.find(|c| !is_of_word(c)).unwrap_or(rest.len()),
+                _ => first.len_utf8(),
+            };
+            let (token, after) = rest.split_at(length);
+            if token == name && !follows_dot {
+                return true;
+            }
+            follows_dot = token == ".";
+            rest = after;
+        }
+    }
+    false
+}
+
+/// The length of the string at the beginning of `text`, with its quotes.
+fn string_length(text: &str, quote: char) -> usize {
+    let mut escaped = false;
+    let end = text.char_indices().skip(1).find(|(_, c)| {
+        let is_end = *c == quote && !escaped;
+        escaped = *c == '\\' && !escaped;
+        is_end
+    });
+    end.map_or(text.len(), |(at, _)| at + quote.len_utf8())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_neither_attributes_nor_words_of_texts() {
+        for (source, is_read) in [
+            ("{{ thinking }}", true),
+            ("{% if messages and thinking is false %}a{% endif %}", true),
+            ("{{- 'a\\' b' + thinking -}}", true),
+            ("{{ {'a': thinking}['a'] }}", true),
+            ("it's {# thinking #} {{ 'a' }}{{thinking}}", true),
+            ("{{ enable_thinking }} thinking", false),
+            ("{{ message.thinking }}", false),
+            ("{{ message['thinking'] + \"a \\\" thinking\" }}", false),
+            ("{# {{ thinking }} #}{{ 'a' }}", false),
+            ("{{ thinkin", false),
+            ("{{ 'thinking", false),
+            ("{# thinking", false),
+            ("", false),
+        ] {
+            assert_eq!(reads(source, "thinking"), is_read, "{source}");
+        }
+    }
 }
