@@ -57,6 +57,7 @@ const SCRIPTS: &[Script] = &[
     Script::new("crates/model/tests/fixtures/make_encoders.py"),
     Script::new("crates/model/tests/fixtures/make_encoder_decoder.py"),
     Script::new("crates/model/tests/fixtures/make_attentions.py"),
+    Script::new("crates/serve/tests/fixtures/make_harmony.py"),
     Script::new("crates/trainer/tests/fixtures/make_objectives.py"),
     Script::new("crates/trainer/tests/fixtures/make_preferences.py"),
     Script::new("crates/trainer/tests/fixtures/make_grpo.py"),
@@ -88,13 +89,14 @@ const SCRIPTS: &[Script] = &[
 ];
 
 /// The folders that the scripts write, and the files in them that no script generates.
-const FIXTURES: [&str; 12] = [
+const FIXTURES: [&str; 13] = [
     "crates/cli/tests/fixtures",
     "crates/data/tests/fixtures",
     "crates/generate/tests/fixtures",
     "crates/hub/tests/fixtures",
     "crates/kernels/tests/fixtures",
     "crates/model/tests/fixtures",
+    "crates/serve/tests/fixtures",
     "crates/tokenizer/tests/fixtures",
     "crates/trainer/tests/fixtures",
     ":(exclude)*.py",

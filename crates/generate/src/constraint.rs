@@ -109,8 +109,8 @@ pub struct Constraint {
     grammar: Arc<Grammar>,
     /// The state before the first token.
     start: Arc<TokenParser>,
-    /// The text after which the grammar begins. `None` if it begins with the first token.
-    marker: Option<Arc<Vec<u8>>>,
+    /// The texts after the first of which the grammar begins. Empty if it begins with the first token.
+    markers: Arc<[Vec<u8>]>,
     kept: Option<Kept>,
 }
 
@@ -153,7 +153,7 @@ impl Constraint {
             vocabulary: vocabulary.clone(),
             grammar: Arc::new(grammar),
             start: Arc::new(parser),
-            marker: None,
+            markers: Arc::default(),
             kept: None,
         })
     }
@@ -213,12 +213,14 @@ impl Constraint {
         Self { kept, ..self }
     }
 
-    /// The constraint of the text after the first `marker`, such as the end of a model's reasoning. Until then any token is
-    /// allowed that does not end the text; so is the rest of a token after the marker within it.
+    /// The constraint of the text after the first of `markers`, such as the end of a model's reasoning. Until then any token
+    /// is allowed that does not end the text; so is the rest of a token after the marker within it. Without markers, the
+    /// constraint begins with the first token.
     #[must_use]
-    pub fn after(self, marker: &str) -> Self {
-        let marker = Some(Arc::new(marker.as_bytes().to_vec()));
-        Self { marker, ..self }
+    pub fn after(self, markers: &[&str]) -> Self {
+        let markers = markers.iter().map(|marker| marker.as_bytes().to_vec());
+        let markers = markers.collect();
+        Self { markers, ..self }
     }
 
     /// The source grammar.
@@ -239,7 +241,7 @@ impl Constraint {
             size,
             next: Ok(SimpleVob::new()),
             complete: false,
-            before: self.marker.clone().map(Before::new),
+            before: Before::new(&self.markers),
             _kept: self.kept.clone(),
         };
         progress.look();
@@ -251,7 +253,7 @@ impl PartialEq for Constraint {
     /// True if both have the same grammar, beginning and vocabulary.
     fn eq(&self, other: &Self) -> bool {
         self.grammar == other.grammar
-            && self.marker == other.marker
+            && self.markers == other.markers
             && Arc::ptr_eq(&self.vocabulary.factory, &other.vocabulary.factory)
     }
 }
@@ -276,30 +278,36 @@ pub(crate) struct Progress {
     _kept: Option<Kept>,
 }
 
-/// The text before the marker of a constraint.
+/// The text before the first marker of a constraint.
 struct Before {
-    marker: Arc<Vec<u8>>,
-    /// The last bytes, fewer than the marker's.
+    markers: Arc<[Vec<u8>]>,
+    /// The last bytes, fewer than those of the longest marker.
     tail: Vec<u8>,
 }
 
 impl Before {
-    fn new(marker: Arc<Vec<u8>>) -> Self {
-        let tail = Vec::new();
-        Self { marker, tail }
+    /// `None` if there is no marker.
+    fn new(markers: &Arc<[Vec<u8>]>) -> Option<Self> {
+        let before = || Self {
+            markers: Arc::clone(markers),
+            tail: Vec::new(),
+        };
+        (!markers.is_empty()).then(before)
     }
 
-    /// Adds the text of a token. Returns true if it completes the marker.
+    /// Adds the text of a token. Returns true if it completes a marker.
     fn ends_with(&mut self, text: &[u8]) -> bool {
         self.tail.extend(text);
-        let length = self.marker.len();
-        let found = self
-            .tail
-            .windows(length.max(1))
-            .any(|it| *it == *self.marker);
-        let surplus = self.tail.len().saturating_sub(length.saturating_sub(1));
+        let tail = &self.tail;
+        let is_in_tail = |marker: &Vec<u8>| {
+            let mut windows = tail.windows(marker.len().max(1));
+            marker.is_empty() || windows.any(|window| window == marker)
+        };
+        let found = self.markers.iter().any(is_in_tail);
+        let longest = self.markers.iter().map(Vec::len).max().unwrap_or(0);
+        let surplus = self.tail.len().saturating_sub(longest.saturating_sub(1));
         self.tail.drain(..surplus);
-        found || length == 0
+        found
     }
 }
 

@@ -74,6 +74,8 @@
 //! | [`limits`] | the limits of a request |
 //! | `tools` | function calls: formats, grammars and parsing |
 //! | `reasoning` | the tags around a model's reasoning, and their parsing |
+//! | `markers` | markers in texts that arrive in parts |
+//! | `channels` | answers of messages in channels, and their parsing |
 //! | `metrics` | counters and histograms for Prometheus |
 //! | [`request_log`] | request logging |
 //! | `playground` | the page at `/` |
@@ -86,6 +88,7 @@
 mod admin;
 pub mod api;
 mod asset;
+mod channels;
 mod connection;
 mod embedding_engine;
 pub mod grammars;
@@ -95,6 +98,7 @@ mod jobs;
 pub mod limits;
 pub mod load;
 mod machine;
+mod markers;
 mod memory;
 mod metrics;
 pub mod model;

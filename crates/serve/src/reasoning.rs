@@ -1,7 +1,12 @@
 //! Reasoning: the text between tags in which a model thinks before its answer.
 //!
 //! A template whose text has the closing tag is that of a model that reasons. Some templates end the prompt with the opening
-//! tag; other models write it.
+//! tag; other models write it. In answers of channels, reasoning is a kind of message.
+
+use std::slice;
+
+use crate::channels::{ChannelFormat, HARMONY};
+use crate::markers::begun_marker;
 
 /// The tags around reasoning.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,29 +17,41 @@ pub struct ReasoningFormat {
     pub open: &'static str,
     /// The closing tag.
     pub close: &'static str,
+    /// The format of answers that consist of messages in channels.
+    pub(crate) channels: Option<&'static ChannelFormat>,
 }
 
-/// All formats. A template has the first one whose closing tag it contains.
-pub(crate) static FORMATS: [ReasoningFormat; 4] = [
+/// All formats. A template has the first one that matches.
+pub(crate) static FORMATS: [ReasoningFormat; 5] = [
     ReasoningFormat {
         models: "DeepSeek R1, Qwen 3, SmolLM3, GLM 4.5, Phi 4 reasoning",
         open: "<think>",
         close: "</think>",
+        channels: None,
     },
     ReasoningFormat {
         models: "Magistral",
         open: "[THINK]",
         close: "[/THINK]",
+        channels: None,
     },
     ReasoningFormat {
         models: "Command A reasoning",
         open: "<|START_THINKING|>",
         close: "<|END_THINKING|>",
+        channels: None,
     },
     ReasoningFormat {
         models: "Seed OSS",
         open: "<seed:think>",
         close: "</seed:think>",
+        channels: None,
+    },
+    ReasoningFormat {
+        models: "gpt-oss",
+        open: HARMONY.call_preface[0],
+        close: HARMONY.call_preface[1],
+        channels: Some(&HARMONY),
     },
 ];
 
@@ -42,12 +59,24 @@ impl ReasoningFormat {
     /// The format of a chat template. `None` if its model does not reason.
     pub(crate) fn of_template(source: &str) -> Option<&'static Self> {
         let mut formats = FORMATS.iter();
-        formats.find(|format| source.contains(format.close))
+        formats.find(|format| match format.channels {
+            Some(channels) => channels.is_of_template(source),
+            None => source.contains(format.close),
+        })
+    }
+
+    /// Returns true if reasoning can begin an answer after a prompt that ends with `tail`, without an opening tag in the answer.
+    fn is_begun_by(&self, tail: &[u8]) -> bool {
+        match self.channels {
+            Some(channels) => channels.begins_with_header(tail),
+            None => tail.trim_ascii_end().ends_with(self.open.as_bytes()),
+        }
     }
 
     /// Returns true if `token` is a tag, which is part of an answer's text even if it is a special token.
     pub(crate) fn is_tag(&self, token: &str) -> bool {
-        token == self.open || token == self.close
+        let is_marker = |channels: &ChannelFormat| channels.is_marker(token);
+        token == self.open || token == self.close || self.channels.is_some_and(is_marker)
     }
 }
 
@@ -55,8 +84,27 @@ impl ReasoningFormat {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reasoning {
     pub format: &'static ReasoningFormat,
-    /// True if the prompt ends with the opening tag.
+    /// True if the prompt ends with the opening tag, or in the header of a message in a channel.
     pub is_begun: bool,
+}
+
+impl Reasoning {
+    /// The reasoning of the answer to a prompt that ends with `tail`.
+    pub fn new(format: &'static ReasoningFormat, tail: &[u8]) -> Self {
+        let is_begun = format.is_begun_by(tail);
+        Self { format, is_begun }
+    }
+
+    /// The texts after the first of which a constraint begins. Empty if it begins with the first token. In a format with
+    /// channels, a constraint of calls has the headers of messages.
+    pub fn before_constraint(&self, has_calls: bool) -> &'static [&'static str] {
+        match self.format.channels {
+            _ if !self.is_begun => &[],
+            Some(_) if has_calls => &[],
+            Some(channels) => channels.answer_headers,
+            None => slice::from_ref(&self.format.close),
+        }
+    }
 }
 
 /// A part of an answer.
@@ -163,7 +211,7 @@ impl ReasoningParser {
     fn reasoning(&mut self, deltas: &mut Vec<ReasoningDelta>) -> bool {
         let close = self.format.close;
         let found = self.pending.find(close);
-        let end = found.unwrap_or_else(|| self.pending.len() - begun_at_end(&self.pending, close));
+        let end = found.unwrap_or_else(|| self.pending.len() - begun_marker(&self.pending, close));
         let end = self.pending[..end].trim_end_matches(LINE_BREAKS).len();
         let rest = self.pending.split_off(end);
         let reasoning = std::mem::replace(&mut self.pending, rest);
@@ -180,15 +228,6 @@ impl ReasoningParser {
 }
 
 const LINE_BREAKS: [char; 2] = ['\n', '\r'];
-
-/// The length of the longest end of `text` that begins `tag`.
-fn begun_at_end(text: &str, tag: &str) -> usize {
-    let lengths = (1..tag.len()).rev();
-    let mut lengths = lengths.filter(|&length| tag.is_char_boundary(length));
-    lengths
-        .find(|&length| text.ends_with(&tag[..length]))
-        .unwrap_or(0)
-}
 
 #[cfg(test)]
 mod tests {
@@ -258,5 +297,44 @@ mod tests {
         assert_eq!(open("{{ content.split('</think>')[-1] }}"), Some("<think>"));
         assert_eq!(open("[THINK]{{ t }}[/THINK]"), Some("[THINK]"));
         assert_eq!(open("{{ messages }} <think>"), None);
+        // Other templates have `<|end|>`, too.
+        assert_eq!(open("<|assistant|>{{ t }}<|end|>"), None);
+        let channels = "<|start|>assistant<|channel|>analysis<|message|>{{ t }}<|end|>";
+        assert_eq!(open(channels), Some(HARMONY.call_preface[0]));
+    }
+
+    #[test]
+    fn tags_and_markers_are_part_of_the_text() {
+        let channels = "<|start|>assistant<|channel|>analysis<|message|>";
+        for (source, token, is_tag) in [
+            ("</think>", "<think>", true),
+            ("</think>", "<|channel|>", false),
+            (channels, "<|channel|>", true),
+            (channels, "<|start|>", true),
+            (channels, "<|end|>", true),
+            (channels, "<|endoftext|>", false),
+        ] {
+            let format = ReasoningFormat::of_template(source).unwrap();
+            assert_eq!(format.is_tag(token), is_tag, "{source}: {token}");
+        }
+    }
+
+    #[test]
+    fn constraints_begin_after_reasoning() {
+        let tags = ReasoningFormat::of_template("</think>").unwrap();
+        let channels = "<|start|>assistant<|channel|>analysis<|message|>";
+        let channels = ReasoningFormat::of_template(channels).unwrap();
+        let answer = HARMONY.answer_headers;
+        for (format, tail, calls, before) in [
+            (tags, "<think>\n", false, &["</think>"][..]),
+            (tags, "<think>", true, &["</think>"]),
+            (tags, "assistant", true, &[]),
+            (channels, "<|start|>assistant", false, answer),
+            (channels, "<|start|>assistant", true, &[]),
+            (channels, "<|channel|>final<|message|>So", false, &[]),
+        ] {
+            let reasoning = Reasoning::new(format, tail.as_bytes());
+            assert_eq!(reasoning.before_constraint(calls), before, "{tail}");
+        }
     }
 }

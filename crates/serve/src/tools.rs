@@ -5,15 +5,18 @@
 //! | `format`, `formats` | [`ToolFormat`]: a format as data, and detection of a template's format; the table [`FORMATS`] |
 //! | `support` | [`ToolSupport`]: functions by the model's template, or by the built-in instructions |
 //! | `built_in` | [`rewrite`]: conversations with functions, for templates that do not support them |
+//! | `single_calls` | [`with_single_calls`]: conversations for templates of channels, whose messages have one call |
 //! | `types` | [`CallFormat`]: a format with the types of the parameters of a request's functions |
 //! | `closed` | [`closed`]: schemas of arguments that allow declared properties only |
 //! | `grammar` | [`tool_grammar`]: the grammar of an answer |
+//! | `channel_grammar` | the grammar of an answer that consists of messages in channels |
 //! | `tagged_grammar`, `nested_grammar` | the grammar of parameters between tags, and of lists and objects with their quotes |
 //! | `parser` | [`ToolCallParser`]: splits an answer into text and calls during generation |
 //! | `tagged_parser`, `quoted_value` | translate parameters between tags, and values with their quotes, to JSON |
 //! | `json` | JSON as chat templates write it |
 
 mod built_in;
+mod channel_grammar;
 mod closed;
 mod format;
 mod formats;
@@ -22,6 +25,7 @@ mod json;
 mod nested_grammar;
 mod parser;
 mod quoted_value;
+mod single_calls;
 mod support;
 mod tagged_grammar;
 mod tagged_parser;
@@ -35,6 +39,7 @@ pub(crate) use format::ToolFormat;
 pub(crate) use formats::FORMATS;
 pub(crate) use grammar::{Function, ToolUse, tool_grammar};
 pub(crate) use parser::{ToolCallParser, ToolDelta};
+pub(crate) use single_calls::with_single_calls;
 pub(crate) use support::ToolSupport;
 pub(crate) use tagged_grammar::{inexpressible, unenforced};
 pub(crate) use types::CallFormat;

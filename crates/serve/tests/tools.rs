@@ -5,6 +5,7 @@ mod built_in;
 mod clients;
 pub mod entry;
 mod fields;
+mod harmony;
 mod messages;
 mod mistral;
 mod named_templates;

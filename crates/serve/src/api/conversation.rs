@@ -34,7 +34,7 @@ use crate::reasoning::{Reasoning, ReasoningFormat};
 use messages::DeprecatedCalls;
 pub(crate) use messages::{Message, ToolKind};
 pub(crate) use request::ConversationRequest;
-use support::{Messages, for_template};
+use support::{Messages, TemplateInput, for_template};
 pub(crate) use template::{ReasoningControls, TemplateOptions};
 pub(crate) use tools::{
     CallChoice, Calling, NamedTool, NamesFunction, Tool, ToolChoice, ToolFunction,
@@ -50,7 +50,7 @@ pub(crate) struct EncodedPrompt {
     pub reasoning: Option<Reasoning>,
 }
 
-/// The most tokens of the opening tag of reasoning at the end of a prompt, with white space.
+/// The most tokens at the end of a prompt that show if reasoning has begun: an opening tag or marker, with white space.
 const TAG_TOKENS: usize = 32;
 
 impl EncodedPrompt {
@@ -124,7 +124,7 @@ impl Conversation {
         let mut completed = |message: Message| calls.translated(message.completed());
         let messages: Vec<_> = messages.map(|it| it.map(&mut completed)).collect();
         let tools = self.tools.as_deref().map_or(&[][..], Vec::as_slice);
-        let (messages, tools) = for_template(&messages, tools, model)?;
+        let TemplateInput { messages, tools } = for_template(&messages, tools, model)?;
         // Without functions for the template, it is not the one for functions.
         let chat = model.chat_format(!tools.is_empty());
         let chat = chat.ok_or_else(unavailable)?;
@@ -132,7 +132,7 @@ impl Conversation {
         let chat_template_kwargs = self.template.variables(source)?;
         let record = serde_json::to_string(&TemplateVariables {
             messages,
-            tools,
+            tools: &tools,
             documents: self.template.documents(),
             chat_template_kwargs,
         });
@@ -148,10 +148,7 @@ impl Conversation {
         let reasoning = ReasoningFormat::of_template(source).map(|format| {
             let tail = &prompt[prompt.len().saturating_sub(TAG_TOKENS)..];
             let tail: Vec<u8> = tail.iter().flat_map(|&id| model.bytes(id)).collect();
-            Reasoning {
-                format,
-                is_begun: tail.trim_ascii_end().ends_with(format.open.as_bytes()),
-            }
+            Reasoning::new(format, &tail)
         });
         Ok(EncodedPrompt {
             prompt,

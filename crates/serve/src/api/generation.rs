@@ -72,8 +72,9 @@ impl<'a> Generation<'a> {
             (None, None) => None,
         };
         // Reasoning that has begun is not constrained, only the answer after it.
-        if let Some(reasoning) = encoded.reasoning.filter(|reasoning| reasoning.is_begun) {
-            let begins = |constraint: Constraint| constraint.after(reasoning.format.close);
+        if let Some(reasoning) = encoded.reasoning {
+            let before = reasoning.before_constraint(self.calling.is_some());
+            let begins = |constraint: Constraint| constraint.after(before);
             chooser.constraint = chooser.constraint.map(begins);
         }
         let ends = match chooser.constraint {

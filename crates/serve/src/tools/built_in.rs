@@ -7,7 +7,7 @@ use super::formats::BUILT_IN;
 use super::json::written_json;
 
 /// The roles of messages with the result of a call.
-const RESULT_ROLES: [&str; 2] = ["tool", "function"];
+pub(super) const RESULT_ROLES: [&str; 2] = ["tool", "function"];
 /// The roles of messages with instructions.
 const SYSTEM_ROLES: [&str; 2] = ["system", "developer"];
 
@@ -99,7 +99,7 @@ fn arguments_of(arguments: &Value) -> Map<String, Value> {
 }
 
 /// The text of a message, with its parts joined.
-fn text_of(message: &Value) -> String {
+pub(super) fn text_of(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {

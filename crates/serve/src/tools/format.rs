@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::formats::FORMATS;
 use super::json::written_json;
+use crate::channels::ChannelFormat;
 
 /// A format of function calls: `open first CALL`, then any number of `next CALL`, then `end`. A CALL is a
 /// function's name, `before_arguments`, the arguments and `after_arguments`.
@@ -33,6 +34,9 @@ pub(crate) struct ToolFormat {
     pub after_arguments: &'static str,
     /// True if templates accept only call ids of nine letters and digits.
     pub short_ids: bool,
+    /// The format of answers that consist of messages in channels. Such a message has at most one call, whose preferred header
+    /// is `open`, the name and `before_arguments`.
+    pub channels: Option<&'static ChannelFormat>,
 }
 
 /// An identifier that is part of a call.

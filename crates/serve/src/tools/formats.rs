@@ -1,5 +1,7 @@
 //! The table of call formats.
 
+use crate::channels::HARMONY;
+
 use super::format::{ArgumentsForm, ParameterTags, ToolFormat, WrittenId};
 
 /// A format with empty fields, to derive others from.
@@ -16,6 +18,7 @@ const EMPTY: ToolFormat = ToolFormat {
     arguments: ArgumentsForm::Object,
     after_arguments: "",
     short_ids: false,
+    channels: None,
 };
 
 /// A JSON object between tags. Templates that do not support tools have it, too.
@@ -230,6 +233,19 @@ pub(crate) const FORMATS: &[ToolFormat] = &[
         open: "functools",
         ..LIST
     },
+    // The end of a message with a call ends the answer.
+    ToolFormat {
+        models: "gpt-oss",
+        contains: &[
+            "tools",
+            "<|channel|>analysis<|message|>",
+            "<|start|>assistant",
+        ],
+        open: HARMONY.call_headers[0].before_name,
+        before_arguments: HARMONY.call_headers[0].after_name[0],
+        channels: Some(&HARMONY),
+        ..EMPTY
+    },
     // An answer that begins with a brace is a call.
     ToolFormat {
         models: "Llama 3.1 to 3.3",
@@ -322,6 +338,11 @@ mod tests {
                 "{{ tools }}functools[{\"name\": …}]".to_owned(),
                 Some("Phi-4-mini, template of vLLM"),
             ),
+            (
+                "{{ tools }}<|start|>assistant<|channel|>analysis<|message|>".to_owned(),
+                Some("gpt-oss"),
+            ),
+            ("{{ tools }}<|channel|>analysis<|message|>".to_owned(), None),
             ("{{ messages }}".to_owned(), None),
             ("<tool_call> without the variable".to_owned(), None),
             // Tokenizer versions 3 (both kinds), 11 and 13.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use emberlm_generate::Grammar;
 use serde_json::{Map, Value, json};
 
+use super::channel_grammar::channel_grammar;
 use super::format::{ArgumentsForm, ToolFormat, WrittenId};
 use super::tagged_grammar::{TaggedGrammar, write_terminals};
 
@@ -33,6 +34,9 @@ pub(crate) fn tool_grammar(
     functions: &[Function<'_>],
     tool_use: ToolUse,
 ) -> Grammar {
+    if let Some(channels) = format.channels {
+        return channel_grammar(channels, functions, tool_use);
+    }
     let ToolFormat { open, next, .. } = format;
     let first = joined(&[open, format.first]);
     // Several calls need a format that separates them.
@@ -144,7 +148,7 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// The schema of the arguments, on a single line: Lark's parser ends a rule at a line break. Restricts
 /// whitespace.
-fn arguments_schema(parameters: Option<&Map<String, Value>>) -> Value {
+pub(super) fn arguments_schema(parameters: Option<&Map<String, Value>>) -> Value {
     let none = || {
         let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
         schema.as_object().cloned().unwrap_or_default()

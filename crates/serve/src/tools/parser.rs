@@ -3,6 +3,7 @@
 use super::format::{ArgumentsForm, WrittenId};
 use super::tagged_parser::{Progress, TaggedArguments};
 use super::types::CallFormat;
+use crate::markers::begun_marker;
 
 /// A delta of a parsed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,16 +214,6 @@ fn add_arguments(deltas: &mut Vec<ToolDelta>, arguments: String) {
     if !arguments.is_empty() {
         deltas.push(ToolDelta::Arguments(arguments));
     }
-}
-
-/// The length of the longest suffix of `text` that is a prefix of `marker`.
-pub(super) fn begun_marker(text: &str, marker: &str) -> usize {
-    let (text, marker) = (text.as_bytes(), marker.as_bytes());
-    let most = marker.len().min(text.len());
-    (1..=most)
-        .rev()
-        .find(|&length| text.ends_with(&marker[..length]))
-        .unwrap_or(0)
 }
 
 impl Nesting {

@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::format::ParameterTags;
-use super::parser::{Nesting, begun_marker};
+use super::parser::Nesting;
 use super::quoted_value::{end_of_value, json_of_quoted};
 use super::types::{CallFormat, JsonType, JsonTypes};
+use crate::markers::begun_marker;
 
 /// The arguments of a call whose parameters are between tags.
 ///

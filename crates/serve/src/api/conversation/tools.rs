@@ -45,6 +45,12 @@ impl Tool {
             function,
         }
     }
+
+    /// The function with a description, which is empty if it has none.
+    pub fn described(mut self) -> Self {
+        self.function.0.description.get_or_insert_default();
+        self
+    }
 }
 
 /// A function's name, description and parameters.

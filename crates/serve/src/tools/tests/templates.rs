@@ -3,7 +3,7 @@
 use crate::tools::ToolFormat;
 
 /// Templates that write calls as published ones of each format do, without system and user messages.
-pub const TEMPLATES: [(&str, &str); 18] = [
+pub const TEMPLATES: [(&str, &str); 19] = [
     (
         "Hermes",
         "{% for call in m.tool_calls %}{{ '\n' if not loop.first }}<tool_call>\n{\"name\": \"{{ call.function.name }}\", \
@@ -64,6 +64,11 @@ pub const TEMPLATES: [(&str, &str); 18] = [
     ("Apriel", "<tool_calls>[{{ list }}]</tool_calls>"),
     ("Granite 3", "<|tool_call|>[{{ list }}]"),
     ("Phi-4-mini, template of vLLM", "functools[{{ list }}]"),
+    (
+        "gpt-oss",
+        "{# <|start|>assistant<|channel|>analysis<|message|> #}{% for call in m.tool_calls %}<|channel|>commentary to=functions.\
+         {{ call.function.name }} <|constrain|>json<|message|>{{ call.function.arguments | tojson }}{% endfor %}",
+    ),
     (
         "Llama 3.1",
         "{% for call in m.tool_calls %}{\"name\": \"{{ call.function.name }}\", \"parameters\": \
