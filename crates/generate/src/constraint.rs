@@ -110,7 +110,7 @@ pub struct Constraint {
     /// The state before the first token.
     start: Arc<TokenParser>,
     /// The texts after the first of which the grammar begins. Empty if it begins with the first token.
-    markers: Arc<[Vec<u8>]>,
+    markers: Arc<Vec<Vec<u8>>>,
     kept: Option<Kept>,
 }
 
@@ -219,8 +219,10 @@ impl Constraint {
     #[must_use]
     pub fn after(self, markers: &[&str]) -> Self {
         let markers = markers.iter().map(|marker| marker.as_bytes().to_vec());
-        let markers = markers.collect();
-        Self { markers, ..self }
+        Self {
+            markers: Arc::new(markers.collect()),
+            ..self
+        }
     }
 
     /// The source grammar.
@@ -280,14 +282,14 @@ pub(crate) struct Progress {
 
 /// The text before the first marker of a constraint.
 struct Before {
-    markers: Arc<[Vec<u8>]>,
+    markers: Arc<Vec<Vec<u8>>>,
     /// The last bytes, fewer than those of the longest marker.
     tail: Vec<u8>,
 }
 
 impl Before {
     /// `None` if there is no marker.
-    fn new(markers: &Arc<[Vec<u8>]>) -> Option<Self> {
+    fn new(markers: &Arc<Vec<Vec<u8>>>) -> Option<Self> {
         let before = || Self {
             markers: Arc::clone(markers),
             tail: Vec::new(),
