@@ -148,7 +148,7 @@ pub fn decoding<B: Backend>(q_len: usize, padding: bool, limits: [usize; 2]) {
     let case = case(
         [2, 2, 3, q_len, 1_100, 40],
         limits,
-        [false, false, padding, false],
+        [false, false, padding, false, false],
         0.0,
     );
     let attend = || {
