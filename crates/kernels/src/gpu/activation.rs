@@ -100,7 +100,7 @@ fn gated_elements<T: Float>(
         terminate!();
     }
     let value = activated(f32::cast_from(gate[ABSOLUTE_POS]), comptime!(Some(kind)));
-    let factor = linear_factor(f32::cast_from(up[ABSOLUTE_POS]), kind);
+    let factor = linear_factor(f32::cast_from(up[ABSOLUTE_POS]), comptime!(Some(kind)));
     output[ABSOLUTE_POS] = T::cast_from(value * factor);
 }
 
@@ -122,16 +122,17 @@ fn gated_gradients<T: Float>(
     let gate = f32::cast_from(gate[ABSOLUTE_POS]);
     let grad = f32::cast_from(grad[ABSOLUTE_POS]);
     let up = f32::cast_from(up[ABSOLUTE_POS]);
-    of_gate[ABSOLUTE_POS] = T::cast_from(grad * linear_factor(up, kind) * slope(gate, kind));
+    of_gate[ABSOLUTE_POS] =
+        T::cast_from(grad * linear_factor(up, comptime!(Some(kind))) * slope(gate, kind));
     let factor_grad = grad * activated(gate, comptime!(Some(kind)));
     of_up[ABSOLUTE_POS] = T::cast_from(factor_grad * linear_factor_slope(up, kind));
 }
 
 /// The factor of a gated layer that has no activation function, from its projection.
 #[cube]
-fn linear_factor(up: f32, #[comptime] kind: Activation) -> f32 {
+pub fn linear_factor(up: f32, #[comptime] kind: Option<Activation>) -> f32 {
     match comptime!(kind) {
-        Activation::ClampedSilu => max(min(up, Activation::CLAMP), -Activation::CLAMP) + 1.0,
+        Some(Activation::ClampedSilu) => max(min(up, Activation::CLAMP), -Activation::CLAMP) + 1.0,
         _ => up,
     }
 }

@@ -10,7 +10,7 @@ use cubecl::prelude::*;
 use cubek::matmul::definition::MatmulSetupError;
 
 use crate::Activation;
-use crate::gpu::activation::activated;
+use crate::gpu::activation::{activated, linear_factor};
 use crate::gpu::launch::{address_type, operand, sum_over_lanes};
 
 /// The largest number of rows on the left.
@@ -53,7 +53,8 @@ pub(super) fn launch<R: CubeRuntime>(
     launch_with(a, b, output, none)
 }
 
-/// Writes `f(a b + bias + residual)` to `output`, or `f(a gate + its bias) (a b + bias + residual)`. The rows of `b` and `output` are contiguous.
+/// Writes `f(a b + bias + residual)` to `output`, or `f(a gate + its bias) h(a b + bias + residual)` with the
+/// factor `h` of a gated layer. The rows of `b` and `output` are contiguous.
 ///
 /// # Errors
 /// The kernel does not support the shapes or the memory layout.
@@ -277,7 +278,8 @@ fn few_rows<T: Float, O: Float>(
                 if let ComptimeOption::Some(bias) = gate_bias {
                     of_gate += f32::cast_from(bias[column]);
                 }
-                output[to] = O::cast_from(activated(of_gate, activation) * sum);
+                let factor = linear_factor(sum, activation);
+                output[to] = O::cast_from(activated(of_gate, activation) * factor);
             } else {
                 output[to] = O::cast_from(activated(sum, activation));
             }
