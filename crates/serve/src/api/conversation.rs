@@ -128,8 +128,8 @@ impl Conversation {
         // Without functions for the template, it is not the one for functions.
         let chat = model.chat_format(!tools.is_empty());
         let chat = chat.ok_or_else(unavailable)?;
-        let source = chat.encoder.template().source();
-        let chat_template_kwargs = self.template.variables(source)?;
+        let template = chat.encoder.template();
+        let chat_template_kwargs = self.template.variables(template)?;
         let record = serde_json::to_string(&TemplateVariables {
             messages,
             tools: &tools,
@@ -145,7 +145,7 @@ impl Conversation {
                 ChatError::Unavailable { .. } => unavailable(),
                 error => ApiError::field("messages", error.to_string()),
             })?;
-        let reasoning = ReasoningFormat::of_template(source).map(|format| {
+        let reasoning = ReasoningFormat::of_template(template.source()).map(|format| {
             let tail = &prompt[prompt.len().saturating_sub(TAG_TOKENS)..];
             let tail: Vec<u8> = tail.iter().flat_map(|&id| model.bytes(id)).collect();
             Reasoning::new(format, &tail)

@@ -116,10 +116,7 @@ impl PageModel {
         };
         let base = models.iter().find(is_base);
         let base = base.filter(|_| worker.adapter.is_some());
-        let source = model
-            .chat
-            .as_ref()
-            .map(|chat| chat.encoder.template().source());
+        let template = model.chat.as_ref().map(|chat| chat.encoder.template());
         Self {
             id: model.name.clone(),
             aliases: model.aliases.clone(),
@@ -134,7 +131,7 @@ impl PageModel {
                 },
             },
             chat: model.chat.is_some(),
-            reasoning: source.map_or_else(Default::default, ReasoningControls::of_template),
+            reasoning: template.map_or_else(Default::default, ReasoningControls::of_template),
             context: worker.limits().context,
             vocab_size: sizes.vocab_size,
             layers: sizes.n_layers,

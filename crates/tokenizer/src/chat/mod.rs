@@ -13,6 +13,7 @@
 //! | `message` | [`ChatMessage`]: a message, for programs |
 //! | `decode` | [`decode_record`]: decodes values of a record that are JSON in a text |
 //! | `marks` | characters that mark the origin of each part of a rendered text |
+//! | `variables` | the names that a template reads |
 //! | `turns` | finds the assistant's answers in a rendered text |
 //! | `encode` | [`ChatEncoder`]: encodes a record to ids and a loss mask |
 //! | `prompt` | encodes a record as a prompt |
@@ -39,6 +40,7 @@ mod stops;
 mod template;
 mod text_template;
 mod turns;
+mod variables;
 
 pub use decode::{decode_field, decode_record, read_arguments};
 pub use encode::{ChatEncoder, ChatTokens};

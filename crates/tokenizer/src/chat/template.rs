@@ -15,6 +15,7 @@ use super::renderer::{
     self, Dialect, OpenTemplate, RenderError, RenderJob, Renderer, TemplateText, TextRequest, Texts,
 };
 use super::spec::ConversationStart;
+use super::variables;
 use super::{ChatError, ChatMessage, generation};
 
 /// The text of probe messages.
@@ -51,6 +52,8 @@ pub struct ChatTemplate {
     tokens: BTreeMap<String, String>,
     /// Names of special tokens in the template.
     specials: Vec<String>,
+    /// The names in its expressions.
+    names: BTreeSet<String>,
     start: ConversationStart,
     /// The template for conversations with tools.
     tool_use: Option<Box<ChatTemplate>>,
@@ -112,6 +115,7 @@ impl ChatTemplate {
             reads_parts: false,
             tokens: BTreeMap::new(),
             specials: written_specials(source),
+            names: variables::names(source),
             start: ConversationStart::default(),
             tool_use: None,
             writes_system: OnceLock::new(),
@@ -204,6 +208,12 @@ impl ChatTemplate {
     /// The source of the template.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// True if an expression or statement of the template has the name of a variable. Attributes, strings and comments do not
+    /// count.
+    pub fn reads(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
 
     /// Returns the BLAKE3 hash, in hexadecimal, of the sources and the special tokens.

@@ -1,6 +1,6 @@
 //! Fields of a request that a conversation's template receives, in vLLM's form.
 
-use emberlm_tokenizer::chat::PromptEnd;
+use emberlm_tokenizer::chat::{ChatTemplate, PromptEnd};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -29,11 +29,11 @@ pub(crate) struct ReasoningControls {
 }
 
 impl ReasoningControls {
-    /// The controls of the template with this source.
-    pub fn of_template(source: &str) -> Self {
+    /// The controls of a template.
+    pub fn of_template(template: &ChatTemplate) -> Self {
         Self {
-            switch: SWITCHES.iter().any(|switch| reads(source, switch)),
-            effort: reads(source, EFFORT),
+            switch: SWITCHES.iter().any(|switch| template.reads(switch)),
+            effort: template.reads(EFFORT),
         }
     }
 }
@@ -103,11 +103,11 @@ impl TemplateOptions {
         self.documents.as_deref().unwrap_or_default()
     }
 
-    /// The other variables of the template with this source.
+    /// The other variables of a template.
     ///
     /// # Errors
     /// One of them is a field of the request.
-    pub fn variables(&mut self, source: &str) -> Result<Map<String, Value>, ApiError> {
+    pub fn variables(&mut self, template: &ChatTemplate) -> Result<Map<String, Value>, ApiError> {
         let mut variables = self.chat_template_kwargs.take().unwrap_or_default();
         if let Some(name) = FIELDS.iter().find(|name| variables.contains_key(**name)) {
             let rule = format!("must not have {name}, which is a field of the request");
@@ -117,89 +117,16 @@ impl TemplateOptions {
             let variable = variables.entry(ENABLE_THINKING);
             variable.or_insert_with(|| enabled.into());
         }
-        if let Some(effort) = self.effort.take().filter(|_| reads(source, EFFORT)) {
+        if let Some(effort) = self.effort.take().filter(|_| template.reads(EFFORT)) {
             let variable = variables.entry(EFFORT);
             variable.or_insert_with(|| effort.into());
         }
         if let Some(reasons) = self.reasons {
-            for switch in SWITCHES.into_iter().filter(|switch| reads(source, switch)) {
+            for switch in SWITCHES.into_iter().filter(|switch| template.reads(switch)) {
                 let variable = variables.entry(switch);
                 variable.or_insert_with(|| reasons.into());
             }
         }
         Ok(variables)
-    }
-}
-
-/// Returns true if the template with this source has a variable `name`. Attributes, strings and comments do not count.
-fn reads(source: &str, name: &str) -> bool {
-    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
-    let mut rest = source;
-    while let Some(at) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
-        // A comment ends before the next expression.
-        if let Some(comment) = rest.find("{#").filter(|comment| *comment < at) {
-            let end = rest[comment..].find("#}");
-            rest = end.map_or("", |end| &rest[comment + end..]);
-            continue;
-        }
-        rest = &rest[at + 2..];
-        let mut follows_dot = false;
-        loop {
-            let Some(first) = rest.chars().next() else {
-                return false;
-            };
-            if rest.starts_with("}}") || rest.starts_with("%}") {
-                break;
-            }
-            let length = match first {
-                '"' | '\'' => string_length(rest, first),
-                _ if is_of_word(first) => rest.find(|c| !is_of_word(c)).unwrap_or(rest.len()),
-                _ => first.len_utf8(),
-            };
-            let (token, after) = rest.split_at(length);
-            if token == name && !follows_dot {
-                return true;
-            }
-            follows_dot = token == ".";
-            rest = after;
-        }
-    }
-    false
-}
-
-/// The length of the string at the beginning of `text`, with its quotes.
-fn string_length(text: &str, quote: char) -> usize {
-    let mut escaped = false;
-    let end = text.char_indices().skip(1).find(|(_, c)| {
-        let is_end = *c == quote && !escaped;
-        escaped = *c == '\\' && !escaped;
-        is_end
-    });
-    end.map_or(text.len(), |(at, _)| at + quote.len_utf8())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_are_neither_attributes_nor_words_of_texts() {
-        for (source, is_read) in [
-            ("{{ thinking }}", true),
-            ("{% if messages and thinking is false %}a{% endif %}", true),
-            ("{{- 'a\\' b' + thinking -}}", true),
-            ("{{ {'a': thinking}['a'] }}", true),
-            ("it's {# thinking #} {{ 'a' }}{{thinking}}", true),
-            ("{{ enable_thinking }} thinking", false),
-            ("{{ message.thinking }}", false),
-            ("{{ message['thinking'] + \"a \\\" thinking\" }}", false),
-            ("{# {{ thinking }} #}{{ 'a' }}", false),
-            ("{{ thinkin", false),
-            ("{{ 'thinking", false),
-            ("{# thinking", false),
-            ("", false),
-        ] {
-            assert_eq!(reads(source, "thinking"), is_read, "{source}");
-        }
     }
 }
