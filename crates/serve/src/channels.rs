@@ -11,7 +11,7 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use parser::{ChannelDelta, ChannelParser};
+pub(crate) use parser::ChannelParser;
 
 /// A format of messages in channels: `start ROLE channel CHANNEL message TEXT`, then one of `ends`. The recipient of a
 /// message, `to` and a name, follows the role or the channel. The content type follows both, after `constrain` or a space. An
@@ -19,7 +19,7 @@ pub(crate) use parser::{ChannelDelta, ChannelParser};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ChannelFormat {
     /// Texts that a chat template of this format contains.
-    contains: &'static [&'static str],
+    pub contains: [&'static str; 2],
     /// The marker before a message's role.
     start: &'static str,
     /// The role of the messages of an answer.
@@ -66,7 +66,7 @@ const AFTER_RECIPIENT: &[&str] = &[
 
 /// The format of gpt-oss, as described at <https://github.com/openai/harmony/blob/main/docs/format.md>.
 pub(crate) const HARMONY: ChannelFormat = ChannelFormat {
-    contains: &["<|channel|>analysis<|message|>", "<|start|>assistant"],
+    contains: ["<|channel|>analysis<|message|>", "<|start|>assistant"],
     start: "<|start|>",
     role: "assistant",
     channel: "<|channel|>",

@@ -73,6 +73,7 @@
 //! | [`grammars`] | grammars for constrained output: vetted, compiled and cached |
 //! | [`limits`] | the limits of a request |
 //! | `tools` | function calls: formats, grammars and parsing |
+//! | `answer_delta` | the deltas of answers that parsers find |
 //! | `reasoning` | the tags around a model's reasoning, and their parsing |
 //! | `markers` | markers in texts that arrive in parts |
 //! | `channels` | answers of messages in channels, and their parsing |
@@ -86,6 +87,7 @@
 //! | `machine` | CPU and memory usage of this machine |
 
 mod admin;
+mod answer_delta;
 pub mod api;
 mod asset;
 mod channels;

@@ -5,6 +5,7 @@
 
 use std::slice;
 
+use crate::answer_delta::AnswerDelta;
 use crate::channels::{ChannelFormat, HARMONY};
 use crate::markers::begun_marker;
 
@@ -107,13 +108,6 @@ impl Reasoning {
     }
 }
 
-/// A part of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ReasoningDelta {
-    Reasoning(String),
-    Text(String),
-}
-
 /// Splits an answer into reasoning and the text after it during generation. The tags and the line breaks next to them belong
 /// to neither, as templates write them.
 #[derive(Clone, Debug)]
@@ -150,7 +144,7 @@ impl ReasoningParser {
     }
 
     /// Parses the next text of the answer. Text that may belong to a tag is held back.
-    pub fn push(&mut self, text: &str) -> Vec<ReasoningDelta> {
+    pub fn push(&mut self, text: &str) -> Vec<AnswerDelta> {
         self.pending += text;
         let mut deltas = Vec::new();
         while self.step(&mut deltas) {}
@@ -159,18 +153,18 @@ impl ReasoningParser {
 
     /// Ends the answer and returns the text that was held back. Reasoning without a closing tag stays reasoning: the answer
     /// was too long.
-    pub fn finish(&mut self) -> Vec<ReasoningDelta> {
+    pub fn finish(&mut self) -> Vec<AnswerDelta> {
         let rest = std::mem::take(&mut self.pending);
         match self.state {
             _ if rest.is_empty() => Vec::new(),
-            State::Start | State::Text => vec![ReasoningDelta::Text(rest)],
-            State::Reasoning => vec![ReasoningDelta::Reasoning(rest)],
+            State::Start | State::Text => vec![AnswerDelta::Text(rest)],
+            State::Reasoning => vec![AnswerDelta::Reasoning(rest)],
             State::Opened | State::Closed => Vec::new(),
         }
     }
 
     /// Parses one element of the pending text. Returns false if more text is needed.
-    fn step(&mut self, deltas: &mut Vec<ReasoningDelta>) -> bool {
+    fn step(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         match self.state {
             State::Start => {
                 let begun = self.pending.trim_start();
@@ -191,7 +185,7 @@ impl ReasoningParser {
             State::Text => {
                 let text = std::mem::take(&mut self.pending);
                 if !text.is_empty() {
-                    deltas.push(ReasoningDelta::Text(text));
+                    deltas.push(AnswerDelta::Text(text));
                 }
                 false
             }
@@ -208,7 +202,7 @@ impl ReasoningParser {
         is_over
     }
 
-    fn reasoning(&mut self, deltas: &mut Vec<ReasoningDelta>) -> bool {
+    fn reasoning(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         let close = self.format.close;
         let found = self.pending.find(close);
         let end = found.unwrap_or_else(|| self.pending.len() - begun_marker(&self.pending, close));
@@ -216,7 +210,7 @@ impl ReasoningParser {
         let rest = self.pending.split_off(end);
         let reasoning = std::mem::replace(&mut self.pending, rest);
         if !reasoning.is_empty() {
-            deltas.push(ReasoningDelta::Reasoning(reasoning));
+            deltas.push(AnswerDelta::Reasoning(reasoning));
         }
         if found.is_some() {
             let tag = self.pending.trim_start_matches(LINE_BREAKS);
@@ -241,13 +235,14 @@ mod tests {
             .as_bytes()
             .chunks(size)
             .map(|part| std::str::from_utf8(part).unwrap());
-        let mut deltas: Vec<ReasoningDelta> = parts.flat_map(|part| parser.push(part)).collect();
+        let mut deltas: Vec<AnswerDelta> = parts.flat_map(|part| parser.push(part)).collect();
         deltas.extend(parser.finish());
         let (mut reasoning, mut text) = (String::new(), String::new());
         for delta in deltas {
             match delta {
-                ReasoningDelta::Reasoning(part) => reasoning += &part,
-                ReasoningDelta::Text(part) => text += &part,
+                AnswerDelta::Reasoning(part) => reasoning += &part,
+                AnswerDelta::Text(part) => text += &part,
+                call => panic!("{call:?}"),
             }
         }
         (reasoning, text)

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::answers::AnswerEvent;
 use super::delivery::name;
-use crate::channels::{ChannelDelta, ChannelParser};
-use crate::reasoning::{Reasoning, ReasoningDelta, ReasoningParser};
-use crate::tools::{CallFormat, ToolCallParser, ToolDelta};
+use crate::answer_delta::AnswerDelta;
+use crate::channels::ChannelParser;
+use crate::reasoning::{Reasoning, ReasoningParser};
+use crate::tools::{CallFormat, ToolCallParser};
 
 /// The length of a short call id.
 const SHORT_ID: usize = 9;
@@ -38,21 +39,19 @@ pub(crate) enum AnswerPart {
 }
 
 /// The parser of one answer during generation.
-pub(crate) struct AnswerParts(Parser);
-
-enum Parser {
-    Marked(MarkedParser),
-    /// Messages in channels.
-    Channels {
-        parser: ChannelParser,
-        short_ids: bool,
-    },
+pub(crate) struct AnswerParts {
+    parser: Parser,
+    short_ids: bool,
 }
 
-/// The parser of an answer whose reasoning and calls are between their own markers.
-struct MarkedParser {
-    reasoning: Option<ReasoningParser>,
-    tools: Option<(CallFormat, ToolCallParser)>,
+enum Parser {
+    /// Reasoning and calls between their own markers.
+    Marked {
+        reasoning: Option<ReasoningParser>,
+        tools: Option<ToolCallParser>,
+    },
+    /// Messages in channels.
+    Channels(ChannelParser),
 }
 
 impl AnswerParts {
@@ -62,24 +61,29 @@ impl AnswerParts {
             let channels = reasoning.format.channels?;
             Some((channels, reasoning.is_begun))
         });
-        Self(match channels {
-            Some((channels, is_begun)) => Parser::Channels {
-                parser: ChannelParser::new(channels, is_begun, tools.is_some()),
-                short_ids: tools.is_some_and(|format| format.short_ids),
+        Self {
+            short_ids: tools.as_ref().is_some_and(|format| format.short_ids),
+            parser: match channels {
+                Some((channels, is_begun)) => {
+                    Parser::Channels(ChannelParser::new(channels, is_begun, tools.is_some()))
+                }
+                None => Parser::Marked {
+                    reasoning: reasoning.map(ReasoningParser::new),
+                    tools: tools.map(ToolCallParser::new),
+                },
             },
-            None => Parser::Marked(MarkedParser {
-                reasoning: reasoning.map(ReasoningParser::new),
-                tools: tools.map(|format| (format.clone(), ToolCallParser::new(format))),
-            }),
-        })
+        }
     }
 
     /// Returns true if the answer is text only.
     pub fn is_text(&self) -> bool {
-        match &self.0 {
-            Parser::Marked(parser) => parser.reasoning.is_none() && parser.tools.is_none(),
-            Parser::Channels { .. } => false,
-        }
+        matches!(
+            self.parser,
+            Parser::Marked {
+                reasoning: None,
+                tools: None
+            }
+        )
     }
 
     /// Processes the next event. Parts are not empty.
@@ -93,80 +97,63 @@ impl AnswerParts {
     }
 
     fn parse(&mut self, text: &str, is_end: bool) -> Vec<AnswerPart> {
-        match &mut self.0 {
-            Parser::Marked(parser) => parser.parse(text, is_end),
-            Parser::Channels { parser, short_ids } => {
+        let deltas = self.parser.parse(text, is_end).into_iter();
+        let parts = deltas.map(|delta| AnswerPart::new(delta, self.short_ids));
+        parts.collect()
+    }
+}
+
+impl Parser {
+    fn parse(&mut self, text: &str, is_end: bool) -> Vec<AnswerDelta> {
+        let (reasoning, tools) = match self {
+            Self::Marked { reasoning, tools } => (reasoning, tools),
+            Self::Channels(parser) => {
                 let mut deltas = parser.push(text);
                 if is_end {
                     deltas.extend(parser.finish());
                 }
-                let deltas = deltas.into_iter();
-                let parts = deltas.map(|delta| AnswerPart::of_channel(delta, *short_ids));
-                parts.collect()
+                return deltas;
             }
-        }
-    }
-}
-
-impl MarkedParser {
-    fn parse(&mut self, text: &str, is_end: bool) -> Vec<AnswerPart> {
-        let mut parts = Vec::new();
-        match &mut self.reasoning {
-            None => self.text(text, &mut parts),
+        };
+        let split = match reasoning {
+            None if text.is_empty() => Vec::new(),
+            None => vec![AnswerDelta::Text(text.to_owned())],
             Some(parser) => {
                 let mut deltas = parser.push(text);
                 if is_end {
                     deltas.extend(parser.finish());
                 }
-                for delta in deltas {
-                    match delta {
-                        ReasoningDelta::Reasoning(text) => parts.push(AnswerPart::Reasoning(text)),
-                        ReasoningDelta::Text(text) => self.text(&text, &mut parts),
-                    }
-                }
+                deltas
+            }
+        };
+        let Some(tools) = tools else {
+            return split;
+        };
+        let mut deltas = Vec::new();
+        for delta in split {
+            match delta {
+                AnswerDelta::Text(text) => deltas.extend(tools.push(&text)),
+                other => deltas.push(other),
             }
         }
-        if let Some((format, parser)) = self.tools.as_mut().filter(|_| is_end) {
-            let rest = parser.finish().into_iter();
-            parts.extend(rest.map(|delta| AnswerPart::of_call(delta, format.short_ids)));
+        if is_end {
+            deltas.extend(tools.finish());
         }
-        parts
-    }
-
-    /// Adds the parts of a text after the reasoning.
-    fn text(&mut self, text: &str, parts: &mut Vec<AnswerPart>) {
-        match &mut self.tools {
-            None if text.is_empty() => {}
-            None => parts.push(AnswerPart::Text(text.to_owned())),
-            Some((format, parser)) => {
-                let deltas = parser.push(text).into_iter();
-                parts.extend(deltas.map(|delta| AnswerPart::of_call(delta, format.short_ids)));
-            }
-        }
+        deltas
     }
 }
 
 impl AnswerPart {
-    fn of_call(delta: ToolDelta, short_ids: bool) -> Self {
+    fn new(delta: AnswerDelta, short_ids: bool) -> Self {
         match delta {
-            ToolDelta::Text(text) => Self::Text(text),
-            ToolDelta::Call { name } => Self::call(name, short_ids),
-            ToolDelta::Arguments(text) => Self::Arguments(text),
+            AnswerDelta::Reasoning(text) => Self::Reasoning(text),
+            AnswerDelta::Text(text) => Self::Text(text),
+            AnswerDelta::Call { name } => Self::Call {
+                id: call_id(short_ids),
+                name,
+            },
+            AnswerDelta::Arguments(text) => Self::Arguments(text),
         }
-    }
-
-    fn of_channel(delta: ChannelDelta, short_ids: bool) -> Self {
-        match delta {
-            ChannelDelta::Reasoning(text) => Self::Reasoning(text),
-            ChannelDelta::Text(text) => Self::Text(text),
-            ChannelDelta::Call { name } => Self::call(name, short_ids),
-            ChannelDelta::Arguments(text) => Self::Arguments(text),
-        }
-    }
-
-    fn call(name: String, short_ids: bool) -> Self {
-        let id = call_id(short_ids);
-        Self::Call { id, name }
     }
 }
 

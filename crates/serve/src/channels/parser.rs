@@ -2,25 +2,11 @@
 
 use super::ChannelFormat;
 use super::header::{Header, HeaderRead};
+use crate::answer_delta::AnswerDelta;
 use crate::markers::begun_marker;
 
 /// The text between two messages of the same kind.
 const SEPARATOR: &str = "\n\n";
-
-/// A delta of a parsed answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ChannelDelta {
-    Reasoning(String),
-    /// Text for the user.
-    Text(String),
-    /// A call starts.
-    Call {
-        /// The function's name.
-        name: String,
-    },
-    /// More of the current call's arguments.
-    Arguments(String),
-}
 
 /// Parses an answer, or a prefix of one. Headers are part of no delta.
 ///
@@ -74,7 +60,7 @@ impl ChannelParser {
     }
 
     /// Parses the next text of the answer. Headers, and text that may belong to a marker, are held back.
-    pub fn push(&mut self, text: &str) -> Vec<ChannelDelta> {
+    pub fn push(&mut self, text: &str) -> Vec<AnswerDelta> {
         self.pending += text;
         let mut deltas = Vec::new();
         while self.step(&mut deltas) {}
@@ -82,7 +68,7 @@ impl ChannelParser {
     }
 
     /// Ends the answer and returns the text that was held back. An incomplete header is dropped.
-    pub fn finish(&mut self) -> Vec<ChannelDelta> {
+    pub fn finish(&mut self) -> Vec<AnswerDelta> {
         let rest = std::mem::take(&mut self.pending);
         let mut deltas = Vec::new();
         if let State::Begun(_) | State::Message(_) = self.state {
@@ -92,7 +78,7 @@ impl ChannelParser {
     }
 
     /// Parses one element of the pending text. Returns false if more text is needed.
-    fn step(&mut self, deltas: &mut Vec<ChannelDelta>) -> bool {
+    fn step(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         match self.state {
             State::Header => self.header(deltas),
             State::Begun(_) | State::Message(_) => self.message(deltas),
@@ -103,7 +89,7 @@ impl ChannelParser {
         }
     }
 
-    fn header(&mut self, deltas: &mut Vec<ChannelDelta>) -> bool {
+    fn header(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         let read = HeaderRead::new(self.format, &self.pending);
         let (state, length) = match read {
             HeaderRead::Incomplete => return false,
@@ -112,7 +98,7 @@ impl ChannelParser {
                 if let (State::Begun(Kind::Arguments), Some(name)) = (state, self.function(header))
                 {
                     let name = name.to_owned();
-                    deltas.push(ChannelDelta::Call { name });
+                    deltas.push(AnswerDelta::Call { name });
                 }
                 (state, length)
             }
@@ -156,7 +142,7 @@ impl ChannelParser {
         name.filter(|name| !name.is_empty())
     }
 
-    fn message(&mut self, deltas: &mut Vec<ChannelDelta>) -> bool {
+    fn message(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         let ChannelFormat { start, channel, .. } = *self.format;
         let ends = self.format.ends.iter().map(|end| (*end, end.len()));
         // Of a header that follows without an end, nothing belongs to the message's end.
@@ -185,7 +171,7 @@ impl ChannelParser {
     }
 
     /// Adds text of the current message.
-    fn add(&mut self, text: String, deltas: &mut Vec<ChannelDelta>) {
+    fn add(&mut self, text: String, deltas: &mut Vec<AnswerDelta>) {
         let (State::Begun(kind) | State::Message(kind)) = self.state else {
             return;
         };
@@ -204,9 +190,9 @@ impl ChannelParser {
             [separator, &text].concat()
         };
         deltas.push(match kind {
-            Kind::Reasoning => ChannelDelta::Reasoning(separated(text, &mut self.has_reasoning)),
-            Kind::Text => ChannelDelta::Text(separated(text, &mut self.has_text)),
-            Kind::Arguments => ChannelDelta::Arguments(text),
+            Kind::Reasoning => AnswerDelta::Reasoning(separated(text, &mut self.has_reasoning)),
+            Kind::Text => AnswerDelta::Text(separated(text, &mut self.has_text)),
+            Kind::Arguments => AnswerDelta::Arguments(text),
         });
     }
 }

@@ -3,7 +3,8 @@
 
 use std::slice;
 
-use super::{ChannelDelta, ChannelParser, HARMONY};
+use super::{ChannelParser, HARMONY};
+use crate::answer_delta::AnswerDelta;
 
 /// A merged part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,15 +27,15 @@ fn call(name: &str, arguments: &str) -> Part {
 }
 
 /// Adds deltas to the parts that they continue.
-fn merge(parts: &mut Vec<Part>, deltas: Vec<ChannelDelta>) {
+fn merge(parts: &mut Vec<Part>, deltas: Vec<AnswerDelta>) {
     for delta in deltas {
         match (parts.last_mut(), delta) {
-            (Some(Part::Reasoning(text)), ChannelDelta::Reasoning(more))
-            | (Some(Part::Text(text)), ChannelDelta::Text(more)) => *text += &more,
-            (_, ChannelDelta::Reasoning(text)) => parts.push(Part::Reasoning(text)),
-            (_, ChannelDelta::Text(text)) => parts.push(Part::Text(text)),
-            (_, ChannelDelta::Call { name }) => parts.push(Part::Call(name, String::new())),
-            (Some(Part::Call(_, arguments)), ChannelDelta::Arguments(more)) => *arguments += &more,
+            (Some(Part::Reasoning(text)), AnswerDelta::Reasoning(more))
+            | (Some(Part::Text(text)), AnswerDelta::Text(more)) => *text += &more,
+            (_, AnswerDelta::Reasoning(text)) => parts.push(Part::Reasoning(text)),
+            (_, AnswerDelta::Text(text)) => parts.push(Part::Text(text)),
+            (_, AnswerDelta::Call { name }) => parts.push(Part::Call(name, String::new())),
+            (Some(Part::Call(_, arguments)), AnswerDelta::Arguments(more)) => *arguments += &more,
             (last, delta) => panic!("{delta:?} after {last:?}"),
         }
     }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use emberlm_generate::Grammar;
 
-use super::grammar::{Function, ToolUse, arguments_schema, escaped, quoted};
+use super::lark::{arguments_schema, escaped, quoted};
+use super::tool_use::{Function, ToolUse};
 use crate::channels::{CallHeader, ChannelFormat};
 
 /// The grammar of an answer that may call one of `functions`. If a call is not required, the answer is unconstrained text up
@@ -80,31 +81,13 @@ fn head(format: &ChannelFormat, header: &CallHeader) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use crate::tools::ToolFormat;
-    use crate::tools::tests::preferred;
-
-    use super::*;
+    use crate::tools::tests;
 
     const TEMPLATE: &str = "tools <|start|>assistant<|channel|>analysis<|message|>";
     const ANALYSIS: &str = "<|channel|>analysis<|message|>Two? <|channel|> to=functions.x<|end|>";
 
-    /// The output of a model that prefers to write `wanted`, with the functions `count` and `now`.
     fn written(required: bool, wanted: &str) -> String {
-        let format = ToolFormat::of_template(TEMPLATE).unwrap();
-        let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
-        let functions = [
-            Function {
-                name: "count",
-                parameters: schema.as_object(),
-            },
-            Function {
-                name: "now",
-                parameters: None,
-            },
-        ];
-        preferred(format, &functions, required, wanted)
+        tests::with_two_functions(TEMPLATE, required, wanted)
     }
 
     /// Calls with every header.

@@ -236,11 +236,7 @@ pub(crate) const FORMATS: &[ToolFormat] = &[
     // The end of a message with a call ends the answer.
     ToolFormat {
         models: "gpt-oss",
-        contains: &[
-            "tools",
-            "<|channel|>analysis<|message|>",
-            "<|start|>assistant",
-        ],
+        contains: &["tools", HARMONY.contains[0], HARMONY.contains[1]],
         open: HARMONY.call_headers[0].before_name,
         before_arguments: HARMONY.call_headers[0].after_name[0],
         channels: Some(&HARMONY),

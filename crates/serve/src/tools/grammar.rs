@@ -3,29 +3,12 @@
 use std::fmt::Write;
 
 use emberlm_generate::Grammar;
-use serde_json::{Map, Value, json};
 
 use super::channel_grammar::channel_grammar;
 use super::format::{ArgumentsForm, ToolFormat, WrittenId};
+use super::lark::{arguments_schema, escaped, joined, quoted};
 use super::tagged_grammar::{TaggedGrammar, write_terminals};
-
-/// A function that may be called.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Function<'a> {
-    /// The name: letters, digits, `_` and `-`.
-    pub name: &'a str,
-    /// The simplified JSON schema of the arguments object. `None` if the function has no parameters.
-    pub parameters: Option<&'a Map<String, Value>>,
-}
-
-/// The function calls that an answer may contain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ToolUse {
-    /// True if the answer must start with a call; false if it may also be text.
-    pub required: bool,
-    /// True if the answer may have several calls.
-    pub parallel: bool,
-}
+use super::tool_use::{Function, ToolUse};
 
 /// The grammar of an answer that may call `functions`. If a call is not required, the answer is unconstrained
 /// text up to the opening marker of a call, and follows the grammar from there.
@@ -106,19 +89,6 @@ fn beginning(format: &ToolFormat, name: &str) -> String {
     }
 }
 
-/// A quoted literal, with escapes as in JSON.
-pub(super) fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
-}
-
-/// The concatenation of `texts` as one quoted literal; empty if there is no text.
-pub(super) fn joined(texts: &[&str]) -> String {
-    match &*texts.concat() {
-        "" => String::new(),
-        text => quoted(text),
-    }
-}
-
 /// The terminal of an answer without a call (`TEXT`) and, if text may precede the marker `open`, that of the
 /// text with the marker (`HEAD`).
 fn text_terminals(open: &str) -> String {
@@ -132,44 +102,9 @@ fn text_terminals(open: &str) -> String {
     )
 }
 
-/// A regular expression, within slashes, that matches exactly `text`.
-pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in text.chars() {
-        match c {
-            '\n' => escaped += "\\n",
-            '_' | '<' | '>' => escaped.push(c),
-            c if c.is_ascii_punctuation() => escaped.extend(['\\', c]),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-/// The schema of the arguments, on a single line: Lark's parser ends a rule at a line break. Restricts
-/// whitespace.
-pub(super) fn arguments_schema(parameters: Option<&Map<String, Value>>) -> Value {
-    let none = || {
-        let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-        schema.as_object().cloned().unwrap_or_default()
-    };
-    let mut schema = parameters.cloned().unwrap_or_else(none);
-    schema.insert("type".to_owned(), json!("object"));
-    with_guidance(schema)
-}
-
-/// A schema that restricts whitespace.
-pub(super) fn with_guidance(mut schema: Map<String, Value>) -> Value {
-    schema.insert(
-        "x-guidance".to_owned(),
-        json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": " }),
-    );
-    schema.into()
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::tools::tests::preferred;
+    use crate::tools::tests::with_two_functions as written;
 
     use super::*;
 
@@ -179,23 +114,6 @@ mod tests {
     const LIST: &str = "tools [TOOL_CALLS] [";
     const MARKED: &str = "tools [TOOL_CALLS] [ARGS]";
     const WITH_ID: &str = "tools [TOOL_CALLS] [CALL_ID] [ARGS]";
-
-    /// The output of a model that prefers to write `wanted`, with the functions `count` and `now`.
-    fn written(template: &str, required: bool, wanted: &str) -> String {
-        let format = ToolFormat::of_template(template).unwrap();
-        let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
-        let functions = [
-            Function {
-                name: "count",
-                parameters: schema.as_object(),
-            },
-            Function {
-                name: "now",
-                parameters: None,
-            },
-        ];
-        preferred(format, &functions, required, wanted)
-    }
 
     fn call(name: &str, arguments: &str) -> String {
         format!("<tool_call>\n{{\"name\": \"{name}\", \"arguments\": {arguments}}}\n</tool_call>")

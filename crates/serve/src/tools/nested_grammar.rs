@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::grammar::{joined, quoted};
+use super::lark::{joined, quoted};
 use super::tagged_grammar::TaggedGrammar;
 
 /// The deepest nesting in the format's form. Deeper values are JSON.

@@ -3,21 +3,8 @@
 use super::format::{ArgumentsForm, WrittenId};
 use super::tagged_parser::{Progress, TaggedArguments};
 use super::types::CallFormat;
+use crate::answer_delta::AnswerDelta;
 use crate::markers::begun_marker;
-
-/// A delta of a parsed answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ToolDelta {
-    /// Text outside of calls.
-    Text(String),
-    /// A call starts. Calls are numbered in the order of their start.
-    Call {
-        /// The function's name.
-        name: String,
-    },
-    /// More of the current call's arguments.
-    Arguments(String),
-}
 
 /// Parses an answer, or a prefix of one, that follows the grammar of [`tool_grammar`](super::tool_grammar).
 ///
@@ -71,7 +58,7 @@ impl ToolCallParser {
     }
 
     /// Parses the next text of the answer. Text that could be the beginning of a call is held back.
-    pub fn push(&mut self, text: &str) -> Vec<ToolDelta> {
+    pub fn push(&mut self, text: &str) -> Vec<AnswerDelta> {
         self.pending += text;
         let mut deltas = Vec::new();
         while self.step(&mut deltas) {}
@@ -79,16 +66,16 @@ impl ToolCallParser {
     }
 
     /// Ends the answer. Held-back text becomes part of it. A call with an incomplete name is dropped.
-    pub fn finish(&mut self) -> Vec<ToolDelta> {
+    pub fn finish(&mut self) -> Vec<AnswerDelta> {
         let rest = std::mem::take(&mut self.pending);
         match matches!(self.state, State::Text) && !rest.is_empty() {
-            true => vec![ToolDelta::Text(rest)],
+            true => vec![AnswerDelta::Text(rest)],
             false => Vec::new(),
         }
     }
 
     /// Parses one element of the pending text. Returns false if more text is needed.
-    fn step(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
+    fn step(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         match &mut self.state {
             State::Text => self.text(deltas),
             State::First => self.markup(self.format.first, State::Name),
@@ -113,7 +100,7 @@ impl ToolCallParser {
         }
     }
 
-    fn tagged(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
+    fn tagged(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         let (State::Tagged(arguments), ArgumentsForm::Tagged(tags)) =
             (&mut self.state, &self.format.arguments)
         else {
@@ -142,7 +129,7 @@ impl ToolCallParser {
         found
     }
 
-    fn text(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
+    fn text(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         let open = self.format.open;
         let (end, found) = if open.is_empty() {
             // In this format, a call is the whole answer.
@@ -162,7 +149,7 @@ impl ToolCallParser {
         if end > 0 {
             self.begun = true;
             let text: String = self.pending.drain(..end).collect();
-            deltas.push(ToolDelta::Text(text));
+            deltas.push(AnswerDelta::Text(text));
         }
         if found {
             let marker = self.pending.find(open).unwrap_or(0) + open.len();
@@ -173,7 +160,7 @@ impl ToolCallParser {
         found
     }
 
-    fn name(&mut self, deltas: &mut Vec<ToolDelta>) -> bool {
+    fn name(&mut self, deltas: &mut Vec<AnswerDelta>) -> bool {
         let Some((name, rest)) = self.beginning() else {
             return false;
         };
@@ -182,7 +169,7 @@ impl ToolCallParser {
             ArgumentsForm::Object => State::Object(Nesting::default()),
             ArgumentsForm::Tagged(_) => State::Tagged(TaggedArguments::new(name.clone())),
         };
-        deltas.push(ToolDelta::Call { name });
+        deltas.push(AnswerDelta::Call { name });
         self.pending = rest;
         true
     }
@@ -210,9 +197,9 @@ fn word(text: &str) -> Option<(&str, &str)> {
     text.split_at_checked(end)
 }
 
-fn add_arguments(deltas: &mut Vec<ToolDelta>, arguments: String) {
+fn add_arguments(deltas: &mut Vec<AnswerDelta>, arguments: String) {
     if !arguments.is_empty() {
-        deltas.push(ToolDelta::Arguments(arguments));
+        deltas.push(AnswerDelta::Arguments(arguments));
     }
 }
 

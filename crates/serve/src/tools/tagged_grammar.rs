@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::format::{ArgumentsForm, ParameterTags, ToolFormat};
-use super::grammar::{escaped, joined, quoted, with_guidance};
+use super::lark::{escaped, joined, quoted, with_guidance};
 use super::types::{ArgumentsSchema, JsonType, MAX_SCHEMAS, own_types, spend};
 
 /// The longest text whose length is restricted, in characters. The automaton grows with it.

@@ -8,9 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::format::{ArgumentsForm, ToolFormat};
 use super::formats::FORMATS;
-use super::grammar::{Function, ToolUse, tool_grammar};
-use super::parser::{ToolCallParser, ToolDelta};
+use super::grammar::tool_grammar;
+use super::parser::ToolCallParser;
+use super::tool_use::{Function, ToolUse};
 use super::types::CallFormat;
+use crate::answer_delta::AnswerDelta;
 use templates::{TEMPLATES, template};
 
 const END: u32 = 256;
@@ -51,6 +53,23 @@ pub(super) fn preferred(
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The output of a model that prefers to write `wanted`, with the functions `count` and `now`.
+pub(super) fn with_two_functions(template: &str, required: bool, wanted: &str) -> String {
+    let format = ToolFormat::of_template(template).unwrap();
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let functions = [
+        Function {
+            name: "count",
+            parameters: schema.as_object(),
+        },
+        Function {
+            name: "now",
+            parameters: None,
+        },
+    ];
+    preferred(format, &functions, required, wanted)
+}
+
 /// The text of an answer in parts of `size` characters, and its calls.
 pub(super) fn parsed(
     format: &CallFormat,
@@ -67,9 +86,10 @@ pub(super) fn parsed(
     let (mut text, mut calls) = (String::new(), Vec::<(String, String)>::new());
     for delta in deltas {
         match delta {
-            ToolDelta::Text(more) => text += &more,
-            ToolDelta::Call { name } => calls.push((name, String::new())),
-            ToolDelta::Arguments(more) => calls.last_mut().unwrap().1 += &more,
+            AnswerDelta::Reasoning(more) => panic!("reasoning: {more}"),
+            AnswerDelta::Text(more) => text += &more,
+            AnswerDelta::Call { name } => calls.push((name, String::new())),
+            AnswerDelta::Arguments(more) => calls.last_mut().unwrap().1 += &more,
         }
     }
     (text, calls)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::format::{ArgumentsForm, ToolFormat};
-use super::grammar::Function;
+use super::tool_use::Function;
 
 /// The most references to follow from one schema to the next.
 const MAX_REFERENCES: usize = 16;

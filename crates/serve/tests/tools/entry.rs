@@ -287,3 +287,11 @@ impl Server {
             .collect()
     }
 }
+
+/// The parts of a field in the events of a stream.
+pub fn joined(events: &[Value], field: &str) -> String {
+    let parts = events
+        .iter()
+        .map(|event| &event["choices"][0]["delta"][field]);
+    parts.filter_map(Value::as_str).collect()
+}

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::entry::Server;
+use super::entry::{Server, joined};
 use super::tools;
 
 /// A template that writes what the published one does.
@@ -44,14 +44,6 @@ fn prompts_are_those_of_transformers() {
 fn forced(answer: &str) -> Value {
     json!({ "messages": [{ "role": "user", "content": "?" }, { "role": "assistant", "content": "Oh. " }],
         "continue_final_message": true, "guided_choice": [answer], "max_tokens": 400 })
-}
-
-/// The parts of a field in the events of a stream.
-fn joined(events: &[Value], field: &str) -> String {
-    let parts = events
-        .iter()
-        .map(|event| &event["choices"][0]["delta"][field]);
-    parts.filter_map(Value::as_str).collect()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::entry::{HERMES, Server};
+use super::entry::{HERMES, Server, joined};
 use super::tools;
 
 /// Writes the reasoning of messages, and the variables of reasoning.
@@ -14,14 +14,6 @@ const BEGINS: &str =
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}</think>{% endfor %}[assistant]<think>\n";
 /// An answer with reasoning.
 pub const ANSWER: &str = "<think>\nab\n</think>\n\nyes";
-
-/// The parts of a field in the events of a stream.
-fn joined(events: &[Value], field: &str) -> String {
-    let parts = events
-        .iter()
-        .map(|event| &event["choices"][0]["delta"][field]);
-    parts.filter_map(Value::as_str).collect()
-}
 
 #[test]
 fn reasoning_is_a_field_of_its_message() {
