@@ -178,19 +178,18 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
             seen_any = true;
         }
         let sink = self.call.sink(h);
+        let start = (b * shape.heads + h) * shape.q_len + self.from;
+        // SAFETY: no other task has these queries of this head.
+        let part = start..start + block.count;
+        let mut log_sums = self.log_sum.map(|all| unsafe { all.part(part) });
         for i in 0..block.count {
             // SAFETY: no other task has this query of this head.
             let out = unsafe { self.out.vector([b, h, self.from + i]) };
             // For a query without a visible key, `mixed` is zero.
-            let (factor, _) = finished(softmax.largest[i], softmax.sums[i], sink);
+            let (factor, log_sum) = finished(softmax.largest[i], softmax.sums[i], sink);
             scale_row(simd, factor, &mixed[i * width..], out);
-        }
-        if let Some(log_sum) = self.log_sum {
-            let start = (b * shape.heads + h) * shape.q_len + self.from;
-            // SAFETY: no other task has these queries of this head.
-            let log_sum = unsafe { log_sum.part(start..start + block.count) };
-            for (i, log_sum) in log_sum.iter_mut().enumerate() {
-                (_, *log_sum) = finished(softmax.largest[i], softmax.sums[i], sink);
+            if let Some(log_sums) = &mut log_sums {
+                log_sums[i] = log_sum;
             }
         }
     }

@@ -103,37 +103,34 @@ pub(super) fn pack_row(
         PackedFormat::Q6K => pack_blocks(row, importance, out, symmetric::pack_q6),
     }
     let (len, bytes) = (format.block_len(), format.block_bytes());
-    let f16_nan = f16::NAN.to_le_bytes();
-    let nan = match format {
-        PackedFormat::Mxfp4 => &[fp4::NAN][..],
-        _ => &f16_nan,
-    };
-    if let Some(scale) = scale_offset(format) {
+    if let Some((at, nan)) = nan_scale(format) {
         for (w, block) in row.chunks(len).zip(out.chunks_mut(bytes)) {
             if !w.iter().all(|w| w.is_finite()) {
-                block[scale..scale + nan.len()].copy_from_slice(nan);
+                block[at..at + nan.len()].copy_from_slice(nan);
             }
         }
     }
 }
 
-/// The position of a block's scale, in f16 except for mxfp4. Every weight of the block is a multiple of it, plus a minimum.
-const fn scale_offset(format: PackedFormat) -> Option<usize> {
-    match format {
-        PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => None,
+/// The position of a block's scale, and the bytes of one that is NaN. Every weight of the block is a multiple of the scale, plus
+/// a minimum.
+const fn nan_scale(format: PackedFormat) -> Option<(usize, &'static [u8])> {
+    const F16: &[u8] = &f16::NAN.to_le_bytes();
+    Some(match format {
+        PackedFormat::Int8 | PackedFormat::F16 | PackedFormat::Bf16 => return None,
+        PackedFormat::Mxfp4 => (0, &[fp4::NAN]),
         PackedFormat::Q8_0
         | PackedFormat::Q4_0
         | PackedFormat::Q4_1
         | PackedFormat::Q5_0
         | PackedFormat::Q5_1
         | PackedFormat::Iq4Nl
-        | PackedFormat::Mxfp4
         | PackedFormat::Q4K
-        | PackedFormat::Q5K => Some(0),
-        PackedFormat::Q2K => Some(80),
-        PackedFormat::Q3K => Some(108),
-        PackedFormat::Q6K => Some(208),
-    }
+        | PackedFormat::Q5K => (0, F16),
+        PackedFormat::Q2K => (80, F16),
+        PackedFormat::Q3K => (108, F16),
+        PackedFormat::Q6K => (208, F16),
+    })
 }
 
 #[inline(always)]
