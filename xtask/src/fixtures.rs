@@ -67,6 +67,7 @@ const SCRIPTS: &[Script] = &[
     Script::new("crates/trainer/tests/fixtures/make_variants.py"),
     Script::new("crates/model/tests/fixtures/make_tasks.py"),
     Script::new("crates/model/tests/fixtures/make_harness.py"),
+    Script::new("crates/trainer/tests/fixtures/make_harness_metrics.py"),
     Script::new("crates/model/tests/fixtures/make_isolated.py"),
     Script::new("crates/model/tests/fixtures/make_scores.py"),
     Script::new("crates/model/tests/fixtures/make_config_fields.py"),

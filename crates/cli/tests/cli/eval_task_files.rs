@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::support::{AssertText, CommandOutput, Sandbox, fixtures};
 
-const MODELS: [&str; 3] = ["gpt2", "gpt_neox", "llama"];
+pub const MODELS: [&str; 3] = ["gpt2", "gpt_neox", "llama"];
 
-fn fixture(name: &str) -> PathBuf {
+pub fn fixture(name: &str) -> PathBuf {
     fixtures().join("harness").join(name)
 }
 
@@ -32,7 +32,7 @@ pub fn close(found: &Value, expected: &Value, tolerance: f64) {
     );
 }
 
-fn expected(file: &str) -> Value {
+pub fn expected(file: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(fixture(file)).unwrap()).unwrap()
 }
 
@@ -86,14 +86,19 @@ fn agrees_with_the_harness(name: &str) {
             let name = metric.strip_suffix(",none").unwrap_or(metric);
             close(&found["metrics"][name], value, tolerance(name));
         }
+        let stderrs = expected["stderrs"].as_object();
+        for (metric, value) in stderrs.into_iter().flatten() {
+            let name = metric.strip_suffix(",none").unwrap_or(metric);
+            close(&found["metrics"][format!("{name}_stderr")], value, 1e-9);
+        }
     }
 }
 
-/// Accuracies are exact, and perplexities follow from log-likelihoods in f32.
+/// Perplexities follow from log-likelihoods in f32.
 fn tolerance(metric: &str) -> f64 {
     match metric.contains("perplexity") || metric == "bits_per_byte" {
         true => 1e-3,
-        false => 1e-12,
+        false => 1e-9,
     }
 }
 
@@ -220,6 +225,20 @@ fn unusable_task_files_are_refused_with_file_line_and_rule() {
         (
             &format!("{choice}doc_to_target: answer\nmetric_list: [{{metric: bleu}}]\n"),
             "task.yaml:8: `metric` of multiple_choice must be one of",
+        ),
+        (
+            &format!(
+                "{choice}doc_to_target: answer\nmetric_list: [{{metric: f1, aggregation: mean}}]\n"
+            ),
+            "task.yaml:8: `aggregation` of f1 must be f1 (got \"mean\")",
+        ),
+        (
+            &format!("{choice}doc_to_target: '{{{{[0, 1]}}}}'\nmetric_list: [{{metric: mcc}}]\n"),
+            "items.jsonl:1: `doc_to_target` is a list: must be one target for the metric mcc",
+        ),
+        (
+            "doc_to_text: question\ndoc_to_target: choices\nmetric_list: [{metric: bleu}]\n",
+            "items.jsonl:1: `doc_to_target` is a list: must be one target for the metric bleu",
         ),
         (
             &format!("{choice}doc_to_target: answer\nnum_fewshot: 3\n"),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::eval_task_files::{close, model};
+use super::eval_task_files::{MODELS, close, expected, fixture, model};
 use super::support::{AssertText, Sandbox};
 
 /// A folder with four task files and a group that has two of them by a tag, one by its name and one in a group.
@@ -93,6 +93,58 @@ fn a_group_aggregates_its_tasks_as_the_harness_does() {
     assert_eq!(recorded["inner_acc"], groups[0]["metrics"]["acc"]);
 }
 
+/// The values of `TaskManager` and `Group.aggregate` (make_harness.py).
+#[test]
+fn members_with_settings_score_as_in_the_harness() {
+    let group = fixture("_settings.yaml");
+    let expected = expected("groups.json");
+    for name in MODELS {
+        let (model, group) = (model(name), group.to_string_lossy());
+        let ran = Sandbox::new().run(["eval", &model, "--task", &group, "--json"]);
+        // Prompts with examples are longer than GPT-2's context.
+        assert_eq!(ran.code, Some(0), "{ran}");
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        for (kind, key) in [("tasks", "task"), ("groups", "group")] {
+            let expected = expected[name][kind].as_object().unwrap();
+            let found = found[kind].as_array().unwrap();
+            assert_eq!(found.len(), expected.len(), "{name} {kind}");
+            for found in found {
+                let metrics = &expected[found[key].as_str().unwrap()];
+                for (metric, value) in metrics.as_object().unwrap() {
+                    let metric = metric.strip_suffix(",none").unwrap_or(metric);
+                    close(&found["metrics"][metric], value, 1e-9);
+                }
+            }
+        }
+    }
+}
+
+/// A task has one set of settings in an evaluation.
+#[test]
+fn a_task_is_not_evaluated_with_two_sets_of_settings() {
+    let sandbox = with_group();
+    sandbox.write(
+        "tasks/own.yaml",
+        "group: own\ntask: [{task: one, num_fewshot: 1}]\n",
+    );
+    let line = format!(
+        "eval {} --task tasks/one.yaml --task tasks/own.yaml",
+        model("gpt2")
+    );
+    sandbox
+        .refusal(&line)
+        .assert_has("one.yaml:1: another task or group is named one");
+    sandbox.write(
+        "tasks/own.yaml",
+        "group: own\ntask: [{task: one, tag: x}]\n",
+    );
+    sandbox
+        .refusal(&line)
+        .assert_has("another task or group is named one");
+    sandbox.write("tasks/own.yaml", "group: own\ntask: [{group: one}]\n");
+    sandbox.ok(&line).assert_has("one, 5 items, 0-shot");
+}
+
 #[test]
 fn unusable_groups_are_refused_with_file_line_and_rule() {
     let sandbox = with_group();
@@ -113,12 +165,72 @@ fn unusable_groups_are_refused_with_file_line_and_rule() {
             "double.yaml and tasks/four.yaml are both named four",
         ),
         (
-            "task: [{task: one, num_fewshot: 2}]\n",
-            "own.yaml:2: {\"task\":\"one\",\"num_fewshot\":2} is not supported in a group: write a file",
+            "task: [5]\n",
+            "own.yaml:2: a member must be a name, or a mapping with `task` or `group` (got 5)",
         ),
         (
-            "task: [one]\nnum_fewshot: 2\n",
-            "own.yaml:3: `num_fewshot` is not supported in a group",
+            "task: [{task: [one]}]\n",
+            "own.yaml:2: `task` of a member must be a name (got [\"one\"])",
+        ),
+        (
+            "task: [{task: one, num_fewshot: many}]\n",
+            "own.yaml:2: the member one: `num_fewshot` is \"many\": ",
+        ),
+        (
+            "task: [{task: one, output_typ: x}]\n",
+            "own.yaml:2: the member one: `output_typ` is not a known key",
+        ),
+        (
+            "task: [{task: one, include: two.yaml}]\n",
+            "own.yaml:2: the member one: `include` is not a known key",
+        ),
+        (
+            "task: [{task: one, process_docs: f}]\n",
+            "own.yaml:2: the member one: `process_docs` is not supported",
+        ),
+        (
+            "task: [one, {task: one, num_fewshot: 2}]\n",
+            "own.yaml:2: one is in the group twice",
+        ),
+        (
+            "task: [{task: pair, num_fewshot: 2}]\n",
+            "own.yaml:2: the member pair: `task` must be a task (got a group or a tag)",
+        ),
+        (
+            "task: [{task: inner, num_fewshot: 2}]\n",
+            "own.yaml:2: the member inner: `task` must be a task (got a group or a tag)",
+        ),
+        (
+            "task: [{group: pair, num_fewshot: 2}]\n",
+            "own.yaml:2: the member pair: `group` must be a group (got a tag)",
+        ),
+        (
+            "task: [{group: inner, task: [one]}]\n",
+            "own.yaml:2: the member inner: `task` is not supported beside `group`",
+        ),
+        (
+            "task: [{group: new, num_fewshot: 2}]\n",
+            "own.yaml:2: no file in its folder has a group named new, and without `task`",
+        ),
+        (
+            "task: [{group: new, task: [{task: two}, two]}]\n",
+            "own.yaml:2: the member own::new: two is in the group twice",
+        ),
+        (
+            "task: [{task: new, num_fewshot: 2}]\n",
+            "own.yaml:2: no file in its folder has a task named new, and without `dataset_path`",
+        ),
+        (
+            "task: [{task: new, dataset_path: json}]\n",
+            "own.yaml:2: the member own::new: `dataset_kwargs.data_files` is missing",
+        ),
+        (
+            "task: [one]\nnum_fewshots: 2\n",
+            "own.yaml:3: `num_fewshots` is not a known key",
+        ),
+        (
+            "task: [one]\nnum_fewshot: many\n",
+            "own.yaml:3: `num_fewshot` is \"many\": ",
         ),
         (
             "task: [two]\naggregate_metric_list: [{metric: acc_norm}]\n",
@@ -130,7 +242,11 @@ fn unusable_groups_are_refused_with_file_line_and_rule() {
         ),
         (
             "task: [two]\naggregate_metric_list: [{metric: f1}]\n",
-            "own.yaml:3: `metric` is f1, which is not supported",
+            "own.yaml:3: no task has the metric f1",
+        ),
+        (
+            "task: [two]\naggregate_metric_list: [{metric: rouge1}]\n",
+            "own.yaml:3: `metric` is rouge1, which is not supported",
         ),
         (
             "task: [two]\naggregate_metric_list: [{metric: acc, aggregation: median}]\n",

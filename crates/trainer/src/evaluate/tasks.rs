@@ -4,11 +4,12 @@
 //! the tasks that files in lm-evaluation-harness's format describe, and `core` nanochat's CORE. `pair` tokenizes a context
 //! and its continuation, `likelihood` scores rows of tokens in batches, `generation` answers prompts, `lines` reads JSON
 //! Lines, `yaml` task files, `literal` Python's lists, `python_random` draws few-shot examples, `statistics` computes means
-//! with standard errors, `recorded` names the metrics in the log of a run.
+//! with standard errors and `bootstrap` standard errors of other scores, `recorded` names the metrics in the log of a run.
 //!
 //! The formulas are those of EleutherAI's lm-evaluation-harness (Gao et al., "A framework for few-shot language model
 //! evaluation") and of `hellaswag.py` in Karpathy's llm.c and build-nanogpt.
 
+mod bootstrap;
 mod core;
 mod generation;
 mod harness;

@@ -72,6 +72,13 @@ impl PythonRandom {
         }
     }
 
+    /// A number below `count`, as `random.choices` draws it.
+    pub(super) fn choice(&mut self, count: usize) -> usize {
+        let (high, low) = (self.word() >> 5, self.word() >> 6);
+        let unit = (f64::from(high) * (1u64 << 26) as f64 + f64::from(low)) / (1u64 << 53) as f64;
+        (unit * count as f64) as usize
+    }
+
     /// `random.sample(range(population), count)`: distinct numbers. `count` is at most `population`.
     pub(super) fn sample(&mut self, population: usize, count: usize) -> Vec<usize> {
         let mut pool_limit = 21;
@@ -138,6 +145,9 @@ mod tests {
     fn draws_are_those_of_python() {
         let mut random = PythonRandom::new(1234);
         assert_eq!([random.word(), random.word()], [4150886329, 3342196574]);
+        let mut random = PythonRandom::new(0);
+        let choices: Vec<usize> = (0..8).map(|_| random.choice(10)).collect();
+        assert_eq!(choices, [8, 7, 4, 2, 5, 4, 7, 3]);
         let sample = |seed, population, count| PythonRandom::new(seed).sample(population, count);
         // From a pool, by rejection, and with more than 5.
         assert_eq!(sample(1234, 20, 5), [14, 3, 0, 2, 1]);

@@ -1,13 +1,13 @@
 //! Several task files that are evaluated together.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use emberlm_data::Tokenizer;
 use emberlm_kernels::Backend;
 use emberlm_model::{Transformer, TransformerConfig};
 
-use super::harness::{GroupFile, Member, TaskGroup};
+use super::harness::{GroupFile, Keys, Member, TaskGroup};
 use super::recorded::{declared, metric_name};
 use super::{
     GroupReport, HarnessTask, Question, Row, TaskError, TaskMetric, TaskReport, TaskRequests,
@@ -43,8 +43,8 @@ impl TaskSet {
         config: &TransformerConfig,
         seq_len: usize,
     ) -> Result<Self, TaskError> {
-        let open = |path: &Path| {
-            let task = HarnessTask::open(path, limit, num_fewshot)?;
+        let open = |keys: Keys| {
+            let task = HarnessTask::of_keys(keys, limit, num_fewshot)?;
             let requests = task.requests(tokenizer, config, seq_len)?;
             Ok((task, requests))
         };
@@ -54,21 +54,20 @@ impl TaskSet {
             tokenizer: tokenizer.clone(),
         };
         for path in paths {
-            match GroupFile::read(path)? {
-                Some(group) => this.add_group(group, &open)?,
-                None => vec![this.add(path, &open)?],
+            match Member::read(path)? {
+                Member::Task(keys) => vec![this.add(keys, &open)?],
+                Member::Group(group) => this.add_group(group, &open)?,
             };
         }
         Ok(this)
     }
 
     /// Adds a task, and returns its place.
-    fn add(&mut self, path: &Path, open: &impl Fn(&Path) -> Opened) -> Result<usize, TaskError> {
-        let opened = open(path)?;
+    fn add(&mut self, keys: Keys, open: &impl Fn(Keys) -> Opened) -> Result<usize, TaskError> {
+        let opened = open(keys.clone())?;
         let name = opened.0.name();
         if self.has(name) {
-            let reason = format!("another file has a task or a group named {name}");
-            return Err(TaskError::line(path, 1)(reason));
+            return Err(keys.refuse("task", duplicate(name)));
         }
         self.tasks.push(opened);
         Ok(self.tasks.len() - 1)
@@ -78,23 +77,23 @@ impl TaskSet {
     fn add_group(
         &mut self,
         mut group: GroupFile,
-        open: &impl Fn(&Path) -> Opened,
+        open: &impl Fn(Keys) -> Opened,
     ) -> Result<Vec<usize>, TaskError> {
         let mut places = Vec::new();
         for member in std::mem::take(&mut group.members) {
             match member {
-                Member::Task(path) => {
-                    let place = self.tasks.iter().position(|(task, _)| task.path() == path);
+                Member::Task(keys) => {
+                    let place = self.tasks.iter().position(|(task, _)| task.is_of(&keys));
                     places.push(match place {
                         Some(place) => place,
-                        None => self.add(&path, open)?,
+                        None => self.add(keys, open)?,
                     });
                 }
                 Member::Group(group) => places.extend(self.add_group(group, open)?),
             }
         }
         if self.has(&group.name) {
-            return Err(group.refuse_name());
+            return Err(group.refuse_name(duplicate(&group.name)));
         }
         let tasks = places.iter().map(|&place| &self.tasks[place].0);
         let metrics: Vec<_> = tasks.flat_map(HarnessTask::filtered_metrics).collect();
@@ -192,4 +191,9 @@ impl TaskSet {
         });
         tasks.chain(groups).collect()
     }
+}
+
+/// The reason against a task or a group with the name of another one.
+fn duplicate(name: &str) -> String {
+    format!("another task or group is named {name}")
 }

@@ -27,7 +27,6 @@ pub(super) enum Sampler {
 /// The checked keys of a task file.
 #[derive(Debug)]
 pub(super) struct TaskConfig {
-    pub(super) path: PathBuf,
     pub(super) name: String,
     pub(super) output: OutputType,
     /// The files of each split.
@@ -81,11 +80,10 @@ impl OneOrMore {
 }
 
 impl TaskConfig {
-    /// Reads a task file. `num_fewshot` replaces the file's.
-    pub(super) fn read(path: &Path, num_fewshot: Option<usize>) -> Result<Self, TaskError> {
-        let keys = Keys::read(path, 0)?;
+    /// Checks the keys of a task. `num_fewshot` replaces theirs.
+    pub(super) fn read(keys: Keys, num_fewshot: Option<usize>) -> Result<Self, TaskError> {
         keys.check_names()?;
-        let name = keys.task_name(path)?;
+        let name = keys.task_name()?;
         let output = match keys.take::<String>("output_type")? {
             None => OutputType::GenerateUntil,
             Some(name) => {
@@ -138,7 +136,6 @@ impl TaskConfig {
         )?;
         let (until, answer_tokens) = keys.generation(&fewshot_delimiter)?;
         Ok(Self {
-            path: path.to_owned(),
             name,
             output,
             files,
@@ -161,6 +158,16 @@ impl TaskConfig {
             answer_tokens,
             keys,
         })
+    }
+
+    /// The file that describes the task.
+    pub(super) fn path(&self) -> &Path {
+        self.keys.path()
+    }
+
+    /// Returns true if the keys are those of the task.
+    pub(super) fn is_of(&self, keys: &Keys) -> bool {
+        self.keys.same_as(keys)
     }
 
     /// The error for the value of a key.

@@ -1,11 +1,11 @@
-//! The keys of a task file and of the files that it includes.
+//! The keys of a task file and of the files that it includes, and those of the members of a group.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::evaluate::tasks::{TaskError, yaml};
 
@@ -39,13 +39,64 @@ const REFUSED: [&str; 8] = [
     "use_prompt",
 ];
 
-/// The keys of a file and those that it includes.
+/// The keys of task files that are read.
+const KNOWN: [&str; 20] = [
+    "task",
+    "output_type",
+    "fewshot_delimiter",
+    "target_delimiter",
+    "fewshot_split",
+    "dataset_path",
+    "dataset_kwargs",
+    "doc_to_text",
+    "doc_to_target",
+    "doc_to_choice",
+    "repeats",
+    "fewshot_config",
+    "generation_kwargs",
+    "test_split",
+    "training_split",
+    "validation_split",
+    "description",
+    "num_fewshot",
+    "metric_list",
+    "filter_list",
+];
+
+/// The keys of a file and those that it includes, or of a mapping within a file.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(in crate::evaluate::tasks) struct Keys {
+    /// The place of a key that is missing.
+    place: Place,
+    settings: Settings,
+}
+
+/// Values of keys.
+pub(super) type Settings = BTreeMap<String, Setting>;
+
+/// The value of a key.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    value: Value,
+    place: Place,
+}
+
+/// The place of a key.
+#[derive(Clone, Debug)]
+struct Place {
     path: PathBuf,
-    values: BTreeMap<String, Value>,
-    /// The file and the line of each key.
-    places: BTreeMap<String, (PathBuf, usize)>,
+    line: usize,
+    /// The member of a group that has the key, unless it is one of the file's own keys.
+    member: Option<String>,
+}
+
+impl Place {
+    fn refuse(&self, reason: String) -> TaskError {
+        TaskError::line(&self.path, self.line)(match &self.member {
+            Some(member) => format!("the member {member}: {reason}"),
+            None => reason,
+        })
+    }
 }
 
 impl Keys {
@@ -63,85 +114,116 @@ impl Keys {
         let text = fs::read_to_string(path).map_err(failed)?;
         let read =
             yaml::read(&text).map_err(|(line, reason)| TaskError::line(path, line)(reason))?;
-        let mut keys = Self {
+        let place = |line: usize| Place {
             path: path.to_owned(),
-            values: BTreeMap::new(),
-            places: BTreeMap::new(),
+            line,
+            member: None,
         };
-        let place = |name: &str| (path.to_owned(), read.lines.get(name).copied().unwrap_or(1));
+        let place_of = |name: &str| place(read.lines.get(name).copied().unwrap_or(1));
+        let mut settings = Settings::new();
         if let Some(included) = read.fields.get("include") {
-            let line = place("include").1;
-            let included = included.as_str().ok_or_else(|| {
-                TaskError::line(path, line)(format!("`include` must be a file (got {included})"))
-            })?;
+            let refuse = |reason: String| place_of("include").refuse(reason);
+            let included = included
+                .as_str()
+                .ok_or_else(|| refuse(format!("`include` must be a file (got {included})")))?;
             if includes == MAX_INCLUDES {
-                return Err(TaskError::line(path, line)(format!(
+                return Err(refuse(format!(
                     "more than {MAX_INCLUDES} files include each other"
                 )));
             }
-            keys = Self::read(&beside(path, included), includes + 1)?;
-            keys.path = path.to_owned();
+            settings = Self::read(&beside(path, included), includes + 1)?.settings;
         }
         for (name, value) in read.fields {
             if name != "include" {
-                keys.places.insert(name.clone(), place(&name));
-                keys.values.insert(name, value);
+                let place = place_of(&name);
+                settings.insert(name, Setting { value, place });
             }
         }
-        Ok(keys)
+        Ok(Self {
+            place: place(1),
+            settings,
+        })
+    }
+
+    /// The keys of a mapping in the list `task` of this group, for the member that errors name.
+    pub(super) fn member(&self, member: &str, fields: Map<String, Value>) -> Self {
+        let place = Place {
+            member: Some(member.to_owned()),
+            ..self.place("task").clone()
+        };
+        let setting = |(name, value)| {
+            let place = place.clone();
+            (name, Setting { value, place })
+        };
+        Self {
+            settings: fields.into_iter().map(setting).collect(),
+            place,
+        }
+    }
+
+    /// The values of the keys other than `names`.
+    pub(super) fn without(mut self, names: &[&str]) -> Settings {
+        self.settings
+            .retain(|name, _| !names.contains(&name.as_str()));
+        self.settings
+    }
+
+    /// Replaces the values of keys.
+    pub(super) fn overlaid(mut self, settings: &Settings) -> Self {
+        self.settings.extend(settings.clone());
+        self
+    }
+
+    /// Adds the values of keys that are missing.
+    pub(super) fn with_defaults(mut self, settings: &Settings) -> Self {
+        for (name, setting) in settings {
+            let entry = self.settings.entry(name.clone());
+            entry.or_insert_with(|| setting.clone());
+        }
+        self
+    }
+
+    /// Replaces the value of `task`.
+    pub(super) fn renamed(mut self, name: &str) -> Self {
+        let setting = Setting {
+            value: Value::from(name),
+            place: self.place("task").clone(),
+        };
+        self.settings.insert("task".to_owned(), setting);
+        self
+    }
+
+    /// Returns true if both have one file and equal values.
+    pub(super) fn same_as(&self, other: &Self) -> bool {
+        fn values(keys: &Keys) -> impl Iterator<Item = (&String, &Value)> {
+            keys.settings.iter().map(|(name, it)| (name, &it.value))
+        }
+        self.place.path == other.place.path && values(self).eq(values(other))
+    }
+
+    /// The place of a key.
+    fn place(&self, key: &str) -> &Place {
+        self.settings.get(key).map_or(&self.place, |it| &it.place)
     }
 
     /// The error for the value of a key.
-    pub(super) fn refuse(&self, key: &str, reason: String) -> TaskError {
-        match self.places.get(key) {
-            Some((path, line)) => TaskError::line(path, *line)(reason),
-            None => TaskError::line(&self.path, 1)(reason),
-        }
+    pub(in crate::evaluate::tasks) fn refuse(&self, key: &str, reason: String) -> TaskError {
+        self.place(key).refuse(reason)
     }
 
     /// Rejects unknown keys, and those that are not supported.
     pub(super) fn check_names(&self) -> Result<(), TaskError> {
-        const KNOWN: [&str; 20] = [
-            "task",
-            "output_type",
-            "fewshot_delimiter",
-            "target_delimiter",
-            "fewshot_split",
-            "dataset_path",
-            "dataset_kwargs",
-            "doc_to_text",
-            "doc_to_target",
-            "doc_to_choice",
-            "repeats",
-            "fewshot_config",
-            "generation_kwargs",
-            "test_split",
-            "training_split",
-            "validation_split",
-            "description",
-            "num_fewshot",
-            "metric_list",
-            "filter_list",
-        ];
-        for (name, value) in &self.values {
-            let name = name.as_str();
-            if name == "task" && value.is_array() {
-                let reason = "`task` must be a name, unless `group` names a group of tasks";
-                return Err(self.refuse(name, reason.to_owned()));
-            }
-            if REFUSED.contains(&name) && !value.is_null() {
-                return Err(self.refuse(name, format!("`{name}` is not supported")));
-            }
-            if !KNOWN.contains(&name) && !IGNORED.contains(&name) && !REFUSED.contains(&name) {
-                return Err(self.refuse(name, format!("`{name}` is not a known key")));
-            }
+        check_names(&self.settings)?;
+        match self.settings.get("task") {
+            Some(Setting { value, place }) if value.is_array() => Err(place
+                .refuse("`task` must be a name, unless `group` names a group of tasks".to_owned())),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The value of a key; `None` if it is missing or null.
     pub(super) fn take<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, TaskError> {
-        match self.values.get(key) {
+        match self.settings.get(key).map(|it| &it.value) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => self.read_value(key, value).map(Some),
         }
@@ -157,20 +239,25 @@ impl Keys {
             .map_err(|error| self.refuse(key, format!("`{key}` is {value}: {error}")))
     }
 
-    /// The names of the keys.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.values.keys().map(String::as_str)
+    /// The name of the task: `task`, or that of the file.
+    pub(super) fn task_name(&self) -> Result<String, TaskError> {
+        let stem = || {
+            self.path()
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+        };
+        Ok(self.take("task")?.unwrap_or_else(|| stem().into_owned()))
     }
 
-    /// The name of the task in the file at `path`.
-    pub(super) fn task_name(&self, path: &Path) -> Result<String, TaskError> {
-        let stem = || path.file_stem().unwrap_or_default().to_string_lossy();
-        Ok(self.take("task")?.unwrap_or_else(|| stem().into_owned()))
+    /// The file that describes the task or the group.
+    pub(super) fn path(&self) -> &Path {
+        &self.place.path
     }
 
     /// The file that has a key.
     pub(super) fn file_of(&self, key: &str) -> &Path {
-        self.places.get(key).map_or(&self.path, |(path, _)| path)
+        &self.place(key).path
     }
 
     /// The value of a key that must be given.
@@ -178,6 +265,20 @@ impl Keys {
         self.take(key)?
             .ok_or_else(|| self.refuse(key, format!("`{key}` is missing")))
     }
+}
+
+/// Rejects keys that task files do not have, and those that are not supported.
+pub(super) fn check_names(settings: &Settings) -> Result<(), TaskError> {
+    for (name, Setting { value, place }) in settings {
+        let name = name.as_str();
+        if REFUSED.contains(&name) && !value.is_null() {
+            return Err(place.refuse(format!("`{name}` is not supported")));
+        }
+        if !KNOWN.contains(&name) && !IGNORED.contains(&name) && !REFUSED.contains(&name) {
+            return Err(place.refuse(format!("`{name}` is not a known key")));
+        }
+    }
+    Ok(())
 }
 
 /// A path that is relative to the folder of `file`.

@@ -38,6 +38,18 @@ emberlm_system::named! {
         BytePerplexity = "byte_perplexity",
         /// Bits per byte.
         BitsPerByte = "bits_per_byte",
+        /// F1 of the second of two choices.
+        F1 = "f1",
+        /// Matthews' correlation coefficient of correct and most probable choices.
+        Mcc = "mcc",
+        /// BLEU of all answers.
+        Bleu = "bleu",
+        /// chrF of all answers.
+        Chrf = "chrf",
+        /// chrF++ of all answers.
+        ChrfPlusPlus = "chrf++",
+        /// The translation edit rate of all answers.
+        Ter = "ter",
     }
 }
 
@@ -57,6 +69,8 @@ impl MetricKind {
             Self::Perplexity => "perplexity",
             Self::WordPerplexity | Self::BytePerplexity => "weighted_perplexity",
             Self::BitsPerByte => "bits_per_byte",
+            Self::Mcc => "matthews_corrcoef",
+            _ if self.is_of_corpus() => self.name(),
             _ => "mean",
         }
     }
@@ -73,7 +87,19 @@ impl MetricKind {
     pub const fn lower_is_better(self) -> bool {
         matches!(
             self,
-            Self::Perplexity | Self::WordPerplexity | Self::BytePerplexity | Self::BitsPerByte
+            Self::Perplexity
+                | Self::WordPerplexity
+                | Self::BytePerplexity
+                | Self::BitsPerByte
+                | Self::Ter
+        )
+    }
+
+    /// Returns true if the metric is a function of all answers, and not a mean over them.
+    pub(super) const fn is_of_corpus(self) -> bool {
+        matches!(
+            self,
+            Self::F1 | Self::Mcc | Self::Bleu | Self::Chrf | Self::ChrfPlusPlus | Self::Ter
         )
     }
 
@@ -81,9 +107,18 @@ impl MetricKind {
         match output {
             OutputType::MultipleChoice => matches!(
                 self,
-                Self::Acc | Self::AccNorm | Self::AccBytes | Self::AccMutualInfo | Self::ExactMatch
+                Self::Acc
+                    | Self::AccNorm
+                    | Self::AccBytes
+                    | Self::AccMutualInfo
+                    | Self::ExactMatch
+                    | Self::F1
+                    | Self::Mcc
             ),
-            OutputType::GenerateUntil => self == Self::ExactMatch,
+            OutputType::GenerateUntil => matches!(
+                self,
+                Self::ExactMatch | Self::Bleu | Self::Chrf | Self::ChrfPlusPlus | Self::Ter
+            ),
             OutputType::Loglikelihood => matches!(self, Self::Acc | Self::Perplexity),
             OutputType::LoglikelihoodRolling => matches!(
                 self,
@@ -112,6 +147,7 @@ pub(super) fn metric(output: OutputType, fields: &Map<String, Value>) -> Result<
     })?;
     let mut rules = MatchRules::default();
     for (key, value) in fields {
+        let unsupported = || format!("`{key}` of the metric {} is not supported", kind.name());
         let flag = || {
             value
                 .as_bool()
@@ -128,6 +164,7 @@ pub(super) fn metric(output: OutputType, fields: &Map<String, Value>) -> Result<
                 ));
             }
             "hf_evaluate" if *value == Value::Bool(false) => {}
+            _ if kind.is_of_corpus() => return Err(unsupported()),
             "ignore_case" => rules.case = flag()?,
             "ignore_punctuation" => rules.punctuation = flag()?,
             "ignore_numbers" => rules.numbers = flag()?,
@@ -141,12 +178,7 @@ pub(super) fn metric(output: OutputType, fields: &Map<String, Value>) -> Result<
                 });
                 rules.regexes = compiled.collect::<Result<_, _>>()?;
             }
-            _ => {
-                return Err(format!(
-                    "`{key}` of the metric {} is not supported",
-                    kind.name()
-                ));
-            }
+            _ => return Err(unsupported()),
         }
     }
     Ok(Metric { kind, rules })
@@ -233,8 +265,19 @@ mod tests {
     #[test]
     fn unsupported_metrics_are_refused_by_name() {
         for (fields, reason) in [
-            (json!({}), "must be one of exact_match (got null)"),
-            (json!({"metric": "bleu"}), "(got \"bleu\")"),
+            (
+                json!({}),
+                "must be one of exact_match, bleu, chrf, chrf++, ter (got null)",
+            ),
+            (json!({"metric": "rouge1"}), "(got \"rouge1\")"),
+            (
+                json!({"metric": "bleu", "aggregation": "mean"}),
+                "`aggregation` of bleu must be bleu (got \"mean\")",
+            ),
+            (
+                json!({"metric": "chrf++", "ignore_case": true}),
+                "`ignore_case` of the metric chrf++ is not supported",
+            ),
             (json!({"metric": "acc"}), "must be one of exact_match"),
             (
                 json!({"metric": "exact_match", "aggregation": "median"}),

@@ -1,10 +1,12 @@
 //! Tasks of lm-evaluation-harness, described by a file: reading items, the texts to score, and the metrics.
 //!
 //! The semantics are those of `ConfigurableTask` in version 0.4.13. `keys` reads the file, `config` checks its values, `fields` evaluates
-//! `doc_to_text` and the like, `prompts` puts few-shot examples before them, `filters` and `metrics` score answers, and
-//! `group` aggregates the metrics of several tasks.
+//! `doc_to_text` and the like, `prompts` puts few-shot examples before them, `filters`, `metrics` and `corpus` score answers.
+//! `group` reads groups of tasks, whose members `registry` finds by name, and `aggregate` aggregates their metrics.
 
+mod aggregate;
 mod config;
+mod corpus;
 mod fields;
 mod filters;
 mod group;
@@ -12,6 +14,7 @@ mod keys;
 mod metrics;
 mod output_type;
 mod prompts;
+mod registry;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -20,10 +23,12 @@ use emberlm_data::{Tokenizer, read_objects};
 use emberlm_model::TransformerConfig;
 use serde_json::Value;
 
+pub use aggregate::GroupReport;
+pub(super) use aggregate::TaskGroup;
 use config::TaskConfig;
 use fields::{Doc, DocRules, Field, columns};
-pub use group::GroupReport;
-pub(super) use group::{GroupFile, Member, TaskGroup};
+pub(super) use group::{GroupFile, Member};
+pub(super) use keys::Keys;
 pub use metrics::MetricKind;
 pub use output_type::OutputType;
 use prompts::Examples;
@@ -104,7 +109,19 @@ impl HarnessTask {
         limit: Option<usize>,
         num_fewshot: Option<usize>,
     ) -> Result<Self, TaskError> {
-        let config = TaskConfig::read(path, num_fewshot)?;
+        Self::of_keys(Keys::read(path, 0)?, limit, num_fewshot)
+    }
+
+    /// Reads the items of the task that the keys describe.
+    ///
+    /// # Errors
+    /// See [`HarnessTask::open`].
+    pub(super) fn of_keys(
+        keys: Keys,
+        limit: Option<usize>,
+        num_fewshot: Option<usize>,
+    ) -> Result<Self, TaskError> {
+        let config = TaskConfig::read(keys, num_fewshot)?;
         let split = config
             .test_split
             .as_ref()
@@ -158,7 +175,12 @@ impl HarnessTask {
 
     /// The file that describes the task.
     pub fn path(&self) -> &Path {
-        &self.config.path
+        self.config.path()
+    }
+
+    /// Returns true if the keys are those of the task.
+    pub(super) fn is_of(&self, keys: &Keys) -> bool {
+        self.config.is_of(keys)
     }
 
     /// The number of items.
@@ -310,6 +332,7 @@ fn examples(
 fn requests(config: &TaskConfig, doc: &Doc, before: &str) -> Result<(Request, Reference), String> {
     let context = |own: &str| [before, own].concat();
     let delimited = |text: &str| [config.target_delimiter.as_str(), text].concat();
+    corpus::check(&config.metrics, doc)?;
     match config.output {
         OutputType::MultipleChoice => {
             let choices = doc.choices.clone().unwrap_or_default();

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::corpus;
+use super::filters::Pipeline;
 use super::metrics::{Metric, MetricKind, weighted};
 use super::{HarnessItem, HarnessTask, Reference, Request, TaskRequests};
 use crate::evaluate::tasks::largest;
@@ -95,33 +97,11 @@ impl HarnessTask {
         let mut metrics = Vec::new();
         for metric in &self.config.metrics {
             for filter in &self.config.filters {
-                let of =
-                    |(at, (item, found)): (usize, &(&HarnessItem, &[Likelihood]))| match &answers
-                        [at]
-                    {
-                        TaskAnswer::Text { answer, targets } => {
-                            let answer = filter.apply(answer);
-                            f64::from(targets.iter().any(|target| metric.matches(&answer, target)))
-                        }
-                        _ => value(metric, item, found),
-                    };
-                let values: Vec<f64> = scored.iter().enumerate().map(of).collect();
-                let estimate = match metric.kind {
-                    MetricKind::Perplexity => {
-                        Estimate::mean(values.into_iter().map(|value| -value)).exp()
-                    }
-                    MetricKind::WordPerplexity
-                    | MetricKind::BytePerplexity
-                    | MetricKind::BitsPerByte => {
-                        let units = scored.iter().map(|(item, _)| units(metric.kind, item));
-                        weighted(metric.kind, values.into_iter().zip(units))
-                    }
-                    _ => Estimate::mean(values),
-                };
+                let of_all = corpus::estimate(metric.kind, &answers, filter);
                 metrics.push(TaskMetric {
                     kind: metric.kind,
                     filter: filter.name.clone(),
-                    estimate,
+                    estimate: of_all.unwrap_or_else(|| estimate(metric, filter, &scored, &answers)),
                 });
             }
         }
@@ -131,6 +111,31 @@ impl HarnessTask {
             metrics,
             answers,
         }
+    }
+}
+
+/// The value of a metric that has a value for each item.
+fn estimate(
+    metric: &Metric,
+    filter: &Pipeline,
+    scored: &[(&HarnessItem, &[Likelihood])],
+    answers: &[TaskAnswer],
+) -> Estimate {
+    let of = |((item, found), answer): (&(&HarnessItem, &[Likelihood]), &TaskAnswer)| match answer {
+        TaskAnswer::Text { answer, targets } => {
+            let answer = filter.apply(answer);
+            f64::from(targets.iter().any(|target| metric.matches(&answer, target)))
+        }
+        _ => value(metric, item, found),
+    };
+    let values: Vec<f64> = scored.iter().zip(answers).map(of).collect();
+    match metric.kind {
+        MetricKind::Perplexity => Estimate::mean(values.into_iter().map(|value| -value)).exp(),
+        MetricKind::WordPerplexity | MetricKind::BytePerplexity | MetricKind::BitsPerByte => {
+            let units = scored.iter().map(|(item, _)| units(metric.kind, item));
+            weighted(metric.kind, values.into_iter().zip(units))
+        }
+        _ => Estimate::mean(values),
     }
 }
 
