@@ -51,6 +51,16 @@ pub fn stdout_is_terminal() -> bool {
     terminals().stdout
 }
 
+/// Returns true if output on stdout may be styled.
+pub fn stdout_is_styled() -> bool {
+    stdout_is_screen() && allows_styles()
+}
+
+/// Returns true unless the user asks for plain output.
+fn allows_styles() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 pub fn stderr_is_terminal() -> bool {
     terminals().stderr
 }
@@ -64,6 +74,15 @@ pub fn print(text: &str) -> io::Result<()> {
         true => write_out(&neutralized(text)),
         false => write_out(text),
     }
+}
+
+/// Writes `text` to stdout like [`print`], dimmed. Only for a stdout that [`stdout_is_styled`].
+///
+/// # Errors
+/// Returns an error if stdout cannot be written.
+pub fn print_dimmed(text: &str) -> io::Result<()> {
+    let style = Style::new().dimmed();
+    write_out(&format!("{style}{}{style:#}", neutralized(text)))
 }
 
 /// Writes JSON to stdout as one line.
@@ -184,7 +203,7 @@ fn shortened(message: &str) -> Cow<'_, str> {
 
 /// Returns true if output on stderr may be coloured.
 fn stderr_is_coloured() -> bool {
-    stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    stderr_is_terminal() && allows_styles()
 }
 
 /// Writes a line to stderr with a single call, so that lines of concurrent threads and processes do not mix.

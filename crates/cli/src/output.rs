@@ -15,6 +15,14 @@ pub fn print(text: &str) -> Result<(), CliError> {
     console::print(text).map_err(CliError::stdout)
 }
 
+/// Writes `text` to stdout like [`print`], dimmed. Only for a stdout that is styled.
+///
+/// # Errors
+/// Returns an error if stdout cannot be written.
+pub fn print_dimmed(text: &str) -> Result<(), CliError> {
+    console::print_dimmed(text).map_err(CliError::stdout)
+}
+
 /// Writes `value` to stdout as one line of JSON.
 ///
 /// # Errors

@@ -85,17 +85,24 @@ impl TrainBatches {
         Ok(Self { sources, mix })
     }
 
-    /// The same batches with other weights of the datasets from window `first_window_index` on.
+    /// The same batches with the mix that `change` returns for theirs, such as [`Mix::with_weights_from`].
     ///
     /// # Errors
-    /// See [`Mix::with_weights_from`].
-    pub fn with_weights_from(
+    /// Those of `change`. [`DataError::Value`] if the mix has another number of datasets.
+    pub fn with_mix(
         mut self,
-        first_window_index: u64,
-        weights: &[f64],
+        change: impl FnOnce(Mix) -> Result<Mix, DataError>,
     ) -> Result<Self, DataError> {
-        self.mix = self.mix.with_weights_from(first_window_index, weights)?;
-        Ok(self)
+        self.mix = change(self.mix)?;
+        let datasets = self.mix.datasets();
+        match datasets == self.sources.len() {
+            true => Ok(self),
+            false => Err(DataError::Value {
+                field: "mix",
+                value: format!("one of {datasets} datasets"),
+                rule: "must be one of the datasets of the batches",
+            }),
+        }
     }
 
     /// The number of positions in a window.
@@ -353,7 +360,8 @@ mod tests {
                 (of(masked_split(&masked, &learnt, 100)), 0.3),
             ];
             let batches = TrainBatches::mixed(splits, seed).unwrap();
-            let batches = batches.with_weights_from(first + 7, &[0.2, 0.8]).unwrap();
+            let batches = batches.with_mix(|mix| mix.with_weights_from(first + 7, &[0.2, 0.8]));
+            let batches = batches.unwrap();
             let stride = ranks * micro_batch;
             let made = |workers| -> Vec<Batch> {
                 let made = batches.ahead(first, micro_batch, stride, workers).take(20);

@@ -8,7 +8,9 @@
 //! window for up to four.
 //!
 //! A change of weights begins another stage, whose windows are divided in the same way. The windows of each dataset continue
-//! from the stage before.
+//! from the stage before. A stage may also continue the division: instead of 1/2, each node adds the fraction that the stage
+//! before has left. Over stages of a few windows with changing weights, each dataset then follows the sum of its shares; for
+//! two datasets to half a window.
 
 use crate::DataError;
 
@@ -28,7 +30,12 @@ struct MixStage {
     before: Vec<u64>,
     /// The cumulative sums of the weights, from 0 to the total.
     sums: Vec<f64>,
+    /// What each node adds before it rounds down, as a multiple of 2⁻⁶⁴, by the middle of its datasets.
+    offsets: Vec<u64>,
 }
+
+/// 1/2 as a multiple of 2⁻⁶⁴.
+const HALF: u64 = 1 << 63;
 
 impl Mix {
     /// A mix of datasets in proportion to `weights`, which need not sum to 1.
@@ -40,7 +47,12 @@ impl Mix {
             let rule = "must have at least one dataset";
             return Err(wrong("mix", "empty".to_owned(), rule));
         }
-        let stage = MixStage::new(0, vec![0; weights.len()], weights)?;
+        let stage = MixStage::new(
+            0,
+            vec![0; weights.len()],
+            vec![HALF; weights.len()],
+            weights,
+        )?;
         Ok(Self {
             stages: vec![stage],
         })
@@ -52,7 +64,32 @@ impl Mix {
     ///
     /// # Errors
     /// As [`Mix::new`]; also if `weights` are not as many as the datasets, or `begin` is before that of the last stage.
-    pub fn with_weights_from(mut self, begin: u64, weights: &[f64]) -> Result<Self, DataError> {
+    pub fn with_weights_from(self, begin: u64, weights: &[f64]) -> Result<Self, DataError> {
+        let offsets = vec![HALF; self.datasets()];
+        self.with_stage(begin, offsets, weights)
+    }
+
+    /// The same mix with other weights from window `begin` on, like [`Mix::with_weights_from`], but the division continues.
+    /// Weights that change every few windows have the shares that they have on average.
+    ///
+    /// # Errors
+    /// As [`Mix::with_weights_from`].
+    pub fn with_weights_continued_from(
+        self,
+        begin: u64,
+        weights: &[f64],
+    ) -> Result<Self, DataError> {
+        let before = self.stage(begin.saturating_sub(1));
+        let offsets = before.divided(begin).1;
+        self.with_stage(begin, offsets, weights)
+    }
+
+    fn with_stage(
+        mut self,
+        begin: u64,
+        offsets: Vec<u64>,
+        weights: &[f64],
+    ) -> Result<Self, DataError> {
         if weights.len() != self.datasets() {
             let rule = "must be one per dataset";
             return Err(wrong("weights", format!("{weights:?}"), rule));
@@ -62,8 +99,8 @@ impl Mix {
             let rule = "must be at or after the window of the change before";
             return Err(wrong("begin", begin.to_string(), rule));
         }
-        let stage = MixStage::new(begin, self.counts(begin), weights)?;
-        self.stages.retain(|other| other.begin < begin);
+        let stage = MixStage::new(begin, self.counts(begin), offsets, weights)?;
+        self.stages.truncate(self.begun_before(begin));
         self.stages.push(stage);
         Ok(self)
     }
@@ -82,7 +119,7 @@ impl Mix {
     /// The number of windows of each dataset among the first `windows`.
     pub fn counts(&self, windows: u64) -> Vec<u64> {
         // The stage of the last of them, so that a change at `windows` has no effect.
-        self.stage(windows.saturating_sub(1)).counts(windows)
+        self.stage(windows.saturating_sub(1)).divided(windows).0
     }
 
     /// Returns the dataset of window `index`, and the window's index within that dataset.
@@ -94,13 +131,23 @@ impl Mix {
 
     /// The stage of window `index`.
     fn stage(&self, index: u64) -> &MixStage {
-        let begun = self.stages.iter().rfind(|stage| stage.begin <= index);
-        begun.unwrap_or(&self.stages[0])
+        let begun = self.begun_before(index.saturating_add(1));
+        &self.stages[begun.saturating_sub(1)]
+    }
+
+    /// The number of stages that begin before window `index`.
+    fn begun_before(&self, index: u64) -> usize {
+        self.stages.partition_point(|stage| stage.begin < index)
     }
 }
 
 impl MixStage {
-    fn new(begin: u64, before: Vec<u64>, weights: &[f64]) -> Result<Self, DataError> {
+    fn new(
+        begin: u64,
+        before: Vec<u64>,
+        offsets: Vec<u64>,
+        weights: &[f64],
+    ) -> Result<Self, DataError> {
         let mut sums = vec![0.0];
         let mut sum = 0.0;
         for &weight in weights {
@@ -119,6 +166,7 @@ impl MixStage {
             begin,
             before,
             sums,
+            offsets,
         })
     }
 
@@ -127,8 +175,8 @@ impl MixStage {
         let (mut first, mut end) = (0, self.before.len());
         while end - first > 1 {
             let (middle, share) = self.halves(first, end);
-            let before = rounded(share, index);
-            if rounded(share, index.saturating_add(1)) > before {
+            let before = self.left(middle, share, index).0;
+            if self.left(middle, share, index.saturating_add(1)).0 > before {
                 (end, index) = (middle, before);
             } else {
                 (first, index) = (middle, index - before);
@@ -137,9 +185,11 @@ impl MixStage {
         (first, index)
     }
 
-    /// The number of windows of each dataset among the first `windows` of the run, of which the last is in this stage.
-    fn counts(&self, windows: u64) -> Vec<u64> {
+    /// The number of windows of each dataset among the first `windows` of the run, of which the last is in this stage, and the
+    /// offsets with which a stage continues after them.
+    fn divided(&self, windows: u64) -> (Vec<u64>, Vec<u64>) {
         let mut counts = self.before.clone();
+        let mut offsets = self.offsets.clone();
         let mut open = vec![(0, counts.len(), windows - self.begin)];
         while let Some((first, end, windows)) = open.pop() {
             if end - first == 1 {
@@ -147,18 +197,25 @@ impl MixStage {
                 continue;
             }
             let (middle, share) = self.halves(first, end);
-            let left = rounded(share, windows);
+            let (left, rest) = self.left(middle, share, windows);
+            offsets[middle] = rest;
             open.extend([(first, middle, left), (middle, end, windows - left)]);
         }
-        counts
+        (counts, offsets)
     }
 
-    /// The middle of the datasets `first..end`, and the share of the datasets before it as a multiple of 2⁻⁶⁴, so that
-    /// [`rounded`] is exact for indices of any size. A half without weight has no windows.
-    fn halves(&self, first: usize, end: usize) -> (usize, u64) {
+    /// `floor(share / 2⁶⁴ · windows + offset)` of the node with this middle, and the fraction that is left.
+    fn left(&self, middle: usize, share: u128, windows: u64) -> (u64, u64) {
+        let sum = share * u128::from(windows) + u128::from(self.offsets[middle]);
+        ((sum >> 64) as u64, sum as u64)
+    }
+
+    /// The middle of the datasets `first..end`, and the share of the datasets before it as a multiple of 2⁻⁶⁴, at most 2⁶⁴, so
+    /// that [`MixStage::left`] is exact for indices of any size. A half without weight has no windows.
+    fn halves(&self, first: usize, end: usize) -> (usize, u128) {
         let middle = first + (end - first) / 2;
         let share = self.relative_weight(first, middle, first, end);
-        (middle, (share * 2f64.powi(64)) as u64)
+        (middle, (share * 2f64.powi(64)) as u128)
     }
 
     /// The weight of the datasets `from..to` relative to the weight of `first..end`.
@@ -169,11 +226,6 @@ impl MixStage {
 
 fn wrong(field: &'static str, value: String, rule: &'static str) -> DataError {
     DataError::Value { field, value, rule }
-}
-
-/// `floor(share / 2⁶⁴ · index + 1/2)`.
-fn rounded(share: u64, index: u64) -> u64 {
-    ((u128::from(share) * u128::from(index) + (1 << 63)) >> 64) as u64
 }
 
 #[cfg(test)]
@@ -242,6 +294,67 @@ mod tests {
                 }
             }
         }
+    }
+
+    proptest! {
+        #[test]
+        fn continued_stages_follow_the_sum_of_the_shares(
+            lengths in prop::collection::vec(0u64..9, 1..60),
+            ends in prop::collection::vec((0u32..4, 0u32..4), 2..6),
+        ) {
+            let weights = |at: f64| -> Vec<f64> {
+                let at = |&(from, to): &(u32, u32)| f64::from(from) * (1.0 - at) + f64::from(to) * at;
+                ends.iter().map(at).collect()
+            };
+            prop_assume!([0.0, 1.0].iter().all(|&at| weights(at).iter().sum::<f64>() > 0.0));
+            let datasets = ends.len();
+            let mut mix = Mix::new(&vec![1.0; datasets]).unwrap();
+            let (start, mut begin) = (lengths[0], lengths[0]);
+            mix = mix.with_weights_from(begin, &weights(0.0)).unwrap();
+            for (step, length) in lengths.iter().enumerate() {
+                begin += length;
+                let at = (step + 1) as f64 / lengths.len() as f64;
+                mix = mix.with_weights_continued_from(begin, &weights(at)).unwrap();
+            }
+            // Half a window for two datasets. Further levels also move with the rounding of the one above.
+            let bound = [0.5, 0.5, 1.5, 1.5, 3.5][datasets - 1] + 1e-6;
+            let before = mix.counts(start);
+            let mut totals = vec![0.0; datasets];
+            let mut counts = vec![0u64; datasets];
+            for index in 0..begin + 30 {
+                let (dataset, own) = mix.locate(index);
+                prop_assert_eq!(own, counts[dataset]);
+                prop_assert!(mix.share(dataset, index) > 0.0);
+                counts[dataset] += 1;
+                prop_assert_eq!(&mix.counts(index + 1), &counts);
+                if index < start {
+                    continue;
+                }
+                for (dataset, total) in totals.iter_mut().enumerate() {
+                    *total += mix.share(dataset, index);
+                    let off = ((counts[dataset] - before[dataset]) as f64 - *total).abs();
+                    prop_assert!(off <= bound, "{off} of {datasets} at {index}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_continued_stage_keeps_the_fraction() {
+        let thirds = Mix::new(&[1.0, 2.0]).unwrap();
+        let continued = |mix: Mix, begin| mix.with_weights_continued_from(begin, &[1.0, 2.0]);
+        // The same weights in stages of one window divide as one stage does.
+        let stages = (1..20).try_fold(thirds.clone(), continued).unwrap();
+        let of = |mix: &Mix| (0..40).map(|at| mix.locate(at)).collect::<Vec<_>>();
+        assert_eq!(of(&stages), of(&thirds));
+        // Without the fraction, the first dataset has no window.
+        let begun = |mix: Mix, begin| mix.with_weights_from(begin, &[1.0, 2.0]);
+        let stages = (1..20).try_fold(thirds, begun).unwrap();
+        assert_eq!(stages.counts(20), [0, 20]);
+        // The fraction 0 before a stage with one dataset.
+        let mix = Mix::new(&[1.0, 1.0]).unwrap();
+        let mix = mix.with_weights_continued_from(1, &[1.0, 0.0]).unwrap();
+        assert_eq!(mix.counts(9), [9, 0]);
     }
 
     #[test]

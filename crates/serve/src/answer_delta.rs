@@ -2,7 +2,8 @@
 
 /// A delta of a parsed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerDelta {
+pub enum AnswerDelta {
+    /// Reasoning before or between texts.
     Reasoning(String),
     /// Text for the user, outside of reasoning and calls.
     Text(String),

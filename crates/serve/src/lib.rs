@@ -8,6 +8,7 @@
 //! | [`api::Service`], [`api::router`] | serves models over HTTP |
 //! | [`ServedModels`], [`Admin`], [`ModelEntry`] | changes the models while the server runs |
 //! | [`Limits`] | the limits of a request |
+//! | [`AnswerParser`], [`AnswerDelta`] | splits answers into reasoning, text and calls of functions |
 //! | [`RequestLog`], [`RequestRecord`] | logs requests |
 //! | [`Server`], [`Hosts`] | listens on an address and checks the `Host` of requests |
 //! | [`watch`] | the live page of training runs |
@@ -73,7 +74,7 @@
 //! | [`grammars`] | grammars for constrained output: vetted, compiled and cached |
 //! | [`limits`] | the limits of a request |
 //! | `tools` | function calls: formats, grammars and parsing |
-//! | `answer_delta` | the deltas of answers that parsers find |
+//! | `answer_parser`, `answer_delta` | splits answers into deltas of reasoning, text and calls |
 //! | `reasoning` | the tags around a model's reasoning, and their parsing |
 //! | `markers` | markers in texts that arrive in parts |
 //! | `channels` | answers of messages in channels, and their parsing |
@@ -88,6 +89,7 @@
 
 mod admin;
 mod answer_delta;
+mod answer_parser;
 pub mod api;
 mod asset;
 mod channels;
@@ -121,6 +123,8 @@ pub mod worker;
 pub mod worker_engine;
 
 pub use admin::{Admin, LoadRequest, RefusedLoad};
+pub use answer_delta::AnswerDelta;
+pub use answer_parser::AnswerParser;
 pub use embedding_engine::{EmbeddingConfig, EmbeddingEngine};
 pub use emberlm_generate::{Drafting, SamplingDefaults};
 pub use hosts::Hosts;

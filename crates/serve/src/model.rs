@@ -306,12 +306,6 @@ impl ServedModel {
         self.tool_support(true).map(ToolSupport::format)
     }
 
-    /// The tags of the model's reasoning. `None` if its template has none.
-    fn reasoning_format(&self) -> Option<&'static ReasoningFormat> {
-        let template = self.chat_format(true)?.encoder.template();
-        ReasoningFormat::of_template(template.source())
-    }
-
     /// The bytes of a token within a text; the name of a special token.
     pub(crate) fn bytes(&self, id: u32) -> Vec<u8> {
         let texts = self.tables.texts.get_or_init(|| {
@@ -349,17 +343,11 @@ impl ServedModel {
     }
 
     fn vocabulary(&self) -> Result<Vocabulary, SettingError> {
-        let mut texts = token_texts(&self.tokenizer, self.worker.sizes().vocab_size)?;
-        // Markers of calls and reasoning are part of an answer even if they are special tokens.
-        let (calls, reasoning) = (self.tool_format(), self.reasoning_format());
-        for (name, id) in self.tokenizer.special_tokens() {
-            let is_marker = calls.is_some_and(|format| format.is_marker(&name))
-                || reasoning.is_some_and(|format| format.is_tag(&name));
-            if let Some(text) = texts.get_mut(id as usize).filter(|_| is_marker) {
-                *text = name.into_bytes();
-            }
+        let (vocab_size, end) = (self.worker.sizes().vocab_size, self.end_tokens());
+        match self.chat_format(true) {
+            Some(chat) => answer_vocabulary(&chat.encoder, &self.tokenizer, vocab_size, &end),
+            None => vocabulary(&self.tokenizer, vocab_size, &end),
         }
-        Vocabulary::new(texts, &self.end_tokens())
     }
 
     /// The ids that end a text or an answer.
@@ -381,6 +369,31 @@ pub fn vocabulary(
     end: &[u32],
 ) -> Result<Vocabulary, SettingError> {
     Vocabulary::new(token_texts(tokenizer, vocab_size)?, end)
+}
+
+/// [`vocabulary`] for answers in conversations. The markers of calls and reasoning are part of an answer's text even if they are
+/// special tokens.
+///
+/// # Errors
+/// Those of [`vocabulary`].
+pub fn answer_vocabulary(
+    encoder: &ChatEncoder,
+    tokenizer: &Tokenizer,
+    vocab_size: usize,
+    end: &[u32],
+) -> Result<Vocabulary, SettingError> {
+    let template = encoder.template().source();
+    let calls = ToolSupport::of_template(template).format();
+    let reasoning = ReasoningFormat::of_template(template);
+    let mut texts = token_texts(tokenizer, vocab_size)?;
+    for (name, id) in tokenizer.special_tokens() {
+        let is_marker =
+            calls.is_marker(&name) || reasoning.is_some_and(|format| format.is_tag(&name));
+        if let Some(text) = texts.get_mut(id as usize).filter(|_| is_marker) {
+            *text = name.into_bytes();
+        }
+    }
+    Vocabulary::new(texts, end)
 }
 
 /// The text of each id, `[vocab_size]`.

@@ -9,6 +9,9 @@ use crate::answer_delta::AnswerDelta;
 use crate::channels::{ChannelFormat, HARMONY};
 use crate::markers::begun_marker;
 
+/// The most tokens at the end of a prompt that show if reasoning has begun: an opening tag or marker, with white space.
+const TAG_TOKENS: usize = 32;
+
 /// The tags around reasoning.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReasoningFormat {
@@ -91,9 +94,22 @@ pub(crate) struct Reasoning {
 
 impl Reasoning {
     /// The reasoning of the answer to a prompt that ends with `tail`.
-    pub fn new(format: &'static ReasoningFormat, tail: &[u8]) -> Self {
+    fn new(format: &'static ReasoningFormat, tail: &[u8]) -> Self {
         let is_begun = format.is_begun_by(tail);
         Self { format, is_begun }
+    }
+
+    /// The reasoning of the answer to `prompt`, whose tokens have these `bytes`. `None` if the model of this chat template does
+    /// not reason.
+    pub fn of_prompt(
+        template: &str,
+        prompt: &[u32],
+        bytes: impl Fn(u32) -> Vec<u8>,
+    ) -> Option<Self> {
+        let format = ReasoningFormat::of_template(template)?;
+        let tail = &prompt[prompt.len().saturating_sub(TAG_TOKENS)..];
+        let tail: Vec<u8> = tail.iter().flat_map(|&id| bytes(id)).collect();
+        Some(Self::new(format, &tail))
     }
 
     /// The texts after the first of which a constraint begins. Empty if it begins with the first token. In a format with

@@ -7,9 +7,13 @@
 //! | `settings` | settings that `/set` changes |
 //! | `conversation` | the conversation |
 //! | `generator` | generates answers |
+//! | `answer_content` | the reasoning, text and calls of an answer, as messages of the conversation |
+//! | `answer_display` | shows reasoning, text and calls while they are generated |
 //! | `interrupt` | Ctrl-C |
 //! | `session` | the main loop |
 
+mod answer_content;
+mod answer_display;
 mod command;
 mod conversation;
 mod generator;
@@ -116,7 +120,7 @@ pub fn run(args: ChatArgs) -> Result<(), CliError> {
     let vocab_size = model.config().vocab_size();
     let chooser = args
         .choice
-        .chooser(vocab_size, Some(&tokenizer), &args.model, &stops.tokens)?;
+        .answer_chooser(&encoder, &tokenizer, vocab_size, &stops.tokens)?;
     let defaults = model::sampling_defaults(&model);
     let tokens = args.max_new_tokens;
     let sampling = Sampling::resolve(&args.choice, tokens, &defaults, ANSWER_TOKENS);

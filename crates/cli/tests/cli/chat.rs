@@ -56,6 +56,18 @@ impl Sandbox {
     }
 }
 
+/// A message of a record.
+pub fn message(role: &str, content: &str) -> Value {
+    json!({ "role": role, "content": content })
+}
+
+/// The messages of a file that `/save` has written.
+#[track_caller]
+pub fn messages(sandbox: &Sandbox, name: &str) -> Value {
+    let record: Value = serde_json::from_str(&sandbox.text(name)).unwrap();
+    record["messages"].clone()
+}
+
 /// Answers consist only of `a`s.
 pub const LETTERS: &str = "run --chat-template turns.jinja --logit-bias 97=100 --temperature 0";
 
@@ -98,7 +110,6 @@ fn a_conversation_is_led_by_commands() {
         "aaa\naaa\naaa\naaa\naaaaa\naaaaa\naaaaa\naaaaa\n"
     );
     let saved = |name: &str| sandbox.text(name);
-    let message = |role: &str, content: &str| json!({ "role": role, "content": content });
     let record = |messages: &[Value]| json!({ "messages": messages }).to_string() + "\n";
     let (user, answer) = (|text| message("user", text), message("assistant", "aaaaa"));
     let system = message("system", "Be\nbrief.");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::chat::LETTERS;
+use super::chat::{LETTERS, messages};
 use super::support::Sandbox;
 use super::support::terminal::Terminal;
 
@@ -32,12 +32,6 @@ fn answered(terminal: &Terminal, what: &str) {
         text.strip_suffix('>')
             .is_some_and(|text| text.trim_end().ends_with(what))
     });
-}
-
-fn messages(sandbox: &Sandbox, name: &str) -> serde_json::Value {
-    let text = sandbox.text(name);
-    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
-    record["messages"].clone()
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod bounded_memory;
 mod broken_output;
 mod cache_formats;
 mod chat;
+mod chat_reasoning;
 #[cfg(unix)]
 mod chat_terminal;
 #[cfg(unix)]

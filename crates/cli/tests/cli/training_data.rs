@@ -112,6 +112,36 @@ fn a_mix_whose_weights_change_resumes_and_forks_at_the_same_position() {
 }
 
 #[test]
+fn a_transition_between_weights_resumes_and_forks_within_it() {
+    let sandbox = with_datasets(&["a", "b"]);
+    let run = |transition: usize| {
+        let schedule = "train.schedule.decay_steps=50 --set train.schedule.warmup_steps=2";
+        let stage = format!("{{step=2,weights=[0,1],transition={transition}}}");
+        format!("--set {schedule} --set train.stages=[{stage}]")
+    };
+    let data = "--data a=0.7 b=0.3";
+    let slow = run(6);
+    sandbox.trains(&format!("{data} {slow} --out long --steps 10"));
+    for stopped in [2, 5, 8] {
+        let run = format!("run{stopped}");
+        sandbox.trains(&format!("{data} {slow} --out {run} --steps {stopped}"));
+        sandbox.succeeds(&format!("train --resume {run} --steps 10 --renderer plain"));
+        assert_eq!(sandbox.losses("long"), sandbox.losses(&run));
+        assert_eq!(sandbox.weights("long", 10), sandbox.weights(&run, 10));
+    }
+    // The steps before the stage are the same, and those in it are others.
+    let at_once = run(0);
+    sandbox.trains(&format!("{data} {at_once} --out short --steps 5"));
+    let [long, short] = ["long", "short"].map(|run| sandbox.losses(run));
+    assert!(long[..2] == short[..2] && long[2..5] != short[2..5]);
+    let fork = "train --resume run5/checkpoints/5 --renderer plain --steps 6";
+    let ran = sandbox.succeeds(&format!("{fork} {} --out other", run(5)));
+    ran.says(
+        "the data is read from its beginning: the order of the datasets before step 5 has changed",
+    );
+}
+
+#[test]
 fn a_mix_is_validated_on_each_dataset() {
     let sandbox = with_datasets(&["a", "b"]);
     let ran = sandbox.trains("--data a=3 --data b=1 --out run --steps 2");

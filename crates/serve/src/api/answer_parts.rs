@@ -1,4 +1,4 @@
-//! Splits generated text into the parts that every API has: reasoning, text and calls of functions.
+//! The parts of answers that every API has: reasoning, text and calls of functions with their identifiers.
 
 use rand::RngExt;
 use rand::distr::Alphanumeric;
@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::answers::AnswerEvent;
 use super::delivery::name;
 use crate::answer_delta::AnswerDelta;
-use crate::channels::ChannelParser;
-use crate::reasoning::{Reasoning, ReasoningParser};
-use crate::tools::{CallFormat, ToolCallParser};
+use crate::answer_parser::AnswerParser;
+use crate::reasoning::Reasoning;
+use crate::tools::CallFormat;
 
 /// The length of a short call id.
 const SHORT_ID: usize = 9;
@@ -40,106 +40,43 @@ pub(crate) enum AnswerPart {
 
 /// The parser of one answer during generation.
 pub(crate) struct AnswerParts {
-    parser: Parser,
+    parser: AnswerParser,
     short_ids: bool,
-}
-
-enum Parser {
-    /// Reasoning and calls between their own markers.
-    Marked {
-        reasoning: Option<ReasoningParser>,
-        tools: Option<ToolCallParser>,
-    },
-    /// Messages in channels.
-    Channels(ChannelParser),
 }
 
 impl AnswerParts {
     pub fn new(form: AnswerForm) -> Self {
         let AnswerForm { reasoning, tools } = form;
-        let channels = reasoning.and_then(|reasoning| {
-            let channels = reasoning.format.channels?;
-            Some((channels, reasoning.is_begun))
-        });
         Self {
             short_ids: tools.as_ref().is_some_and(|format| format.short_ids),
-            parser: match channels {
-                Some((channels, is_begun)) => {
-                    Parser::Channels(ChannelParser::new(channels, is_begun, tools.is_some()))
-                }
-                None => Parser::Marked {
-                    reasoning: reasoning.map(ReasoningParser::new),
-                    tools: tools.map(ToolCallParser::new),
-                },
-            },
+            parser: AnswerParser::new(reasoning, tools),
         }
     }
 
     /// Returns true if the answer is text only.
     pub fn is_text(&self) -> bool {
-        matches!(
-            self.parser,
-            Parser::Marked {
-                reasoning: None,
-                tools: None
-            }
-        )
+        self.parser.is_text()
     }
 
     /// Processes the next event. Parts are not empty.
     pub fn push(&mut self, event: &AnswerEvent) -> Vec<AnswerPart> {
-        self.parse(&event.text, event.finish.is_some())
+        let mut deltas = self.parser.push(&event.text);
+        if event.finish.is_some() {
+            deltas.extend(self.parser.finish());
+        }
+        self.parts(deltas)
     }
 
     /// Processes the next text of an answer that has not ended.
     pub fn push_text(&mut self, text: &str) -> Vec<AnswerPart> {
-        self.parse(text, false)
+        let deltas = self.parser.push(text);
+        self.parts(deltas)
     }
 
-    fn parse(&mut self, text: &str, is_end: bool) -> Vec<AnswerPart> {
-        let deltas = self.parser.parse(text, is_end).into_iter();
+    fn parts(&self, deltas: Vec<AnswerDelta>) -> Vec<AnswerPart> {
+        let deltas = deltas.into_iter();
         let parts = deltas.map(|delta| AnswerPart::new(delta, self.short_ids));
         parts.collect()
-    }
-}
-
-impl Parser {
-    fn parse(&mut self, text: &str, is_end: bool) -> Vec<AnswerDelta> {
-        let (reasoning, tools) = match self {
-            Self::Marked { reasoning, tools } => (reasoning, tools),
-            Self::Channels(parser) => {
-                let mut deltas = parser.push(text);
-                if is_end {
-                    deltas.extend(parser.finish());
-                }
-                return deltas;
-            }
-        };
-        let split = match reasoning {
-            None if text.is_empty() => Vec::new(),
-            None => vec![AnswerDelta::Text(text.to_owned())],
-            Some(parser) => {
-                let mut deltas = parser.push(text);
-                if is_end {
-                    deltas.extend(parser.finish());
-                }
-                deltas
-            }
-        };
-        let Some(tools) = tools else {
-            return split;
-        };
-        let mut deltas = Vec::new();
-        for delta in split {
-            match delta {
-                AnswerDelta::Text(text) => deltas.extend(tools.push(&text)),
-                other => deltas.push(other),
-            }
-        }
-        if is_end {
-            deltas.extend(tools.finish());
-        }
-        deltas
     }
 }
 

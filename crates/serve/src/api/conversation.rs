@@ -30,7 +30,7 @@ use super::model_request::ModelRequest;
 use crate::jobs::Interest;
 use crate::memory::Memory;
 use crate::model::ServedModel;
-use crate::reasoning::{Reasoning, ReasoningFormat};
+use crate::reasoning::Reasoning;
 use messages::DeprecatedCalls;
 pub(crate) use messages::{Message, ToolKind};
 pub(crate) use request::ConversationRequest;
@@ -49,9 +49,6 @@ pub(crate) struct EncodedPrompt {
     /// The tags of the answer's reasoning. `None` if its model does not reason.
     pub reasoning: Option<Reasoning>,
 }
-
-/// The most tokens at the end of a prompt that show if reasoning has begun: an opening tag or marker, with white space.
-const TAG_TOKENS: usize = 32;
 
 impl EncodedPrompt {
     /// A prompt that is not a conversation.
@@ -145,11 +142,7 @@ impl Conversation {
                 ChatError::Unavailable { .. } => unavailable(),
                 error => ApiError::field("messages", error.to_string()),
             })?;
-        let reasoning = ReasoningFormat::of_template(template.source()).map(|format| {
-            let tail = &prompt[prompt.len().saturating_sub(TAG_TOKENS)..];
-            let tail: Vec<u8> = tail.iter().flat_map(|&id| model.bytes(id)).collect();
-            Reasoning::new(format, &tail)
-        });
+        let reasoning = Reasoning::of_prompt(template.source(), &prompt, |id| model.bytes(id));
         Ok(EncodedPrompt {
             prompt,
             stop_tokens: chat.stops.tokens.clone(),

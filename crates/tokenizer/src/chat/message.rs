@@ -23,6 +23,29 @@ pub struct ChatMessage {
     pub role: Cow<'static, str>,
     /// The text.
     pub content: String,
+    /// The reasoning before an answer. The chat template decides if it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// The functions that an answer calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ChatCall>,
+}
+
+/// A call of a function in a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename = "function")]
+pub struct ChatCall {
+    /// The function and its arguments.
+    pub function: CalledFunction,
+}
+
+/// The function of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CalledFunction {
+    /// The function's name.
+    pub name: String,
+    /// The arguments: a JSON object as a text. Templates receive an object.
+    pub arguments: String,
 }
 
 impl ChatMessage {
@@ -31,6 +54,8 @@ impl ChatMessage {
         Self {
             role: role.into(),
             content: content.into(),
+            reasoning_content: None,
+            tool_calls: Vec::new(),
         }
     }
 
@@ -47,6 +72,32 @@ impl ChatMessage {
     /// Creates an answer of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new("assistant", content)
+    }
+
+    /// Adds the reasoning before an answer.
+    ///
+    /// ```
+    /// use emberlm_tokenizer::chat::ChatMessage;
+    ///
+    /// let message = ChatMessage::assistant("Yes.").with_reasoning("2 + 2 is 4.");
+    /// assert_eq!(
+    ///     ChatMessage::record(&[message]),
+    ///     r#"{"messages":[{"role":"assistant","content":"Yes.","reasoning_content":"2 + 2 is 4."}]}"#
+    /// );
+    /// ```
+    #[must_use]
+    pub fn with_reasoning(mut self, reasoning: impl Into<String>) -> Self {
+        self.reasoning_content = Some(reasoning.into());
+        self
+    }
+
+    /// Adds a call of the function `name`. `arguments` is a JSON object.
+    #[must_use]
+    pub fn with_call(mut self, name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        let (name, arguments) = (name.into(), arguments.into());
+        let function = CalledFunction { name, arguments };
+        self.tool_calls.push(ChatCall { function });
+        self
     }
 
     /// Writes a conversation as one line of JSON, as datasets have it and [`ChatEncoder::prompt`](super::ChatEncoder::prompt)

@@ -10,7 +10,7 @@
 //! | `builtin`, `files` | the built-in templates ChatML and Llama 3; templates from files |
 //! | `generation`, `python` | extensions of minijinja: `{% generation %}`, Python's functions and methods |
 //! | `example` | [`ChatExample`]: parses a JSON record |
-//! | `message` | [`ChatMessage`]: a message, for programs |
+//! | `message` | [`ChatMessage`]: a message, for programs, with its calls |
 //! | `decode` | [`decode_record`]: decodes values of a record that are JSON in a text |
 //! | `marks` | characters that mark the origin of each part of a rendered text |
 //! | `variables` | the names that a template reads |
@@ -48,7 +48,7 @@ pub use error::ChatError;
 pub use example::{ChatExample, Conversation, Message};
 pub use files::{ADDITIONAL_TEMPLATES, TEMPLATE_FILE, TOOL_USE};
 pub use jinja::InProcess;
-pub use message::ChatMessage;
+pub use message::{CalledFunction, ChatCall, ChatMessage};
 pub use prompt::PromptEnd;
 pub use remote::{
     RemoteRenderer, RenderReply, RenderRequest, RenderService, SendRequest, SharedText,

@@ -7,11 +7,13 @@ use emberlm_data::Packing;
 use emberlm_model::ModelConfig;
 use emberlm_model::config::AttentionKind;
 
-use super::check::{F32_RULE, check_step_sequences, is_in_f32, require};
+use super::check::{check_step_sequences, require};
 use super::settings::settings;
-use super::{DataConfig, ObjectiveKind, TrainConfig};
+use super::{ObjectiveKind, TrainConfig};
 use crate::error::TrainError;
 use crate::peers::Rank;
+
+mod weights;
 
 settings! {
     /// A stage of a run, from a step to the next stage. A setting that a stage leaves out is that of `[train]`. The learning
@@ -31,11 +33,19 @@ settings! {
         /// Weights of the datasets, in the order of `data.mix`: at least 0, not all 0 (curriculum). Evaluations use the weights of `data.mix`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub weights: Option<Vec<f64>> = None;
+        /// Steps at the beginning of the stage in which the shares of the datasets go linearly from those before it to those of
+        /// its `weights`. With 0, the default, they change at once.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub transition: usize = 0;
     }
 }
 
 /// The table of errors.
 const TABLE: &str = "train.stages";
+
+fn is_zero(steps: &usize) -> bool {
+    *steps == 0
+}
 
 impl TrainConfig {
     /// The stage of the step after `done` completed ones, if there is one.
@@ -79,20 +89,6 @@ impl TrainConfig {
         let ends = stages.map(|stage| stage.step.min(steps)).chain([steps]);
         ends.into_iter()
             .all(|end| self.sequences_before(end) == other.sequences_before(end))
-    }
-
-    /// The numbers of completed steps after which the weights of the datasets change, with the new weights. `weights` are those
-    /// of `data.mix`.
-    pub(crate) fn weight_changes<'a>(&'a self, weights: &'a [f64]) -> Vec<(usize, &'a [f64])> {
-        let mut changes: Vec<(usize, &[f64])> = Vec::new();
-        for stage in &self.stages {
-            let before = changes.last().map_or(weights, |(_, weights)| *weights);
-            let now = stage.weights.as_deref().unwrap_or(weights);
-            if now != before {
-                changes.push((stage.step, now));
-            }
-        }
-        changes
     }
 
     /// The least steps that have `sequences` sequences, at least 1.
@@ -141,6 +137,7 @@ impl TrainConfig {
     /// They are out of order, or a setting is outside of its range or not one of the objective.
     pub(super) fn check_stages(&self) -> Result<(), TrainError> {
         let mut before = None;
+        self.check_transitions()?;
         for stage in &self.stages {
             let (step, rule) = (stage.step, "must be above that of the stage before");
             require(
@@ -167,37 +164,6 @@ impl TrainConfig {
                 let rule = "must be absent unless train.objective is next_token and train.documents is stream";
                 require(TABLE, "seq_len", seq_len, holds, rule)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Checks the weights of the stages for the datasets of `data`.
-    ///
-    /// # Errors
-    /// They are not as many as the datasets, one of them is out of range, or all are 0.
-    pub(super) fn check_mix(&self, data: &DataConfig) -> Result<(), TrainError> {
-        let datasets = data.mix.len();
-        for weights in self.stages.iter().filter_map(|s| s.weights.as_ref()) {
-            let shown = format!("{weights:?}");
-            let check = |holds, rule: &str| require(TABLE, "weights", &shown, holds, rule);
-            check(datasets > 0, "must be absent without data.mix")?;
-            check(
-                !self.overfit_batch,
-                "must be absent with train.overfit_batch",
-            )?;
-            let rule =
-                format!("must have one weight for each of the {datasets} datasets of data.mix");
-            check(weights.len() == datasets, &rule)?;
-            let holds = weights
-                .iter()
-                .all(|&weight| weight >= 0.0 && weight.is_finite());
-            check(holds, "must be at least 0 and finite")?;
-            let holds = weights
-                .iter()
-                .all(|&weight| weight == 0.0 || is_in_f32(weight));
-            check(holds, F32_RULE)?;
-            let holds = weights.iter().any(|&weight| weight > 0.0);
-            check(holds, "must have a weight above 0")?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use emberlm_data::{Batch, DataError, TokenSplit, TrainBatches};
+use emberlm_data::{Batch, DataError, Mix, TokenSplit, TrainBatches};
 
 use super::next_token::NextToken;
 use super::{HostBatch, PairSet, PromptSet, RecordSet};
@@ -46,14 +46,17 @@ impl TrainSource {
         }
     }
 
-    /// The same windows with other weights of the datasets from the sequence number `first` on.
+    /// The same windows with the mix of datasets that `change` returns for theirs. Other data has no mix.
     ///
     /// # Errors
-    /// See [`TrainBatches::with_weights_from`].
-    pub(crate) fn with_weights_from(self, first: u64, weights: &[f64]) -> Result<Self, DataError> {
+    /// See [`TrainBatches::with_mix`].
+    pub(crate) fn with_mix(
+        self,
+        change: impl FnOnce(Mix) -> Result<Mix, DataError>,
+    ) -> Result<Self, DataError> {
         Ok(match self {
             Self::Windows { batches, task } => Self::Windows {
-                batches: batches.with_weights_from(first, weights)?,
+                batches: batches.with_mix(change)?,
                 task,
             },
             other => other,

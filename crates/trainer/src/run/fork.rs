@@ -156,11 +156,10 @@ impl Fork {
             // Invalid weights were refused before.
             let weights = config.data.weights().unwrap_or_default();
             let changes = config.train.weight_changes(&weights).into_iter();
-            let past = changes.filter(|(begin, _)| *begin < step);
-            past.map(|(begin, weights)| (begin, weights.to_vec()))
-                .collect::<Vec<_>>()
+            let past = changes.filter(|change| change.step < step);
+            past.collect::<Vec<_>>()
         });
-        then == now && (is_same_count || then.iter().all(|(begin, _)| *begin == 0))
+        then == now && (is_same_count || then.iter().all(|change| change.step == 0))
     }
 
     /// The positions computed in `step` steps, from the log.

@@ -142,13 +142,13 @@ impl RunInputs {
         let train = &config.train;
         let weights = config.data.weights()?;
         let mut source = self.source.clone();
-        for (step, weights) in train.weight_changes(&weights) {
+        for change in train.weight_changes(&weights) {
             // The first stage also holds for the data before a fork.
-            let first = match step {
+            let first = match change.step {
                 0 => 0,
                 step => state.sequences_at(step, train),
             };
-            source = source.with_weights_from(first, weights)?;
+            source = source.with_mix(|mix| change.applied_to(mix, first))?;
         }
         let first_window = match train.overfit_batch {
             true => 0,

@@ -2,6 +2,7 @@
 
 use emberlm_tokenizer::chat::{ChatEncoder, ChatMessage};
 
+use super::answer_content::AnswerContent;
 use crate::error::CliError;
 
 #[derive(Debug, Default)]
@@ -60,9 +61,9 @@ impl Conversation {
         self.messages.push(ChatMessage::user(content));
     }
 
-    /// Appends an assistant message. Surrounding whitespace is left to the template.
-    pub fn answer(&mut self, text: &str) {
-        self.messages.push(ChatMessage::assistant(text.trim()));
+    /// Appends the messages of an answer. Surrounding whitespace is left to the template.
+    pub fn answer(&mut self, answer: AnswerContent) {
+        self.messages.extend(answer.into_messages());
     }
 
     /// Removes the last question and its answer. Returns the question, if any.
@@ -161,6 +162,13 @@ mod tests {
         ChatEncoder::new(template, &Tokenizer::builtin(TokenizerKind::Byte).unwrap())
     }
 
+    fn answer(text: &str) -> AnswerContent {
+        AnswerContent {
+            text: text.to_owned(),
+            ..AnswerContent::default()
+        }
+    }
+
     fn text(prompt: &Prompt) -> String {
         let bytes = prompt.ids.iter().map(|&id| id as u8).collect();
         String::from_utf8(bytes).unwrap()
@@ -175,7 +183,7 @@ mod tests {
             conversation.ask(question.to_owned());
             let prompt = conversation.prompt(&encoder, 20, 4).unwrap();
             seen.push((text(&prompt), prompt.begins_to_leave_out));
-            conversation.answer("1");
+            conversation.answer(answer("1"));
         }
         let seen: Vec<_> = seen
             .iter()
@@ -205,7 +213,7 @@ mod tests {
         let encoder = encoder();
         let mut conversation = Conversation::default();
         conversation.ask("aaaa".to_owned());
-        conversation.answer("1");
+        conversation.answer(answer("1"));
         conversation.ask("b".repeat(20));
         let error = conversation.prompt(&encoder, 20, 4).unwrap_err();
         let message = error.lines(false);
@@ -226,12 +234,28 @@ mod tests {
         let mut conversation = Conversation::default();
         assert_eq!(conversation.undo(), None);
         conversation.ask("a".to_owned());
-        conversation.answer(" b\n");
+        conversation.answer(answer(" b\n"));
         assert_eq!(
             conversation.json(),
             r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}"#
         );
         assert_eq!(conversation.undo().as_deref(), Some("a"));
         assert_eq!(conversation.len(), 0);
+    }
+
+    #[test]
+    fn the_template_receives_the_reasoning_of_earlier_answers() {
+        let source = "{% for m in messages %}[{{ m.thinking }}|{{ m.content }}]{% endfor %}";
+        let template = ChatTemplate::parse("reasoning", source).unwrap();
+        let encoder = ChatEncoder::new(template, &Tokenizer::builtin(TokenizerKind::Byte).unwrap());
+        let mut conversation = Conversation::default();
+        conversation.ask("a".to_owned());
+        conversation.answer(AnswerContent {
+            reasoning: "hm".to_owned(),
+            ..answer("b")
+        });
+        conversation.ask("c".to_owned());
+        let prompt = conversation.prompt(&encoder, 100, 1).unwrap();
+        assert_eq!(text(&prompt), "[|a][hm|b][|c]");
     }
 }

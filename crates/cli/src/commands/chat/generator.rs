@@ -33,7 +33,6 @@ pub enum End {
 
 #[derive(Debug)]
 pub struct Answer {
-    pub text: String,
     pub end: End,
     /// Number of tokens in the prompt.
     pub prompt: usize,
@@ -72,12 +71,6 @@ impl<B: Backend> AnswerGenerator<'_, B> {
         let strings = self.strings.clone();
         let engine = &mut self.engine;
         let mut generation = TextGeneration::start(engine, self.tokenizer, strings, request)?;
-        let mut text = String::new();
-        let mut add = |part: String| {
-            let continues = show(&part);
-            text += &part;
-            continues
-        };
         while !interrupted.load(Ordering::Relaxed) {
             let made = generation.tokens();
             let Some(part) = generation.step()? else {
@@ -86,7 +79,7 @@ impl<B: Backend> AnswerGenerator<'_, B> {
             if generation.tokens() > made {
                 watch.token();
             }
-            if !add(part) {
+            if !show(&part) {
                 break;
             }
         }
@@ -96,10 +89,9 @@ impl<B: Backend> AnswerGenerator<'_, B> {
             None => End::Interrupted,
         };
         let (made, reused) = (generation.tokens(), generation.reused());
-        add(generation.finish());
+        show(&generation.finish());
         let computed = len - usize::try_from(reused).unwrap_or(0).min(len);
         Ok(Answer {
-            text,
             end,
             prompt: len,
             reused,

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use emberlm_kernels::Backend;
+use emberlm_serve::AnswerParser;
 use emberlm_system::write::write_whole;
 use emberlm_tokenizer::chat::ChatEncoder;
 use emberlm_trainer::memory;
 use indicatif::HumanCount;
 
+use super::answer_content::AnswerContent;
+use super::answer_display::{AnswerDisplay, ReasoningStyle, Segment};
 use super::command::{Command, InputLine, help};
 use super::conversation::Conversation;
 use super::generator::{Answer, AnswerGenerator, End};
@@ -17,7 +20,7 @@ use super::settings::Settings;
 use crate::commands::generate::speed::Speed;
 use crate::console;
 use crate::error::{CliError, warn};
-use crate::output::{Align, Table, print, size};
+use crate::output::{Align, Table, print, print_dimmed, size};
 
 /// A conversation in progress.
 pub struct Session<'a, B: Backend> {
@@ -174,9 +177,12 @@ impl<'a, B: Backend> Session<'a, B> {
                 "the conversation has outgrown the context of {context} tokens: from now on its oldest messages are left out of sight"
             ));
         }
-        let chooser = self.settings.next();
+        let template = self.encoder.template();
+        let parser = AnswerParser::for_prompt(template, self.generator.tokenizer, &prompt.ids);
+        let chooser = self.settings.next(parser.before_constraint());
+        let mut display = AnswerDisplay::new(parser, ReasoningStyle::of_stdout());
         let mut refused = None;
-        let mut show = |text: &str| match print(text) {
+        let mut show = |text: &str| match print_all(display.push(text)) {
             Ok(()) => true,
             Err(error) => {
                 refused = Some(error);
@@ -190,20 +196,39 @@ impl<'a, B: Backend> Session<'a, B> {
         if let Some(error) = refused {
             return Err(Failure::Output(error));
         }
+        let (rest, content) = display.finish();
+        print_all(rest).map_err(Failure::Output)?;
         print("\n").map_err(Failure::Output)?;
         let answer = answer?;
-        self.conversation.answer(&answer.text);
-        match answer.end {
-            End::Stop => {}
-            End::Length => self.note(&format!("ended after {} tokens", answer.made)),
-            End::Interrupted => self.note("stopped by Ctrl-C: the generated part is kept"),
-        }
+        self.report_end(&answer, &content);
+        self.conversation.answer(content);
         self.total.add(&answer.speed);
         if self.prints_stats {
             self.print_stats(&answer);
         }
         self.last = Some(answer);
         Ok(())
+    }
+
+    /// Prints why an answer ended if it is not complete.
+    fn report_end(&self, answer: &Answer, content: &AnswerContent) {
+        let made = answer.made;
+        match answer.end {
+            End::Interrupted => self.note("stopped by Ctrl-C: the generated part is kept"),
+            End::Length if content.has_only_reasoning() => warn(&format!(
+                "the answer ended within its reasoning, after {made} tokens: allow more with --max-new-tokens or /set max-new-tokens"
+            )),
+            End::Length => self.note(&format!("ended after {made} tokens")),
+            End::Stop if content.has_only_reasoning() => {
+                warn("the model ended its answer within the reasoning");
+            }
+            End::Stop => {}
+        }
+        if !content.calls.is_empty() {
+            warn(
+                "the model calls a function, but `chat` runs none: only `emberlm serve` passes functions to a model",
+            );
+        }
     }
 
     /// Formats the settings and the context usage.
@@ -303,6 +328,13 @@ impl<'a, B: Backend> Session<'a, B> {
             console::note(format_args!("({what})"));
         }
     }
+}
+
+fn print_all(segments: Vec<Segment>) -> Result<(), CliError> {
+    segments.iter().try_for_each(|segment| match segment {
+        Segment::Plain(text) => print(text),
+        Segment::Dimmed(text) => print_dimmed(text),
+    })
 }
 
 fn count(count: usize) -> String {

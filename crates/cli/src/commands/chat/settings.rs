@@ -36,10 +36,12 @@ impl Settings {
         self.sampling.max_new_tokens.value
     }
 
-    /// Returns the sampler configuration of the next answer. Each answer has its own seed, so that `/retry`
-    /// gives a different answer.
-    pub fn next(&mut self) -> ChooserConfig {
+    /// Returns the sampler configuration of the next answer, whose constraint begins after the first of the texts
+    /// `before_constraint`. Each answer has its own seed, so that `/retry` gives a different answer.
+    pub fn next(&mut self, before_constraint: &[&str]) -> ChooserConfig {
         let mut chooser = self.sampling.apply(self.chooser.clone());
+        let constraint = chooser.constraint.take();
+        chooser.constraint = constraint.map(|constraint| constraint.after(before_constraint));
         chooser.sampler.seed = chooser.sampler.seed.wrapping_add(self.answers);
         self.answers += 1;
         chooser
@@ -207,9 +209,9 @@ mod tests {
     fn each_answer_has_its_own_reproducible_seed() {
         let mut settings = settings();
         settings.set("seed 5").unwrap();
-        let mut seeds = || [(); 2].map(|()| settings.next().sampler.seed);
+        let mut seeds = || [(); 2].map(|()| settings.next(&[]).sampler.seed);
         assert_eq!(seeds(), [5, 6]);
         settings.set("seed 5").unwrap();
-        assert_eq!(settings.next().sampler.seed, 5);
+        assert_eq!(settings.next(&[]).sampler.seed, 5);
     }
 }

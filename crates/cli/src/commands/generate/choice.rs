@@ -5,10 +5,11 @@ use std::path::Path;
 
 use clap::Args;
 use emberlm_generate::ranges::LOGIT_BIAS;
-use emberlm_generate::{ChooserConfig, Constraint, Grammar};
-use emberlm_serve::model::vocabulary;
+use emberlm_generate::{ChooserConfig, Constraint, Grammar, SettingError, Vocabulary};
+use emberlm_serve::model::{answer_vocabulary, vocabulary};
 use emberlm_system::read::read_argument;
 use emberlm_tokenizer::Tokenizer;
+use emberlm_tokenizer::chat::ChatEncoder;
 
 use super::sampling_args::SamplingArgs;
 use crate::error::CliError;
@@ -42,7 +43,7 @@ pub struct ChoiceArgs {
 }
 
 impl ChoiceArgs {
-    /// Builds the selection options other than the sampling settings. `end` are the ids that end a text.
+    /// Builds the selection options other than the sampling settings for texts. `end` are the ids that end a text.
     pub fn chooser(
         &self,
         vocab_size: usize,
@@ -50,13 +51,33 @@ impl ChoiceArgs {
         path: &Path,
         end: &[u32],
     ) -> Result<ChooserConfig, CliError> {
-        let compile = |grammar| -> Result<Constraint, CliError> {
+        self.chooser_with(|| {
             let tokenizer = with_text(tokenizer, path)?;
-            let vocabulary = vocabulary(tokenizer, vocab_size, end).map_err(|error| {
-                CliError::from(error).hint(
-                    "leave --json-schema and --regex out, or use a model of another tokenizer",
-                )
-            })?;
+            vocabulary(tokenizer, vocab_size, end).map_err(without_constraint)
+        })
+    }
+
+    /// [`ChoiceArgs::chooser`] for answers in conversations.
+    pub fn answer_chooser(
+        &self,
+        encoder: &ChatEncoder,
+        tokenizer: &Tokenizer,
+        vocab_size: usize,
+        end: &[u32],
+    ) -> Result<ChooserConfig, CliError> {
+        self.chooser_with(|| {
+            let vocabulary = answer_vocabulary(encoder, tokenizer, vocab_size, end);
+            vocabulary.map_err(without_constraint)
+        })
+    }
+
+    /// Builds the selection options, with the `vocabulary` of a constraint.
+    fn chooser_with(
+        &self,
+        vocabulary: impl FnOnce() -> Result<Vocabulary, CliError>,
+    ) -> Result<ChooserConfig, CliError> {
+        let compile = |grammar| -> Result<Constraint, CliError> {
+            let vocabulary = vocabulary()?;
             let grammar = sandbox::grammars().vet(grammar)?;
             Ok(Constraint::from_vetted(&vocabulary, grammar)?)
         };
@@ -84,6 +105,12 @@ impl ChoiceArgs {
         let schema = read_argument(path).map_err(CliError::io("read", path))?;
         Ok(Some(Grammar::JsonSchema(schema)))
     }
+}
+
+/// The error of a tokenizer whose texts cannot be constrained.
+fn without_constraint(error: SettingError) -> CliError {
+    CliError::from(error)
+        .hint("leave --json-schema and --regex out, or use a model of another tokenizer")
 }
 
 /// Returns the tokenizer, for options that inspect the generated text.

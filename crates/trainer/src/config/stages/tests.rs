@@ -1,7 +1,9 @@
+use emberlm_data::Mix;
 use emberlm_model::config::Window;
 use emberlm_model::families;
 
-use super::super::MixedDataset;
+use super::super::{DataConfig, MixedDataset};
+use super::weights::WeightChange;
 use super::*;
 
 fn config(stages: &str) -> TrainConfig {
@@ -72,9 +74,86 @@ fn weights_change_at_stages() {
         "[{ step = 0, weights = [1, 0] }, { step = 5, accumulation = 3, weights = [1, 0] }, { step = 9 }, \
          { step = 12, seq_len = 8 }, { step = 20, weights = [3, 1] }, { step = 30, weights = [0, 1] }]",
     );
-    let expected: [(usize, &[f64]); 3] = [(0, &[1.0, 0.0]), (9, &[3.0, 1.0]), (30, &[0.0, 1.0])];
+    let expected = [(0, [1.0, 0.0]), (9, [3.0, 1.0]), (30, [0.0, 1.0])];
+    let expected = expected.map(|(step, weights)| WeightChange {
+        step,
+        weights: weights.to_vec(),
+        continues: false,
+    });
     assert_eq!(train.weight_changes(&[3.0, 1.0]), expected);
     assert_eq!(config("[{ step = 5 }]").weight_changes(&[1.0]), []);
+}
+
+#[test]
+fn shares_go_linearly_to_those_of_a_stage() {
+    let train = config(
+        "[{ step = 10, weights = [0, 5], transition = 4 }, { step = 20, weights = [2, 2], transition = 1 }]",
+    );
+    train.check().expect("legal");
+    let changes = train.weight_changes(&[6.0, 2.0]);
+    let expected = [
+        (10, [0.65625, 0.34375], false),
+        (11, [0.46875, 0.53125], true),
+        (12, [0.28125, 0.71875], true),
+        (13, [0.09375, 0.90625], true),
+        (14, [0.0, 5.0], true),
+        (20, [0.25, 0.75], false),
+        (21, [2.0, 2.0], true),
+    ];
+    let found = changes.iter();
+    let found: Vec<_> = found
+        .map(|change| (change.step, &change.weights[..], change.continues))
+        .collect();
+    assert_eq!(
+        found,
+        expected
+            .iter()
+            .map(|(step, weights, continues)| (*step, &weights[..], *continues))
+            .collect::<Vec<_>>()
+    );
+    // A long transition has few changes, with the mean shares of their steps.
+    let train = config("[{ weights = [0, 1], transition = 5001 }]");
+    let changes = train.weight_changes(&[1.0, 0.0]);
+    assert_eq!(changes.len(), 1002);
+    assert_eq!((changes[0].step, changes[1].step), (0, 5));
+    let shares: f64 = changes
+        .iter()
+        .zip(&changes[1..])
+        .fold(0.0, |sum, (change, next)| {
+            sum + change.weights[1] * (next.step - change.step) as f64
+        });
+    assert!((shares - 2500.5).abs() < 1e-6, "{shares}");
+    // No transition, since the weights are the same.
+    let train = config("[{ weights = [2, 1], transition = 50 }]");
+    assert_eq!(train.weight_changes(&[2.0, 1.0]), []);
+}
+
+#[test]
+fn the_sequences_of_a_transition_follow_the_line() {
+    let train = config(
+        "[{ step = 5, weights = [0, 1], transition = 40 }, { step = 60, accumulation = 5 }]",
+    );
+    let mut mix = Mix::new(&[1.0, 0.0]).expect("weights");
+    for change in train.weight_changes(&[1.0, 0.0]) {
+        let first = train.sequences_before(change.step);
+        mix = change.applied_to(mix, first).expect("weights");
+    }
+    let begin = train.sequences_before(5);
+    for done in 5..=45 {
+        let sequences = train.sequences_before(done);
+        // The integral of the line: a triangle.
+        let expected = (done as f64 - 5.0).powi(2) / 80.0 * 6.0;
+        let found = mix.counts(sequences)[1] as f64;
+        assert!(
+            (found - expected).abs() <= 0.5 + 1e-6,
+            "{found}, {expected}"
+        );
+    }
+    let counts = mix.counts(train.sequences_before(60));
+    assert_eq!(counts, [begin + 120, 120 + 15 * 6]);
+    // A stage without weights has those of the mix.
+    let counts = mix.counts(train.sequences_before(61));
+    assert_eq!(counts, [begin + 120 + 15, 120 + 15 * 6]);
 }
 
 #[test]
@@ -120,6 +199,14 @@ fn stages_out_of_order_and_out_of_range_are_refused() {
         (
             "[{ step = 5 }, { step = 5 }]",
             "train.stages.step = 5: must be above that of the stage before",
+        ),
+        (
+            "[{ transition = 7 }]",
+            "train.stages.transition = 7: must be 0 in a stage without weights",
+        ),
+        (
+            "[{ step = 3, weights = [1], transition = 7 }, { step = 9 }]",
+            "train.stages.transition = 7: must be at most 6, since the next stage begins at step 9",
         ),
         (
             "[{ accumulation = 0 }]",
