@@ -97,9 +97,9 @@ fn a_trained_model_answers_in_channels() {
     sandbox.write("talks.jsonl", talk.repeat(60));
     let line = "prepare talks.jsonl --out talks --tokenizer byte --chat-template channels.jinja";
     sandbox.succeeds(line);
-    let line = "--preset char-nano --set model.d_model=64 --set model.seq_len=256 --data talks \
-                --out run --steps 400 --set train.schedule.learning_rate=5e-3";
-    sandbox.trains(line);
+    let line = "train --preset char-nano --set model.d_model=64 --set model.seq_len=160 --set train.micro_batch=8 \
+                --data talks --out run --steps 400 --set train.schedule.learning_rate=5e-3 --renderer plain";
+    sandbox.succeeds(line);
     let ran = sandbox.chat("run --temperature 0", "ping\n/save talk.jsonl\n");
     assert_eq!((&ran.stdout[..], &ran.stderr[..]), ("pong\n", ""));
     assert_eq!(
