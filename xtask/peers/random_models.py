@@ -27,7 +27,7 @@ LONG_ORIGINAL = 4
 TYPES = [
     "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2", "mixtral", "qwen2_moe", "qwen3_moe",
     "olmoe", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom",
-    "falcon", "gpt_oss",
+    "falcon", "gpt_oss", "qwen3_next", "qwen3_5_text",
 ]
 
 
@@ -72,6 +72,28 @@ def either(rng, **more):
     return {name: rng.choice(values) for name, values in more.items() if rng.random() < 0.8}
 
 
+def delta_nets(kind, rng, common):
+    """Types with gated delta nets in some layers."""
+    layers = common["num_hidden_layers"]
+    common["hidden_act"] = rng.choice(["silu", "swish"])
+    key_heads = rng.choice([1, 2, 3])
+    mixed = [rng.choice(["linear_attention", "full_attention"]) for _ in range(layers)]
+    common |= {
+        "linear_num_key_heads": key_heads, "linear_num_value_heads": key_heads * rng.choice([1, 2, 3]),
+        "linear_key_head_dim": rng.choice([2, 5, 8]), "linear_value_head_dim": rng.choice([1, 4, 9]),
+        "layer_types": rng.choice([None, mixed]),
+    }
+    common |= either(rng, linear_conv_kernel_dim=[2, 3, 5], attention_bias=[True, False])
+    if kind == "qwen3_5_text":
+        return transformers.Qwen3_5TextConfig(**common)
+    chosen, count = experts(rng)
+    some = either(rng, norm_topk_prob=[True, False], mlp_only_layers=[[0], [1]], decoder_sparse_step=[1, 2])
+    return transformers.Qwen3NextConfig(
+        num_experts=count, moe_intermediate_size=rng.choice([8, 20]),
+        shared_expert_intermediate_size=rng.choice([4, 12]), **chosen, **some, **common,
+    )
+
+
 def newer(kind, rng, common, heads, head_dim):
     """The types since OLMo 2; `common` has LLaMA's fields."""
     layers = common["num_hidden_layers"]
@@ -94,6 +116,8 @@ def newer(kind, rng, common, heads, head_dim):
             num_local_experts=count, layer_types=rng.choice([None, mixed]), **chosen, **common,
             **either(rng, sliding_window=[3, 9, 100], attention_bias=flag),
         )
+    if kind in ("qwen3_next", "qwen3_5_text"):
+        return delta_nets(kind, rng, common)
     if kind == "glm4":
         return transformers.Glm4Config(**common, **either(rng, attention_bias=flag))
     del common["head_dim"]

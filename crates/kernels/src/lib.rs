@@ -61,6 +61,8 @@ mod backends;
 mod base_ops;
 pub mod cpu;
 #[cfg(feature = "burn")]
+mod delta_rule;
+#[cfg(feature = "burn")]
 mod device;
 #[cfg(feature = "flex")]
 mod flex;
@@ -107,6 +109,8 @@ pub use autodiff::{GradientHook, TrainingBackend};
 pub use backend::Backend;
 #[cfg(feature = "burn")]
 pub use base_ops::BaseOps;
+#[cfg(feature = "burn")]
+pub use delta_rule::{DELTA_RULE_CHUNK, DeltaRuleInputs};
 #[cfg(feature = "burn")]
 pub use device::{DeviceMemory, VectorMemory};
 #[cfg(feature = "gpu")]

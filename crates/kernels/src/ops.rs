@@ -1,6 +1,7 @@
 //! The operations on typed tensors, as called by the model.
 
 mod attention;
+mod recurrence;
 
 use std::ops::Range;
 
@@ -19,6 +20,7 @@ pub use attention::{
     Angles, attention, attention_packed, attention_weights, cached_attention, linear_attention,
     linear_attention_weights, self_attention,
 };
+pub use recurrence::{gated_delta_rule, short_convolution, softplus};
 
 fn float<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B> {
     tensor.into_primitive().tensor()

@@ -11,6 +11,7 @@ mod attention_scores;
 mod blocked_attention;
 mod cache;
 mod column_norms;
+mod delta_rule;
 mod embedding;
 mod gated;
 mod gated_columns;
@@ -25,7 +26,9 @@ mod rotary;
 mod rows;
 mod scale;
 pub(crate) mod self_attention;
+mod short_convolution;
 mod sinks;
+mod softplus;
 pub(crate) mod table_parts;
 
 pub use activation::{activation, activation_backward};
@@ -41,6 +44,7 @@ pub use blocked_attention::{
 };
 pub use cache::{empty_tokens, pack_tokens, unpack_tokens, write_packed_tokens, write_tokens};
 pub use column_norms::{normalize_columns, normalize_columns_backward};
+pub use delta_rule::gated_delta_rule;
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
 pub use gated_columns::{add_gated_columns, add_gated_columns_backward};
@@ -60,7 +64,9 @@ pub use self_attention::{
     blocked_self_attention, blocked_self_attention_backward, blocked_self_attention_training,
     self_attention, self_attention_backward, self_attention_training,
 };
+pub use short_convolution::short_convolution;
 pub use sinks::{sink_gradient, with_sinks};
+pub use softplus::softplus;
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;

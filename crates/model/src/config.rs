@@ -5,6 +5,7 @@ mod architecture;
 mod attention;
 pub(crate) mod base;
 pub mod choices;
+mod delta_nets;
 mod derived;
 pub(crate) mod difference;
 mod family;
@@ -18,6 +19,7 @@ mod tiny;
 pub use additions::{ResidualMix, ValueEmbeddings, ZeroInit};
 pub use architecture::{Architecture, ModelKind};
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
+pub use delta_nets::DeltaNets;
 pub use derived::DerivedSize;
 pub use family::Family;
 pub use heads::{
@@ -37,7 +39,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom", "falcon", "gpt_oss" or "palm".
+    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom", "falcon", "gpt_oss", "qwen3_next", "qwen3_5_text" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,6 +89,12 @@ pub struct ModelConfig {
     /// The attention: kind "softmax" { window { tokens, global_tokens, full_layers }, scale (default 1/√head_dim), soft_cap, sinks (default false) } or "linear" { features (default 4 · head_dim), seed }, an estimate by random features whose cost is linear in the sequence length.
     #[serde(default)]
     pub attention: AttentionKind,
+    /// Multiply the output of the attention's heads by σ(gate(x)), with another projection of its input (Qiu et al. 2025).
+    #[serde(default, skip_serializing_if = "choices::is_no")]
+    pub gated_attention: bool,
+    /// Gated delta nets in place of the attention in a decoder's blocks, except in full_layers: { key_heads (default heads), value_heads (a multiple of key_heads; default key_heads), key_dim (default head_dim), value_dim (default key_dim), taps (of the convolutions; default 4), full_layers (a list or { every = 4 }, the default) }; by default none (Yang et al. 2024).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta_nets: Option<DeltaNets>,
     /// The normalization: kind "layer" { bias (default true), epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root); epsilon is 1e-5 by default.
     pub norm: Norm,
     /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base (default 10000), layout "half_split" (default) or "interleaved", scaling { kind "none" (default), "linear", "llama3", "dynamic", "yarn" or "longrope" } }, "alibi", "relative" { buckets (default 32), max_distance (default 128) } or "none".

@@ -92,14 +92,17 @@ pub enum CacheFormatError {
 /// A context that a component does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
-    /// A mask was given to linear attention, whose running sums include all earlier tokens.
+    /// A mask was given to linear attention or a delta net, whose states include all earlier tokens.
     #[error(
-        "linear attention supports no {mask}: its running sums cannot leave out a token; use softmax attention"
+        "linear attention and delta nets support no {mask}: their states cannot leave out a token; use softmax attention"
     )]
     LinearMask {
         /// Field of the mask.
         mask: &'static str,
     },
+    /// The weights of a delta net were asked for.
+    #[error("a delta net has no attention weights: its memory has no entry per token")]
+    NoWeights,
     /// Isolated documents were combined with a cache.
     #[error("isolated documents are not supported with a cache: use one cache per document")]
     CachedDocuments,

@@ -41,7 +41,9 @@ mod prenorm;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
+mod qwen3_5_text;
 mod qwen3_moe;
+mod qwen3_next;
 mod smollm3;
 mod starcoder2;
 mod vanilla;
@@ -191,6 +193,8 @@ families! {
     Bloom = bloom,
     Falcon = falcon,
     GptOss = gpt_oss,
+    Qwen3Next = qwen3_next,
+    Qwen35Text = qwen3_5_text,
     Palm = palm,
     ;
     Bert = "bert",

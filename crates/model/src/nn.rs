@@ -11,6 +11,7 @@
 //! | [`Block`] | attention, optional cross-attention and feed-forward layer around the residual stream |
 //! | [`Stack`] | blocks and a final norm |
 //! | [`ResidualMix`] | `a x + b x₀` |
+//! | [`DeltaNet`] | `rms(delta_rule(q, k, v)) · silu(gate)` |
 //! | [`ValueEmbedding`] | `v + 2 σ(x W) e` |
 //! | [`Embeddings`] | `scale · tokens[id] + positions[i]` |
 //! | [`LmHead`] | `hidden · Wᵀ` |
@@ -24,6 +25,7 @@ pub(crate) mod block;
 pub(crate) mod context;
 pub(crate) mod cross_attention;
 pub(crate) mod cross_sublayer;
+pub(crate) mod delta_net;
 pub(crate) mod dropout;
 pub(crate) mod embeddings;
 pub(crate) mod features;
@@ -53,6 +55,7 @@ pub use block::{Block, BlockConfig};
 pub use context::{AttentionContext, BlockContext, BlockMemory, StackContext, StackMemory};
 pub use cross_attention::{CrossAttention, CrossAttentionConfig, MemoryHeads};
 pub use cross_sublayer::CrossSublayer;
+pub use delta_net::{DeltaNet, DeltaNetConfig, DeltaState};
 pub use embeddings::{Embeddings, EmbeddingsConfig};
 pub use emberlm_kernels::{AttentionMask, Reach};
 pub use feed_forward::{FeedForward, FeedForwardConfig, FeedForwardLayer};
@@ -64,5 +67,5 @@ pub use norm::{Norm, NormConfig};
 pub use position::{AddedPositions, AddedPositionsConfig, RotaryConfig, RotaryTable};
 pub use relative_bias::{RelativeBias, RelativeConfig};
 pub use residual_mix::ResidualMix;
-pub use stack::{LayerRotaryConfig, Stack, StackConfig};
+pub use stack::{DeltaLayersConfig, LayerRotaryConfig, Stack, StackConfig};
 pub use value_embedding::{ValueEmbedding, ValueEmbeddingConfig};

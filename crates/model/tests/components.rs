@@ -97,7 +97,7 @@ fn stack_has_window_except_in_full_layers() {
     let reaches: Vec<Reach> = (0..3)
         .map(|layer| match config.attention(layer).mechanism {
             Mechanism::Softmax { reach, .. } => reach,
-            Mechanism::Linear { .. } => panic!("a softmax"),
+            Mechanism::Linear { .. } | Mechanism::Delta(_) => panic!("a softmax"),
         })
         .collect();
     assert_eq!(reaches, [reach, Reach::Causal, reach]);

@@ -6,7 +6,8 @@ use burn_flex::Flex;
 use burn_ndarray::NdArray;
 use emberlm_kernels::Backend;
 use emberlm_model::config::{
-    Biases, FeedForward, Head, Init, ModelConfig, Norm, Position, ValueEmbeddings, ZeroInit,
+    Biases, FeedForward, FullLayers, Head, Init, ModelConfig, Norm, Position, ValueEmbeddings,
+    ZeroInit,
 };
 use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
@@ -43,6 +44,9 @@ fn config(family: Family) -> TransformerConfig {
         (experts.count, experts.active) = (EXPERTS as usize, 2);
         experts.width = None;
         experts.shared_width = experts.shared_width.map(|_| WIDTH as usize);
+    }
+    if let Some(nets) = &mut raw.delta_nets {
+        nets.full_layers = FullLayers::Every { every: 2 };
     }
     TransformerConfig::try_from(raw).unwrap()
 }
@@ -88,11 +92,19 @@ enum ParameterKind {
     },
     Gain,
     NormBias,
+    Decay,
 }
 
 fn kind_of(path: &str, config: &TransformerConfig) -> ParameterKind {
     let kv_heads = config.kv_heads() as f64;
     let sizes = match path.trim_end_matches(".weight").trim_end_matches(".bias") {
+        _ if path.contains(".delta.norm.") || path.ends_with(".delta.step_bias") => {
+            return ParameterKind::Gain;
+        }
+        _ if path.ends_with(".delta.decay") => return ParameterKind::Decay,
+        layer if layer.ends_with(".delta.convolution") => (4.0, D, false),
+        layer if layer.ends_with(".delta.rates") => (D, HEADS_WIDTH, false),
+        layer if layer.ends_with(".attention.gate") => (D, HEADS_WIDTH, false),
         // The gain is 1 + w.
         _ if path.ends_with("gain") && matches!(config.norm(), Norm::OffsetRms { .. }) => {
             return ParameterKind::NormBias;
@@ -133,6 +145,8 @@ enum InitialDistribution {
     /// Truncated at three standard deviations.
     Truncated(f64),
     Uniform(f64),
+    /// The logarithm of a uniform number from 0.01.
+    Logarithm(f64),
 }
 
 /// A column of the table in `init.rs`.
@@ -155,6 +169,7 @@ fn normal(kind: ParameterKind) -> InitialDistribution {
         }
         ParameterKind::Bias { .. } | ParameterKind::NormBias => InitialDistribution::Constant(0.0),
         ParameterKind::Gain => InitialDistribution::Constant(1.0),
+        ParameterKind::Decay => InitialDistribution::Logarithm(16.0),
     }
 }
 
@@ -235,6 +250,8 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::Smollm3 | Family::Granite => (normal, 23),
         Family::Phi3 => (normal, 24),
         Family::GptOss => (normal, 84),
+        Family::Qwen3Next => (normal, 72),
+        Family::Qwen35Text => (normal, 39),
         Family::Gemma3Text => (normal, 35),
         Family::Starcoder2 => (starcoder2, 39),
         Family::Cohere => (normal, 20),
@@ -358,6 +375,13 @@ fn check(name: &str, config: &TransformerConfig, parameters: usize, expected: Sc
                 let share = greatest / bound;
                 assert!(share <= 1.0 + 1e-6, "{what}: {share} of the bound");
                 assert!(!many || share > 0.99, "{what} ends at {share} of the bound");
+            }
+            InitialDistribution::Logarithm(largest) => {
+                let numbers = values.iter().map(|&x| x.exp() - largest as f32 / 2.0);
+                let numbers: Vec<f32> = numbers.collect();
+                check_moments(&what, &numbers, largest / 12f64.sqrt(), 1.8);
+                let most = values.iter().fold(f32::MIN, |most, &x| most.max(x));
+                assert!(f64::from(most) < largest.ln() + 1e-6, "{what}: {most}");
             }
         }
     }

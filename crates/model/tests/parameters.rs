@@ -70,6 +70,8 @@ fn lists_every_parameter_of_every_preset() {
                     "head_bias",
                     "mix.stream",
                     "mix.embedding",
+                    "delta.decay",
+                    "delta.step_bias",
                 ];
                 let vector = vectors.iter().any(|end| path.ends_with(end));
                 let expected = match path.split('.').next().unwrap() {
@@ -78,13 +80,13 @@ fn lists_every_parameter_of_every_preset() {
                     _ if path.contains("values.table") => ParameterRole::Embedding,
                     "head" => ParameterRole::Head,
                     _ if path.ends_with("attention.qkv.weight") => ParameterRole::FusedMatrix {
-                        widths: [config.heads(), config.kv_heads(), config.kv_heads()]
-                            .map(|heads| heads * config.head_dim())
-                            .to_vec(),
+                        widths: widths(&config, &path),
                     },
                     _ if path.ends_with("router.weight")
                         || path.ends_with("shared.gate.weight")
-                        || path.ends_with("values.gate") =>
+                        || path.ends_with("values.gate")
+                        || path.ends_with("delta.rates.weight")
+                        || path.ends_with("delta.convolution") =>
                     {
                         ParameterRole::Router
                     }
@@ -93,6 +95,23 @@ fn lists_every_parameter_of_every_preset() {
                 assert_eq!(role, expected, "{}: {path}", preset.name);
             }
         }
+    }
+}
+
+/// The widths of queries, keys and values in block `N` of the path `blocks.N.…`.
+fn widths(config: &TransformerConfig, path: &str) -> Vec<usize> {
+    let layer: usize = path.split('.').nth(1).unwrap().parse().unwrap();
+    let nets = config.delta_nets();
+    let nets = nets.filter(|nets| nets.layers(config.n_layers()).contains(&layer));
+    match nets {
+        Some(nets) => {
+            let keys = nets.key_heads.unwrap() * nets.key_dim.unwrap();
+            let values = nets.value_heads.unwrap() * nets.value_dim.unwrap();
+            vec![keys, keys, values]
+        }
+        None => [config.heads(), config.kv_heads(), config.kv_heads()]
+            .map(|heads| heads * config.head_dim())
+            .to_vec(),
     }
 }
 

@@ -84,6 +84,8 @@ macro_rules! transformers {
                 bloom_slopes = "bloom-slopes",
                 falcon_multiquery = "falcon-multiquery",
                 gpt_oss_sinks = "gpt_oss-sinks",
+                qwen3_next_delta = "qwen3_next-delta",
+                qwen3_5_text_delta = "qwen3_5_text-delta",
             ]
         );
     };
@@ -128,6 +130,7 @@ macro_rules! variants {
                 falcon_grouped = "falcon-grouped",
                 falcon_sequential = "falcon-sequential",
                 gpt_oss_listed = "gpt_oss-listed",
+                qwen3_5_text_bias = "qwen3_5_text-bias",
             ]
         );
     };

@@ -22,7 +22,7 @@ pub fn run(args: AttentionArgs) -> Result<(), CliError> {
     let pattern = subject.pattern();
     let (layers, heads) = subject.sizes();
     let choice = Choice {
-        layers: chosen("layer", args.layer, layers)?,
+        layers: subject.with_weights(chosen("layer", args.layer, layers)?)?,
         heads: chosen("head", args.head, heads)?,
     };
     let check = |queries: usize, keys: usize| {

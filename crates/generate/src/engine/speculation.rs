@@ -20,7 +20,6 @@ mod payoff;
 use std::time::Duration;
 
 use emberlm_kernels::Backend;
-use emberlm_model::config::AttentionKind;
 
 pub(super) use draft_model::DraftModel;
 pub(super) use pass_times::PassTimes;
@@ -65,7 +64,7 @@ impl<B: Backend> Engine<B> {
     /// sequence's passes must depend neither on other sequences nor on the machine's speed.
     fn drafting(&self) -> Drafting {
         let config = self.model.config();
-        let can_truncate = !matches!(config.attention(), AttentionKind::Linear { .. });
+        let can_truncate = !config.is_recurrent();
         match self.config.drafting {
             _ if self.config.deterministic || !can_truncate => Drafting::Never,
             _ if self.model.decoder().is_none() => Drafting::Never,

@@ -1,7 +1,6 @@
 //! The draft model of speculative decoding: its tokens, and the choice between them and the target model's.
 
 use emberlm_kernels::Backend;
-use emberlm_model::config::AttentionKind;
 use emberlm_model::{RequestedOutput, Transformer, TransformerConfig};
 
 use super::GenerateOptions;
@@ -41,11 +40,11 @@ pub(crate) fn check_draft(
         return Err(SettingError::new("vocab_size", vocab_size, rule));
     }
     for (config, whose) in [(target, "the model"), (draft, "the draft")] {
-        if matches!(config.attention(), AttentionKind::Linear { .. }) {
+        if config.is_recurrent() {
             let rule = format!(
                 "{whose} must support removing tokens from the cache, as softmax attention does"
             );
-            return Err(SettingError::new("attention", "linear", rule));
+            return Err(SettingError::new("attention", "recurrent", rule));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! reference implementations differentiated by Burn on flex.
 //!
 //! - Values of attention are compared with plain loops, and the gradients of its reference implementation with
-//!   finite differences of the loops. Linear attention, which Burn differentiates, is tested in the same way.
+//!   finite differences of the loops. Linear attention and the delta rule, which Burn differentiates, are tested in the same way.
 //! - Linear layers with packed weights, which are not trained, and writes to caches are compared with the
 //!   unpacked layer and with plain copies.
 //! - Dropout of blocked attention is tested statistically, products of rounded operands are compared with f32,
@@ -23,6 +23,7 @@ mod attention_tiles;
 mod blocked_attention;
 mod cache;
 mod compare;
+mod delta_rule;
 mod elementwise;
 mod head_loss;
 mod linear_attention;

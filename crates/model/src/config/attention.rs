@@ -18,7 +18,7 @@ pub enum AttentionKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         soft_cap: Option<f64>,
         /// A learned score per head that takes part in the softmax and has no value (gpt-oss), so that a head can attend to nothing.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "super::choices::is_no")]
         sinks: bool,
     },
     /// Unbiased estimate of the scores' exponentials by positive random features (Choromanski et al. 2021,
@@ -152,10 +152,6 @@ impl QkNormSpan {
     pub(super) fn is_head(&self) -> bool {
         *self == Self::Head
     }
-}
-
-fn is_false(sinks: &bool) -> bool {
-    !sinks
 }
 
 fn is_zero(count: &usize) -> bool {

@@ -20,6 +20,8 @@ pub(crate) fn common(family: Family) -> ModelConfig {
         kv_heads: None,
         head_dim: None,
         attention: AttentionKind::SOFTMAX,
+        gated_attention: false,
+        delta_nets: None,
         qk_norm: false,
         qk_norm_span: QkNormSpan::Head,
         dropout: 0.0,

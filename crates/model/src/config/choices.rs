@@ -169,6 +169,10 @@ pub(crate) const fn is_yes(flag: &bool) -> bool {
     *flag
 }
 
+pub(crate) const fn is_no(flag: &bool) -> bool {
+    !*flag
+}
+
 pub(super) const fn epsilon() -> f64 {
     1e-5
 }

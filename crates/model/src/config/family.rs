@@ -64,6 +64,11 @@ pub enum Family {
     Falcon,
     /// gpt-oss.
     GptOss,
+    /// Qwen3-Next.
+    Qwen3Next,
+    /// The text models of Qwen3.5.
+    #[serde(rename = "qwen3_5_text")]
+    Qwen35Text,
     /// PaLM.
     Palm,
     /// BERT.

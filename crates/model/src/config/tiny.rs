@@ -34,6 +34,13 @@ impl ModelConfig {
             }
             *scale = scale.map(|_| 0.3);
         }
+        if let Some(nets) = &mut self.delta_nets {
+            nets.key_heads = Some(2);
+            nets.value_heads = nets.value_heads.map(|_| 4);
+            nets.key_dim = Some(6);
+            nets.value_dim = nets.value_dim.map(|_| 5);
+            nets.full_layers = FullLayers::Every { every: 2 };
+        }
         if let Position::Rotary { dims, scaling, .. } = &mut self.position {
             *dims = dims.filter(|&dims| dims < head_dim).map(|_| 2);
             if let RotaryScaling::Llama3 {

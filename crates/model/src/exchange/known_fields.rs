@@ -106,6 +106,7 @@ const UNREAD: FieldTable = FieldTable(&[
     // The tensors show it.
     ("is_gated_act", NoEffect),
     ("layer_types", NoEffect),
+    ("full_attention_interval", NoEffect),
     ("global_rope_theta", NoEffect),
     ("local_rope_theta", NoEffect),
     ("max_window_layers", NoEffect),

@@ -9,6 +9,7 @@ use crate::transformer::checked::TransformerConfig;
 
 const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";
+const LINEAR: &str = "linear_attention";
 
 /// Softmax attention with an optional window.
 pub(crate) fn attention(window: Option<Window>) -> AttentionKind {
@@ -58,16 +59,50 @@ pub(crate) fn types(
     fields: &Fields<'_>,
     n_layers: usize,
 ) -> Result<Option<Vec<bool>>, HuggingFaceError> {
+    listed(fields, n_layers, SLIDING)
+}
+
+/// Reads `layer_types`: true for each layer of the type `kind`, which the others are not. Returns `None` if the field is absent.
+fn listed(
+    fields: &Fields<'_>,
+    n_layers: usize,
+    kind: &str,
+) -> Result<Option<Vec<bool>>, HuggingFaceError> {
     let Some(types) = fields.optional_texts("layer_types")? else {
         return Ok(None);
     };
     if types.len() != n_layers {
         return Err(fields.error("layer_types", format!("must have {n_layers} entries")));
     }
-    if types.iter().any(|&kind| kind != SLIDING && kind != FULL) {
-        return Err(fields.error("layer_types", format!("must be of {SLIDING} and {FULL}")));
+    if types.iter().any(|&of| of != kind && of != FULL) {
+        return Err(fields.error("layer_types", format!("must be of {kind} and {FULL}")));
     }
-    Ok(Some(types.iter().map(|&kind| kind == SLIDING).collect()))
+    Ok(Some(types.iter().map(|&of| of == kind).collect()))
+}
+
+/// Reads the layers with full attention of a model type whose other layers have linear attention: those of `layer_types`, or by
+/// default the last of each `full_attention_interval`.
+pub(crate) fn full_beside_linear(
+    fields: &Fields<'_>,
+    n_layers: usize,
+) -> Result<FullLayers, HuggingFaceError> {
+    let every = fields.size("full_attention_interval", 4)?;
+    let Some(linear) = listed(fields, n_layers, LINEAR)? else {
+        return Ok(FullLayers::Every { every });
+    };
+    let full = (0..n_layers).filter(|&layer| !linear[layer]);
+    Ok(FullLayers::Listed(full.collect()))
+}
+
+/// Writes `layer_types` for [`full_beside_linear`].
+pub(crate) fn write_linear(config: &TransformerConfig, fields: &mut Map<String, Value>) {
+    let nets = config.delta_nets();
+    let linear = nets.map_or_else(Vec::new, |nets| nets.layers(config.n_layers()));
+    let types = (0..config.n_layers()).map(|layer| match linear.binary_search(&layer) {
+        Ok(_) => LINEAR,
+        Err(_) => FULL,
+    });
+    fields.insert("layer_types".to_owned(), types.collect());
 }
 
 /// Builds the window from the layers for which `slides` is true. Returns the error `rule` if there are such layers but

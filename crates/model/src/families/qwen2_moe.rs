@@ -95,7 +95,7 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
 pub(super) const NAMES: Names<'static> =
     llama::names(&[NORMS, QK_NORMS, ATTENTION, GATED, EXPERTS, SHARED_EXPERT]);
 
-const SHARED_EXPERT: &[TensorName] = &[
+pub(super) const SHARED_EXPERT: &[TensorName] = &[
     linear("feed_forward.shared.gate", "mlp.shared_expert_gate"),
     linear(
         "feed_forward.shared.expert.gate",

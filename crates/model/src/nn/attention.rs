@@ -10,7 +10,7 @@ use std::slice;
 
 use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Int, Tensor, activation};
 
 use emberlm_kernels::{
     AttentionMask, AttentionOptions, Backend, Precision, Reach, SelfAttention, ops,
@@ -21,9 +21,10 @@ use crate::error::ContextError;
 use crate::nn::adapter_rows::AdapterRows;
 use crate::nn::alibi::AlibiSlopes;
 use crate::nn::context::{AttentionContext, reject_mask};
+use crate::nn::delta_net::DeltaNet;
 use crate::nn::features::FeatureTable;
 use crate::nn::heads::{merge_heads, normed, rotated, take_heads, weighted_sums};
-use crate::nn::kv_cache::{LayerCache, cached_attention};
+use crate::nn::kv_cache::{LayerCache, RecurrentState, cached_attention};
 use crate::nn::linear::Linear;
 use crate::nn::norm::Norm;
 use crate::nn::packed::{BlockPass, RowSpan, Span};
@@ -31,8 +32,8 @@ use crate::nn::position::RotaryTable;
 use crate::nn::probe::{LayerProbe, Point};
 use crate::nn::value_embedding::ValueEmbedding;
 
-/// Computes `out(softmax(scale · q kᵀ) v)`, or linear attention's estimate of it. One fused linear layer computes
-/// queries, keys and values.
+/// Computes `out(softmax(scale · q kᵀ) v)`, linear attention's estimate of it, or a gated delta net ([`DeltaNet`]). One fused
+/// linear layer computes queries, keys and values.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -53,6 +54,10 @@ pub struct Attention<B: BurnBackend> {
     pub qkv: Linear<B>,
     /// Output projection `[heads · head_dim, d_model]`.
     pub out: Linear<B>,
+    /// Projection `[d_model, heads · head_dim]` to the gate of the heads' outputs, if any.
+    pub gate: Option<Linear<B>>,
+    /// The parameters of a gated delta net.
+    pub delta: Option<DeltaNet<B>>,
     /// Norm of the queries, applied before the rotation.
     pub q_norm: Option<Norm<B>>,
     /// Norm of the keys, applied before the rotation.
@@ -106,10 +111,10 @@ impl<B: Backend> Attention<B> {
         if self.values.is_some() && !has_ids {
             return Err(ContextError::NoTokens);
         }
-        match self.features {
-            Some(_) => reject_mask(mask),
-            None if cached && mask.documents.is_some() => Err(ContextError::CachedDocuments),
-            None => Ok(()),
+        match self.is_recurrent() {
+            true => reject_mask(mask),
+            false if cached && mask.documents.is_some() => Err(ContextError::CachedDocuments),
+            false => Ok(()),
         }
     }
 
@@ -150,10 +155,31 @@ impl<B: Backend> Attention<B> {
     ) -> Tensor<B, 3> {
         let rotary = pass.rotary;
         let [batch, seq, _] = x.dims();
+        let gate = self.gate.as_ref();
+        let gate = gate.map(|gate| gate.run(x.clone(), None, pass.adapters));
+        if let (Some(delta), Some(gate)) = (&self.delta, &gate) {
+            let rates = delta.rates(x.clone());
+            let qkv = self.qkv.run(x, None, pass.adapters);
+            let of = |span: &mut Span<'_, B>| {
+                let [qkv, rates, gate] = [&qkv, &rates, gate].map(|rows| span.rows.of(rows));
+                let mixed = mixed_by(delta, qkv, rates, span.cache.as_deref_mut());
+                let mixed = match &mut pass.probe {
+                    Some(probe) => probe.heads(Point::Mixed, mixed),
+                    None => mixed,
+                };
+                delta.gated(mixed, gate)
+            };
+            let mixed = RowSpan::joined(spans.iter_mut().map(of), [batch, seq]);
+            return self.out.run(mixed, residual, pass.adapters);
+        }
+        let gated = |mixed: Tensor<B, 3>| match gate {
+            Some(gate) => mixed * activation::sigmoid(gate),
+            None => mixed,
+        };
         let qkv = self.projected(x, pass.ids.as_ref(), pass.adapters);
         if let (Some(probe), [span]) = (&mut pass.probe, &*spans) {
             let mixed = merge_heads(self.probed(&qkv, span, rotary, probe));
-            return self.out.run(mixed, residual, pass.adapters);
+            return self.out.run(gated(mixed), residual, pass.adapters);
         }
         let qkv = self.normed_columns(qkv);
         let mixed = match self.fused(&qkv, spans, rotary) {
@@ -172,7 +198,12 @@ impl<B: Backend> Attention<B> {
                 RowSpan::joined(spans.iter_mut().map(of), [batch, seq])
             }
         };
-        self.out.run(mixed, residual, pass.adapters)
+        self.out.run(gated(mixed), residual, pass.adapters)
+    }
+
+    /// True if the attention has a state in place of the keys and values of earlier tokens.
+    fn is_recurrent(&self) -> bool {
+        self.features.is_some() || self.delta.is_some()
     }
 
     /// Queries, keys and values of rows `[batch, seq, d_model]`.
@@ -261,6 +292,9 @@ impl<B: Backend> Attention<B> {
 
     /// The widths of queries, keys and values in the output of `qkv`.
     pub(crate) fn qkv_widths(&self) -> [usize; 3] {
+        if let Some(delta) = &self.delta {
+            return delta.widths();
+        }
         [self.heads, self.kv_heads, self.kv_heads].map(|heads| heads * self.head_dim)
     }
 
@@ -277,15 +311,23 @@ impl<B: Backend> Attention<B> {
     /// `[batch, heads, seq, seq]`.
     ///
     /// # Errors
-    /// Those of [`Attention::forward`].
+    /// Those of [`Attention::forward`], or the attention is a delta net, which has none.
     pub fn weights(
         &self,
         x: Tensor<B, 3>,
         rotary: Option<&RotaryTable<B>>,
         mask: AttentionMask<B>,
     ) -> Result<Tensor<B, 4>, ContextError> {
-        self.check(&mask, false, true)?;
+        self.check_weights(&mask)?;
         Ok(self.run_weights(x, rotary, mask))
+    }
+
+    /// Returns an error if the attention has no weights, or does not support the mask.
+    pub(crate) fn check_weights(&self, mask: &AttentionMask<B>) -> Result<(), ContextError> {
+        match self.delta {
+            Some(_) => Err(ContextError::NoWeights),
+            None => self.check(mask, false, true),
+        }
     }
 
     /// [`Attention::weights`] with a mask that has been checked.
@@ -383,11 +425,34 @@ impl<B: Backend> Attention<B> {
             (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
             (Some(features), Some(cache)) => {
                 let seq = q.dims()[2];
-                let past = cache.take_sums();
+                let past = match cache.take_state() {
+                    Some(RecurrentState::Sums(sums)) => Some(sums),
+                    _ => None,
+                };
                 let (mixed, sums) = ops::linear_attention(q, k, v, features.rows(), past);
-                cache.put_sums(sums, seq);
+                cache.put_state(sums.map(RecurrentState::Sums), seq);
                 mixed
             }
         }
     }
+}
+
+/// The outputs of a delta net's heads, which continue the cache's tokens.
+fn mixed_by<B: Backend>(
+    delta: &DeltaNet<B>,
+    qkv: Tensor<B, 3>,
+    rates: Tensor<B, 3>,
+    cache: Option<&mut LayerCache<B>>,
+) -> Tensor<B, 4> {
+    let Some(cache) = cache else {
+        return delta.mix(qkv, rates, None).0;
+    };
+    let seq = qkv.dims()[1];
+    let past = match cache.take_state() {
+        Some(RecurrentState::Delta(state)) => Some(state),
+        _ => None,
+    };
+    let (mixed, state) = delta.mix(qkv, rates, past);
+    cache.put_state(Some(RecurrentState::Delta(state)), seq);
+    mixed
 }

@@ -22,7 +22,7 @@ mod config;
 
 pub use config::BlockConfig;
 
-use std::slice;
+use std::{iter, slice};
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -258,10 +258,10 @@ impl<B: Backend> Block<B> {
     /// The linear layers except the routers of mixtures, with their paths.
     pub(crate) fn linears(&self) -> impl Iterator<Item = (String, &Linear<B>)> {
         let attention = &self.attention;
-        let own = [
-            ("attention.qkv", &attention.qkv),
-            ("attention.out", &attention.out),
-        ];
+        let gate = attention.gate.iter().map(|gate| ("attention.gate", gate));
+        let own = iter::once(("attention.qkv", &attention.qkv))
+            .chain(gate)
+            .chain([("attention.out", &attention.out)]);
         let cross = self.cross.iter().flat_map(|cross| {
             let CrossAttention { q, kv, out, .. } = &cross.attention;
             [
@@ -270,7 +270,7 @@ impl<B: Backend> Block<B> {
                 ("cross.attention.out", out),
             ]
         });
-        let attentions = own.into_iter().chain(cross);
+        let attentions = own.chain(cross);
         let attentions = attentions.map(|(name, linear)| (name.to_owned(), linear));
         let feed_forward = self.feed_forward.linears();
         let feed_forward =
@@ -280,12 +280,15 @@ impl<B: Backend> Block<B> {
 
     /// The linear layers in the order of [`Block::linears`].
     pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
-        let own = [&mut self.attention.qkv, &mut self.attention.out];
+        let attention = &mut self.attention;
+        let own = iter::once(&mut attention.qkv)
+            .chain(&mut attention.gate)
+            .chain([&mut attention.out]);
         let cross = self.cross.iter_mut().flat_map(|cross| {
             let CrossAttention { q, kv, out, .. } = &mut cross.attention;
             [q, kv, out]
         });
-        let attentions = own.into_iter().chain(cross);
+        let attentions = own.chain(cross);
         attentions.chain(self.feed_forward.linears_mut())
     }
 
@@ -322,7 +325,7 @@ impl<B: Backend> Block<B> {
         rotary: Option<&RotaryTable<B>>,
         mask: AttentionMask<B>,
     ) -> Result<Tensor<B, 4>, ContextError> {
-        self.attention.check(&mask, false, true)?;
+        self.attention.check_weights(&mask)?;
         let x = match self.wiring {
             Wiring::PreNorm | Wiring::Sandwich | Wiring::Parallel { .. } => self.first_norm(x),
             Wiring::PostNorm | Wiring::OutputNorm => x,

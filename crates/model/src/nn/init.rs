@@ -8,6 +8,7 @@
 //! | untied head | as linear layers | as linear layers | as linear layers | as linear layers | as linear layers |
 //! | bias of a linear layer | 0 | U(±1/√in) | 0 | 0 | 0 |
 //! | gate of value embeddings | 0 | 0 | 0 | 0 | 0 |
+//! | `decay`, `step_bias` of a delta net | ln U(0.01, 16), 1 | as `normal` | as `normal` | as `normal` | as `normal` |
 //! | gain and bias of a norm | 1, 0 | 1, 0 | 1, 0 | 1, 0 | 1, 0 |
 //!
 //! `d` is `d_model`. Layers of `zero_init` start with zeros instead. With a [`SizeRatio`] to a base model, each parameter has the
@@ -213,6 +214,22 @@ impl<'a, B: Backend> Initializer<'a, B> {
     /// Fills `[width]` with a constant.
     pub(crate) fn constant(&self, value: f32, width: usize) -> Param<Tensor<B, 1>> {
         self.param(vec![value; width], [width])
+    }
+
+    /// Draws `[width]` logarithms of numbers that are uniform between 0.01 and `largest`.
+    pub(crate) fn log_uniform(
+        &self,
+        path: &str,
+        width: usize,
+        largest: f64,
+    ) -> Param<Tensor<B, 1>> {
+        const SMALLEST: f64 = 0.01;
+        let Some(values) = self.sampled(path, width, WeightDistribution::Uniform(0.5)) else {
+            return self.zeros([width]);
+        };
+        let number = |x: f32| SMALLEST + (f64::from(x) + 0.5) * (largest - SMALLEST);
+        let values = values.into_iter().map(|x| number(x).ln() as f32);
+        self.param(values.collect(), [width])
     }
 
     fn small(&self) -> WeightDistribution {

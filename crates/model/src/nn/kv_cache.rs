@@ -1,8 +1,9 @@
-//! Cache of the keys and values of processed tokens (or of linear attention's sums), so that generating a token
-//! computes only one position.
+//! Cache of the keys and values of processed tokens (or of the state of attentions that have none), so that generating a
+//! token computes only one position.
 
 mod format;
 mod layer;
+mod recurrent;
 mod retention;
 mod saved;
 mod tokens;
@@ -13,6 +14,7 @@ use emberlm_kernels::Backend;
 
 pub use format::CacheFormat;
 pub use layer::LayerCache;
+pub(crate) use recurrent::RecurrentState;
 pub use retention::ROLLBACK_TOKENS;
 pub(crate) use retention::held_tokens;
 pub use saved::SavedCache;
@@ -50,7 +52,7 @@ impl<B: Backend> KvCache<B> {
 
     /// Number of tokens that remain if the cache is truncated to `len` tokens:
     /// - softmax attention: `len`, but at most the number of cached tokens
-    /// - linear attention, whose sums cannot drop a token: all cached tokens or none
+    /// - linear attention and delta nets, whose states cannot drop a token: all cached tokens or none
     /// - windowed attention: `len`, or none if the window before it is no longer held. At least the newest
     ///   [`ROLLBACK_TOKENS`] can be removed, counted from the greatest length since the cache was cleared.
     pub fn reusable(&self, len: usize) -> usize {

@@ -2,7 +2,7 @@
 
 mod config;
 
-pub use config::{LayerRotaryConfig, StackConfig};
+pub use config::{DeltaLayersConfig, LayerRotaryConfig, StackConfig};
 
 use burn::module::Module;
 use burn::tensor::backend::Backend as BurnBackend;
@@ -171,7 +171,7 @@ impl<B: Backend> Stack<B> {
         }
     }
 
-    /// Computes every block's self-attention weights without a cache: `[batch, heads, seq, seq]` each.
+    /// Computes the self-attention weights of every block that has some without a cache: `[batch, heads, seq, seq]` each.
     ///
     /// # Errors
     /// Those of [`Stack::forward`].

@@ -3,6 +3,7 @@
 mod additions;
 mod architecture;
 mod components;
+mod delta_nets;
 mod positions;
 mod rules;
 #[cfg(test)]
@@ -11,8 +12,8 @@ mod tests;
 use emberlm_kernels::Activation;
 
 use crate::config::{
-    Architecture, AttentionKind, Biases, DropoutSite, EncoderHeadConfig, Experts, Family,
-    FeedForward, Head, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position,
+    Architecture, AttentionKind, Biases, DeltaNets, DropoutSite, EncoderHeadConfig, Experts,
+    Family, FeedForward, Head, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position,
     ValueEmbeddings, Window, Wiring, ZeroInit,
 };
 use crate::error::{ConfigError, InputError};
@@ -104,6 +105,10 @@ getters! {
     norm_epsilon: f64 = |raw| raw.norm.epsilon();
     /// The value embeddings, if any.
     value_embeddings: Option<&ValueEmbeddings> = |raw| raw.value_embeddings.as_ref();
+    /// The gated delta nets, if any.
+    delta_nets: Option<&DeltaNets> = |raw| raw.delta_nets.as_ref();
+    /// True if the output of the attention's heads has a gate.
+    gated_attention: bool;
     /// Linear layers that start with zeros.
     zero_init: &[ZeroInit] = |raw| &raw.zero_init;
     /// Factor on the outputs of sublayers, if any.
@@ -173,11 +178,20 @@ impl TransformerConfig {
         counts.iter().map(|count| count.total()).sum()
     }
 
+    /// True if blocks keep a state of all earlier tokens, from which no token can be removed, in place of their keys and values.
+    pub fn is_recurrent(&self) -> bool {
+        self.delta_nets().is_some() || matches!(self.attention(), AttentionKind::Linear { .. })
+    }
+
     /// Checks that the model supports isolated documents ([`crate::Tokens::documents`]).
     ///
     /// # Errors
-    /// The attention is linear: its running sums include all earlier tokens.
+    /// The attention is linear or there are delta nets: their states include all earlier tokens.
     pub fn check_documents(&self) -> Result<(), ConfigError> {
+        if self.delta_nets().is_some() {
+            let rule = "must be absent for documents to be isolated: the state of a delta net cannot leave out a token";
+            return Err(ConfigError::new("delta_nets", "set", rule));
+        }
         match self.attention() {
             AttentionKind::Softmax { .. } => Ok(()),
             AttentionKind::Linear { .. } => {

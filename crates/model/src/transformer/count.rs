@@ -8,7 +8,7 @@ mod table;
 pub(crate) use table::counted;
 pub use table::{Component, ComponentParameters, StackRole, table};
 
-use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
+use emberlm_kernels::{DELTA_RULE_CHUNK, LINEAR_ATTENTION_CHUNK};
 use serde::Serialize;
 
 use crate::config::ModelKind;
@@ -84,7 +84,12 @@ pub fn parameters(config: &TransformerConfig) -> Parameters {
         ),
         embedding: sum_of(&[Component::TokenEmbedding]),
         positions: sum_of(&[Component::Positions]),
-        attention: sum_of(&[Component::AttentionQkv, Component::AttentionOut]),
+        attention: sum_of(&[
+            Component::AttentionQkv,
+            Component::AttentionGate,
+            Component::AttentionOut,
+            Component::DeltaNet,
+        ]),
         feed_forward: sum_of(&[
             Component::FeedForwardUp,
             Component::FeedForwardDown,
@@ -114,15 +119,16 @@ pub fn flops_per_token(config: &TransformerConfig) -> Flops {
         };
     }
     let stack = config.stack();
-    let layers = stack.n_layers as u128;
-    let weights = stack.kinds().map(|(blocks, block)| {
+    let weights = stack.kinds().into_iter().map(|(blocks, block)| {
         let linear = block.active_linear_layers().into_iter();
         blocks as u128 * linear.map(|layer| layer.weights()).sum::<u128>()
     });
     let head = config.embeddings().tokens();
-    let products = 2 * (weights.iter().sum::<u128>() + head);
-    let mixing = attention_products(&stack.block.attention, config.seq_len());
-    let forward = products + layers * mixing;
+    let products = 2 * (weights.sum::<u128>() + head);
+    let mixing = stack.attentions().into_iter().map(|(blocks, attention)| {
+        blocks as u128 * attention_products(&attention, config.seq_len())
+    });
+    let forward = products + mixing.sum::<u128>();
     Flops {
         forward: narrow(forward),
         training: narrow(3 * forward),
@@ -149,6 +155,15 @@ fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
             let per_key = features * head_dim + features * value;
             2 * (heads * per_query + kv_heads * per_key)
         }
+        Mechanism::Delta(delta) => {
+            // Products of a token with those of its chunk, among them the inverse of the chunk's system; reads of the memory by
+            // keys and queries, and the write to it.
+            let value = delta.value_dim as u128;
+            let chunk = (DELTA_RULE_CHUNK as u128).min(seq_len);
+            let doublings = u128::from(chunk.next_power_of_two().ilog2());
+            let within = chunk * (2 * head_dim + 2 * value + 2 * doublings * chunk);
+            2 * heads * (within + 3 * head_dim * value)
+        }
     }
 }
 
@@ -163,20 +178,32 @@ fn cached_bytes(attention: &AttentionConfig, seq_len: usize, format: CacheFormat
         Mechanism::Linear { features, .. } => {
             4 * kv_heads * (features as u128 * (head_dim + 1) + 1)
         }
+        Mechanism::Delta(delta) => {
+            let memory = attention.heads as u128 * head_dim * delta.value_dim as u128;
+            let inputs = (delta.taps as u128 - 1) * delta.channels(attention) as u128;
+            4 * (memory + inputs)
+        }
     }
 }
 
-/// Bytes of one sequence's cache for `capacity` tokens: keys and values in `format`, or linear attention's sums. 0 for an
+/// Bytes of one sequence's cache for `capacity` tokens: keys and values in `format`, or the states of other attentions. 0 for an
 /// encoder.
 pub fn kv_cache(config: &TransformerConfig, capacity: usize, format: CacheFormat) -> usize {
     if config.kind() == ModelKind::Encoder {
         return 0;
     }
     let stack = config.stack();
-    let full = stack.full_layers.len().min(stack.n_layers) as u128;
-    let with_reach = |attention: &AttentionConfig| cached_bytes(attention, capacity, format);
-    let bytes = full * with_reach(&stack.block.attention.without_window())
-        + (stack.n_layers as u128 - full) * with_reach(&stack.block.attention);
+    let of = |(layers, attention): (usize, AttentionConfig)| {
+        layers as u128 * cached_bytes(&attention, capacity, format)
+    };
+    // Those without a window are of the first kind of attention.
+    let full = stack.full_layers.len().min(stack.n_layers);
+    let unbounded = of((full, stack.block.attention.without_window()));
+    let mut others = stack.attentions();
+    if let Some((layers, _)) = others.first_mut() {
+        *layers = layers.saturating_sub(full);
+    }
+    let bytes = unbounded + others.into_iter().map(of).sum::<u128>();
     narrow(bytes)
 }
 
@@ -208,7 +235,7 @@ mod tests {
     // Counts from `transformers` 5.23: `AutoModelForCausalLM.from_config(…).num_parameters()` on the `meta` device.
     #[test]
     fn parameter_counts_match_transformers() {
-        let published: [(&str, usize); 49] = [
+        let published: [(&str, usize); 51] = [
             ("gpt2-small", 124_439_808),
             ("gpt2-medium", 354_823_168),
             ("gpt2-large", 774_030_080),
@@ -258,6 +285,8 @@ mod tests {
             ("bloom-7b1", 7_069_016_064),
             ("falcon-7b", 6_921_720_704),
             ("falcon-40b", 41_303_293_952),
+            ("qwen3-next-80b-a3b", 79_674_391_296),
+            ("qwen3.5-9b", 8_953_803_264),
         ];
         for (name, count) in published {
             assert_eq!(parameters(&preset(name)).total, count, "{name}");

@@ -310,8 +310,8 @@ impl<B: Backend> Transformer<B> {
         self.lm_head.losses(hidden, tokens, targets)
     }
 
-    /// Computes the attention weights after the softmax, `[batch, heads, seq, seq]` per block; for linear attention,
-    /// the weights equivalent to its estimate. [`Transformer::forward`] never materializes them; its requirements on
+    /// Computes the attention weights after the softmax, `[batch, heads, seq, seq]` per block without a delta net, which has
+    /// none; for linear attention, the weights equivalent to its estimate. [`Transformer::forward`] never materializes them; its requirements on
     /// tokens apply.
     pub fn attention_weights(&self, tokens: Tensor<B, 2, Int>) -> Vec<Tensor<B, 4>> {
         let tokens = Tokens::from(tokens);

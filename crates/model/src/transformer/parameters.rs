@@ -13,8 +13,8 @@ use emberlm_kernels::Backend;
 use crate::nn::low_rank::LowRank;
 use crate::nn::token_table::TokenTable;
 use crate::nn::{
-    AddedPositions, Attention, Block, CrossAttention, CrossSublayer, Embeddings, FeedForward,
-    FeedForwardLayer, Linear, LinearWeight, LmHead, Mixture, Norm, Stack,
+    AddedPositions, Attention, Block, CrossAttention, CrossSublayer, DeltaNet, Embeddings,
+    FeedForward, FeedForwardLayer, Linear, LinearWeight, LmHead, Mixture, Norm, Stack,
 };
 use crate::params::{part_path, whole_path};
 use crate::transformer::encoder::{EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
@@ -34,7 +34,8 @@ pub enum ParameterRole {
     Embedding,
     /// The weight of an untied head, `[vocab_size, d_model]`, or of a classifier's last layer, `[d_model, labels]`.
     Head,
-    /// The weight of a mixture's router, or of a gate of a shared expert or of value embeddings, which is never packed.
+    /// The weight of a mixture's router, of a gate of a shared expert or of value embeddings, or of a delta net's convolutions and
+    /// rates, which is never packed.
     Router,
     /// A gain or a bias.
     Vector,
@@ -324,6 +325,12 @@ impl<B: Backend> Attention<B> {
         };
         list.module("qkv", |list| self.qkv.list(list, qkv));
         list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
+        if let Some(gate) = &self.gate {
+            list.module("gate", |list| gate.list(list, ParameterRole::Matrix));
+        }
+        if let Some(delta) = &self.delta {
+            list.module("delta", |list| delta.list(list));
+        }
         list.norm("q_norm", self.q_norm.as_ref());
         list.norm("k_norm", self.k_norm.as_ref());
         if let Some(sinks) = &self.sinks {
@@ -335,6 +342,16 @@ impl<B: Backend> Attention<B> {
                 list.add("gate", ParameterRole::Router, &values.gate);
             });
         }
+    }
+}
+
+impl<B: Backend> DeltaNet<B> {
+    fn list(&self, list: &mut ParameterLister) {
+        list.add("convolution", ParameterRole::Router, &self.convolution);
+        list.module("rates", |list| self.rates.list(list, ParameterRole::Router));
+        list.add("decay", ParameterRole::Vector, &self.decay);
+        list.add("step_bias", ParameterRole::Vector, &self.step_bias);
+        list.norm("norm", Some(&self.norm));
     }
 }
 

@@ -24,8 +24,54 @@ struct SourceTensor {
     part: Option<EqualPart>,
     /// The parameter has output `index` of every `count` in its range.
     every: EqualPart,
+    /// The order of the tensor's outputs if it is another one, or if other parameters have some of them.
+    pieces: Option<Pieces>,
     /// Elements of a head if the rows of each head are ordered by rotated pairs, `(0, d/2), (1, d/2 + 1), …`.
     paired: Option<usize>,
+}
+
+/// Outputs of a tensor in groups of pieces. A parameter has some of the pieces: the first one of every group, then the next one
+/// of every group, and so on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    /// Number of groups, one after another in the tensor.
+    pub(crate) groups: usize,
+    /// Outputs of each piece of a group.
+    pub(crate) sizes: Vec<usize>,
+    /// The pieces of the parameter.
+    pub(crate) own: Range<usize>,
+}
+
+impl Pieces {
+    /// Outputs of a group.
+    fn of_group(&self) -> usize {
+        self.sizes.iter().sum()
+    }
+
+    /// Outputs of all groups.
+    fn outputs(&self) -> usize {
+        self.groups * self.of_group()
+    }
+
+    /// The parameter's column for an output; `None` for that of another parameter.
+    fn column(&self, output: usize) -> Option<usize> {
+        let (group, mut within) = (output / self.of_group(), output % self.of_group());
+        let mut before = 0;
+        for (piece, &size) in self.sizes.iter().enumerate() {
+            let is_own = self.own.contains(&piece);
+            if within < size {
+                return is_own.then_some(before + group * size + within);
+            }
+            within -= size;
+            before += if is_own { self.groups * size } else { 0 };
+        }
+        None
+    }
+
+    /// True if other parameters have some of the pieces.
+    fn is_part(&self) -> bool {
+        self.own != (0..self.sizes.len())
+    }
 }
 
 /// One of several parameters of the same shape whose outputs are in one tensor.
@@ -49,9 +95,8 @@ enum Layout {
     AsIs,
     /// `[out, in]`, the layout of PyTorch's `Linear`.
     Transposed,
-    /// `[out, in]` with rows ordered by group: the queries of the first key-value head, its key and its value, then
-    /// those of the next. The decoder has all queries first, then all keys, then all values.
-    FusedPerGroup { groups: usize, queries: usize },
+    /// `[out, 1, in]`, the layout of PyTorch's convolutions of separate channels.
+    Channels,
     /// `[parts, in, out]`, with the matrix of each part as in the decoder.
     Stacked,
 }
@@ -93,9 +138,49 @@ impl Source {
 
     /// Keys and values in two matrices stored `[out, in]`.
     pub fn key_value(attention: &AttentionConfig, names: [String; 2]) -> Self {
-        let width = Some(attention.kv_heads * attention.head_dim);
+        Self::columns(names, attention.kv_heads * attention.head_dim)
+    }
+
+    /// Queries, keys and values in one matrix stored `[out, in]`, or one vector, ordered by key-value head, each after
+    /// its queries.
+    pub fn fused_per_group(attention: &AttentionConfig, name: impl Into<String>) -> Self {
+        let groups = attention.kv_heads;
+        let queries = attention.heads / groups * attention.head_dim;
+        let sizes = vec![queries, attention.head_dim, attention.head_dim];
+        let own = 0..sizes.len();
+        Self::pieces(name, Pieces { groups, sizes, own })
+    }
+
+    /// Pieces of a matrix stored `[out, in]`, or of a vector.
+    pub(crate) fn pieces(name: impl Into<String>, pieces: Pieces) -> Self {
+        let tensor = SourceTensor {
+            pieces: Some(pieces),
+            ..SourceTensor::whole(name.into())
+        };
+        Self {
+            tensors: vec![tensor],
+            layout: Layout::Transposed,
+        }
+    }
+
+    /// [`Source::query_key_value`], where each head of the queries is followed by that of a gate in the first tensor.
+    pub(crate) fn query_key_value_beside_gate(
+        attention: &AttentionConfig,
+        names: [String; 3],
+    ) -> Self {
+        let mut source = Self::query_key_value(attention, names);
+        source.tensors[0].pieces = Some(Pieces {
+            groups: attention.heads,
+            sizes: vec![attention.head_dim; 2],
+            own: 0..1,
+        });
+        source
+    }
+
+    /// Matrices stored `[out, in]`, or vectors, of `width` outputs each.
+    pub(crate) fn columns(names: impl IntoIterator<Item = String>, width: usize) -> Self {
         let tensors = names.into_iter().map(|name| SourceTensor {
-            width,
+            width: Some(width),
             ..SourceTensor::whole(name)
         });
         Self {
@@ -104,12 +189,9 @@ impl Source {
         }
     }
 
-    /// Queries, keys and values in one matrix stored `[out, in]`, or one vector, ordered by key-value head, each after
-    /// its queries.
-    pub fn fused_per_group(attention: &AttentionConfig, name: impl Into<String>) -> Self {
-        let groups = attention.kv_heads;
-        let queries = attention.heads / groups;
-        Self::whole(name.into(), Layout::FusedPerGroup { groups, queries })
+    /// The convolutions of separate channels, stored `[channels, 1, taps]`; the decoder has `[taps, channels]`.
+    pub(crate) fn channels(name: impl Into<String>) -> Self {
+        Self::whole(name.into(), Layout::Channels)
     }
 
     /// A part of a matrix stored `[out, in]`, or of a vector, that several parameters of one shape share.
@@ -159,10 +241,7 @@ impl Source {
     /// Splits the source of a matrix with `columns` outputs into one source per tensor, each with the columns of its
     /// tensor. They are in the layout of PyTorch's `Linear`, with the outputs in the order of the file.
     pub(crate) fn split_columns(&self, columns: usize) -> Vec<(Self, Range<usize>)> {
-        let layout = match self.layout {
-            Layout::AsIs | Layout::Transposed | Layout::Stacked => Layout::Transposed,
-            fused @ Layout::FusedPerGroup { .. } => fused,
-        };
+        let layout = Layout::Transposed;
         let mut start = 0;
         let split = self.tensors.iter().map(|tensor| {
             let first = start;
@@ -200,7 +279,9 @@ impl Source {
 
     /// True if other parameters are stored in the same tensor.
     pub(crate) fn is_part(&self) -> bool {
-        self.tensors.iter().any(|tensor| tensor.part.is_some())
+        let pieces = |tensor: &SourceTensor| tensor.pieces.as_ref().is_some_and(Pieces::is_part);
+        let mut tensors = self.tensors.iter();
+        tensors.any(|tensor| tensor.part.is_some() || pieces(tensor))
     }
 
     /// The names of the tensors.
@@ -226,6 +307,7 @@ impl Source {
                 width,
                 part: tensor.part.unwrap_or(EqualPart::WHOLE),
                 every: tensor.every,
+                pieces: tensor.pieces.clone(),
                 paired: tensor.paired,
                 layout: self.layout,
             };
@@ -244,6 +326,7 @@ impl SourceTensor {
             width: None,
             part: None,
             every: EqualPart::WHOLE,
+            pieces: None,
             paired: None,
         }
     }
@@ -265,6 +348,8 @@ pub(crate) struct Stored {
     part: EqualPart,
     /// See [`SourceTensor`].
     every: EqualPart,
+    /// See [`SourceTensor`].
+    pieces: Option<Pieces>,
     /// Elements of a head if the rows of each head are ordered by rotated pairs.
     paired: Option<usize>,
     layout: Layout,
@@ -283,15 +368,17 @@ impl Stored {
             }
             (None, _) => vec![self.outputs()],
             (Some(rows), Layout::AsIs) => vec![rows, self.width],
-            (Some(rows), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
-                vec![self.outputs(), rows]
-            }
+            (Some(rows), Layout::Transposed) => vec![self.outputs(), rows],
+            (Some(rows), Layout::Channels) => vec![self.outputs(), 1, rows],
         }
     }
 
     /// Number of outputs in the range of the tensor that has those of the parameter.
     fn part_outputs(&self) -> usize {
-        self.width * self.every.count
+        match &self.pieces {
+            Some(pieces) => pieces.outputs(),
+            None => self.width * self.every.count,
+        }
     }
 
     /// Number of outputs in the tensor, including those of other parameters.
@@ -316,9 +403,7 @@ impl Stored {
             (rows, Layout::Stacked) => [self.part.count, rows.unwrap_or(1) * self.part_outputs()],
             (None, _) => [self.outputs(), 1],
             (Some(rows), Layout::AsIs) => [rows, self.width],
-            (Some(rows), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
-                [self.outputs(), rows]
-            }
+            (Some(rows), Layout::Transposed | Layout::Channels) => [self.outputs(), rows],
         }
     }
 
@@ -371,7 +456,7 @@ impl Stored {
                     }
                 }
             }
-            (Some(fan_in), Layout::Transposed | Layout::FusedPerGroup { .. }) => {
+            (Some(fan_in), Layout::Transposed | Layout::Channels) => {
                 let mut first = own_rows.start;
                 while first < own_rows.end {
                     let last = own_rows.end.min(first + TRANSPOSED_ROWS);
@@ -400,19 +485,10 @@ impl Stored {
             let within = output % head_dim;
             return Some(output - within + within / 2 + within % 2 * (head_dim / 2));
         }
-        Some(match self.layout {
-            Layout::AsIs | Layout::Transposed | Layout::Stacked => output,
-            Layout::FusedPerGroup { groups, queries } => {
-                let head_dim = self.width / ((queries + 2) * groups);
-                let (head, element) = (output / head_dim, output % head_dim);
-                let (group, within) = (head / (queries + 2), head % (queries + 2));
-                let head = match within.checked_sub(queries) {
-                    None => group * queries + within,
-                    Some(part) => (queries + part) * groups + group,
-                };
-                head * head_dim + element
-            }
-        })
+        match &self.pieces {
+            Some(pieces) => pieces.column(output),
+            None => Some(output),
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::slice;
 
-use super::map::{EqualPart, Source};
+use super::map::{EqualPart, Pieces, Source};
 use crate::nn::attention::AttentionConfig;
 use crate::transformer::checked::TransformerConfig;
 
@@ -17,6 +17,8 @@ pub(crate) struct TensorName {
     path: &'static str,
     /// Returns true for the models that the row applies to.
     applies: fn(&TransformerConfig) -> bool,
+    /// True for the blocks with a delta net, false for other blocks; `None` for both.
+    in_delta_net: Option<bool>,
     /// Names and layout in the files.
     tensors: Tensors,
 }
@@ -26,6 +28,7 @@ impl TensorName {
         Self {
             path,
             applies: |_| true,
+            in_delta_net: None,
             tensors,
         }
     }
@@ -33,6 +36,20 @@ impl TensorName {
     /// Restricts the row to some models.
     pub(crate) const fn only_if(self, applies: fn(&TransformerConfig) -> bool) -> Self {
         Self { applies, ..self }
+    }
+
+    /// Restricts the row to the blocks with a delta net, or to the others.
+    pub(crate) const fn in_delta_nets(self, in_them: bool) -> Self {
+        Self {
+            in_delta_net: Some(in_them),
+            ..self
+        }
+    }
+
+    /// True if the row is one of a block with this attention.
+    fn is_of(&self, attention: &AttentionConfig) -> bool {
+        let is_delta = attention.delta().is_some();
+        self.in_delta_net.is_none_or(|in_them| in_them == is_delta)
     }
 }
 
@@ -51,6 +68,14 @@ enum Tensors {
     ExpertOf(&'static str),
     /// [`Source::fused_per_group`].
     FusedPerGroup(&'static str),
+    /// [`Source::query_key_value_beside_gate`].
+    QueryKeyValueBesideGate([&'static str; 3]),
+    /// [`Source::pieces`].
+    Pieces(&'static str, fn(&AttentionConfig) -> Pieces),
+    /// [`Source::columns`] with an output for each head.
+    PerHead([&'static str; 2]),
+    /// [`Source::channels`].
+    Channels(&'static str),
     /// [`Source::part_of`].
     PartOf(&'static str, EqualPart),
     /// [`Source::stacked`], where the experts are the layer's.
@@ -91,6 +116,44 @@ pub(crate) const fn fused_per_group(path: &'static str, name: &'static str) -> T
     TensorName::of(path, Tensors::FusedPerGroup(name))
 }
 
+/// The fused projection to queries, keys and values, stored as three layers `[out, in]`. Each head of the queries is followed by
+/// that of the gate, which [`gate_beside_queries`] reads.
+pub(crate) const fn query_key_value_beside_gate(
+    path: &'static str,
+    names: [&'static str; 3],
+) -> TensorName {
+    TensorName::of(path, Tensors::QueryKeyValueBesideGate(names))
+}
+
+/// The gate of [`query_key_value_beside_gate`], in the tensor of the queries.
+pub(crate) const fn gate_beside_queries(path: &'static str, name: &'static str) -> TensorName {
+    let pieces = |attention: &AttentionConfig| Pieces {
+        groups: attention.heads,
+        sizes: vec![attention.head_dim; 2],
+        own: 1..2,
+    };
+    TensorName::of(path, Tensors::Pieces(name, pieces))
+}
+
+/// A linear layer stored `[out, in]` in pieces of a tensor's outputs.
+pub(crate) const fn pieces(
+    path: &'static str,
+    name: &'static str,
+    of: fn(&AttentionConfig) -> Pieces,
+) -> TensorName {
+    TensorName::of(path, Tensors::Pieces(name, of))
+}
+
+/// A linear layer stored as two layers `[heads, in]`.
+pub(crate) const fn per_head(path: &'static str, names: [&'static str; 2]) -> TensorName {
+    TensorName::of(path, Tensors::PerHead(names))
+}
+
+/// Convolutions of separate channels, stored `[channels, 1, taps]`.
+pub(crate) const fn channels(path: &'static str, name: &'static str) -> TensorName {
+    TensorName::of(path, Tensors::Channels(name))
+}
+
 /// Linear layer `index` of `count` with equally many outputs, stored `[out, in]` in one tensor.
 pub(crate) const fn part_of(
     path: &'static str,
@@ -122,22 +185,19 @@ pub(crate) struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Finds the source of the parameter at `path` in a decoder; returns `None` if there is none.
-    pub(crate) fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source> {
-        let (prefix, path, tables) = match in_block(path) {
+    /// Finds the source of the parameter at the path `whole` in a decoder; returns `None` if there is none.
+    pub(crate) fn source(&self, config: &TransformerConfig, whole: &str) -> Option<Source> {
+        let (prefix, path, tables) = match in_block(whole) {
             Some((index, path)) => (self.block.replace('*', index) + ".", path, self.blocks),
-            None => (String::new(), path, slice::from_ref(&self.model)),
+            None => (String::new(), whole, slice::from_ref(&self.model)),
         };
         let rows = tables.iter().copied().flatten();
         let rows = rows.filter(|row| (row.applies)(config));
         let experts = config.experts().map_or(1, |experts| experts.count);
-        find(
-            rows,
-            &config.stack().block.attention,
-            experts,
-            &prefix,
-            path,
-        )
+        let stack = config.stack();
+        let layer = in_block(whole).and_then(|(index, _)| index.parse().ok());
+        let attention = layer.map_or(stack.block.attention, |layer| stack.attention(layer));
+        find(rows, &attention, experts, &prefix, path)
     }
 }
 
@@ -160,7 +220,10 @@ fn find<'a>(
 ) -> Option<Source> {
     let (numbers, path) = numbered(path);
     rows.into_iter().find_map(|row| {
-        let suffix = match path.strip_prefix(row.path)? {
+        let suffix = match path
+            .strip_prefix(row.path)
+            .filter(|_| row.is_of(attention))?
+        {
             ".gain" => ".weight",
             suffix @ ("" | ".weight" | ".bias") => suffix,
             _ => return None,
@@ -179,6 +242,12 @@ fn find<'a>(
                 Source::part_of(named(name), EqualPart { index, count })
             }
             Tensors::FusedPerGroup(name) => Source::fused_per_group(attention, named(name)),
+            Tensors::QueryKeyValueBesideGate(names) => {
+                Source::query_key_value_beside_gate(attention, names.map(named))
+            }
+            Tensors::Pieces(name, of) => Source::pieces(named(name), of(attention)),
+            Tensors::PerHead(names) => Source::columns(names.map(named), attention.heads),
+            Tensors::Channels(name) => Source::channels(named(name)),
             Tensors::PartOf(name, part) => Source::part_of(named(name), part),
             Tensors::Stacked(name, every) => {
                 let index = numbers.last()?.parse().ok()?;

@@ -80,7 +80,7 @@ fn linear_attention_rejects_every_mask() {
     assert!(stack.forward(x(), AttentionMask::default(), None).is_ok());
     let error = ContextError::LinearMask { mask: "padding" }.to_string();
     assert!(
-        error.starts_with("linear attention supports no padding:"),
+        error.starts_with("linear attention and delta nets support no padding:"),
         "{error}"
     );
 }

@@ -3,7 +3,6 @@
 use burn::tensor::{Int, Tensor};
 use burn_flex::Flex;
 use emberlm_kernels::Backend;
-use emberlm_model::config::AttentionKind;
 use emberlm_model::{KvCache, RequestedOutput, SequenceChunk, Transformer, WeightFormat};
 
 use crate::decoder::decoding::{assert_close, decoders, device};
@@ -174,7 +173,7 @@ fn ids(range: std::ops::Range<usize>) -> Tensor<Flex, 2, Int> {
 #[test]
 fn truncated_and_copied_caches_equal_shorter_ones() {
     for (name, decoder) in decoders() {
-        let linear = matches!(decoder.config().attention(), AttentionKind::Linear { .. });
+        let recurrent = decoder.config().is_recurrent();
         let full = host(decoder.forward(ids(0..SEQ_LEN)));
         let mut longer = new_cache(&decoder);
         decoder.next_logits(ids(0..9), &mut longer);
@@ -182,10 +181,10 @@ fn truncated_and_copied_caches_equal_shorter_ones() {
         let mut copy = new_cache(&decoder);
         decoder.next_logits(ids(3..11), &mut copy);
 
-        // Linear attention can continue only from all cached tokens or from the start.
-        let shared = if linear { 9 } else { 5 };
+        // A recurrent state can continue only from all cached tokens or from the start.
+        let shared = if recurrent { 9 } else { 5 };
         assert_eq!(longer.reusable(100), 9, "{name}");
-        assert_eq!(longer.reusable(5), if linear { 0 } else { 5 }, "{name}");
+        assert_eq!(longer.reusable(5), if recurrent { 0 } else { 5 }, "{name}");
         assert_eq!(copy.copy_from(&longer, shared), shared, "{name}");
         assert_eq!(longer.truncate(shared), shared, "{name}");
         for cache in [&mut copy, &mut longer] {
@@ -195,7 +194,7 @@ fn truncated_and_copied_caches_equal_shorter_ones() {
             assert_close(&name, &found, expected);
         }
 
-        assert_eq!(copy.truncate(3), if linear { 0 } else { 3 }, "{name}");
+        assert_eq!(copy.truncate(3), if recurrent { 0 } else { 3 }, "{name}");
         copy.truncate(0);
         assert!(copy.is_empty());
         let found = host(decoder.next_logits(ids(0..SEQ_LEN), &mut copy));

@@ -2,8 +2,8 @@
 //! varied, and the components of every preset.
 
 use emberlm_model::config::{
-    AttentionKind, Biases, Experts, FeedForward, FullLayers, Head, Init, ModelConfig, Norm,
-    Position, ResidualMix, RotaryScaling, ValueEmbeddings, Window, Wiring,
+    AttentionKind, Biases, DeltaNets, Experts, FeedForward, FullLayers, Head, Init, ModelConfig,
+    Norm, Position, ResidualMix, RotaryScaling, ValueEmbeddings, Window, Wiring,
 };
 use emberlm_model::{Activation, RotaryLayout, TransformerConfig, families};
 
@@ -87,6 +87,17 @@ fn vary(raw: &mut ModelConfig, n: usize) {
     raw.value_embeddings = (pick(4, 5) == 2).then(|| ValueEmbeddings {
         layers: FullLayers::Listed([vec![1], vec![0, 1]][pick(2, 3)].clone()),
         gate_inputs: [None, Some(5)][pick(2, 1)],
+    });
+    let is_softmax = matches!(raw.attention, AttentionKind::Softmax { .. });
+    raw.gated_attention = is_softmax && pick(3, 7) == 1;
+    let can_differ = is_softmax && window.is_none() && raw.value_embeddings.is_none();
+    raw.delta_nets = (can_differ && pick(2, 7) == 0).then(|| DeltaNets {
+        key_heads: Some(2),
+        value_heads: [None, Some(4)][pick(2, 3)],
+        value_dim: [None, Some(5)][pick(2, 1)],
+        taps: [2, 4][pick(2, 5)],
+        full_layers: FullLayers::Listed([vec![], vec![1]][pick(2, 1)].clone()),
+        ..DeltaNets::default()
     });
     raw.bias = Biases {
         qkv: pick(2, 1) == 1,

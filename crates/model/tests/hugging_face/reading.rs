@@ -30,9 +30,10 @@ fn every_fixture_is_the_generated_model() {
         let sizes = sizes.map(|size| size.to_string()).join(" ");
         let element = model.element().unwrap();
         format!(
-            "{:?} {sizes} {element:?}{}",
+            "{:?} {sizes} {element:?}{}{}",
             config.family(),
-            window(config)
+            window(config),
+            delta_nets(config)
         )
     });
     assert_eq!(fixtures(), listed.into_inner());
@@ -47,6 +48,22 @@ fn window(config: &TransformerConfig) -> String {
     };
     assert_eq!(window.global_tokens, 0);
     format!(", window {} except in {layers:?}", window.tokens)
+}
+
+/// The heads of keys and values, their widths, the taps and the blocks.
+fn delta_nets(config: &TransformerConfig) -> String {
+    let Some(nets) = config.delta_nets() else {
+        return String::new();
+    };
+    let sizes = [
+        nets.key_heads,
+        nets.value_heads,
+        nets.key_dim,
+        nets.value_dim,
+    ];
+    let sizes = sizes.map(|size| size.unwrap().to_string()).join(" ");
+    let layers = nets.layers(config.n_layers());
+    format!(", delta nets {sizes} {} in {layers:?}", nets.taps)
 }
 
 #[test]

@@ -40,7 +40,9 @@ fn check(model: &HuggingFaceModel, format: PackedFormat, name: &str) {
     // Training takes the weights in f32.
     assert_eq!(model.weight_format(), WeightFormat::F32, "{name}");
     for (path, tensor) in named_tensors(&held) {
-        let is_small = path.contains("positions") || path.contains("router");
+        let is_small = ["positions", "router", "delta"]
+            .iter()
+            .any(|of| path.contains(of));
         let is_gate = path.contains("gate") && path.contains("shared");
         let is_matrix = tensor.shape.len() > 1 && !is_small && !is_gate;
         assert!(!is_matrix, "{name}: {path} is in f32");

@@ -51,6 +51,12 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);
 }
 
+/// How much larger the errors of a model may be. The norm of a delta net's head whose query hardly meets a key magnifies rounding:
+/// PyTorch in float32 is off by up to 2.0e-6 in the logits of the fixtures with delta nets, and by 6.1e-5 in a gradient.
+pub fn slack(config: &TransformerConfig) -> f64 {
+    config.delta_nets().map_or(1.0, |_| 10.0)
+}
+
 /// Checks mean-pooled hidden states. If logits are hidden states times the head's weight, the product of the mean state
 /// and that weight must equal the mean of PyTorch's logits over the positions.
 pub fn check_mean<B: Backend>(
@@ -90,7 +96,11 @@ pub fn check_mean<B: Backend>(
             (places.sum::<f64>() / seq as f64) as f32
         });
         let (product, expected): (Vec<f32>, Vec<f32>) = (product.collect(), expected.collect());
-        within("the mean state", relative(&product, &expected), LOGITS);
+        within(
+            "the mean state",
+            relative(&product, &expected),
+            LOGITS * slack(config),
+        );
     }
 }
 

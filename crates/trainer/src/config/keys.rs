@@ -12,13 +12,19 @@ use super::Groups;
 use super::docs::tables;
 
 /// Nested keys of the model that no preset sets and that are not of [`MODEL_CHOICES`].
-const NOT_IN_PRESETS: [&str; 10] = [
+const NOT_IN_PRESETS: [&str; 16] = [
     "model.attention.window.tokens",
     "model.attention.window.global_tokens",
     "model.attention.window.full_layers",
     "model.head.soft_cap",
     "model.experts.shared_width",
     "model.experts.dense_layers",
+    "model.delta_nets.key_heads",
+    "model.delta_nets.value_heads",
+    "model.delta_nets.key_dim",
+    "model.delta_nets.value_dim",
+    "model.delta_nets.taps",
+    "model.delta_nets.full_layers",
     "model.residual_mix.stream",
     "model.residual_mix.embedding",
     "model.value_embeddings.layers",

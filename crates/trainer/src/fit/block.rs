@@ -30,7 +30,7 @@
 //! activation's gradient (two or three buffers of `F` while everything is still kept) or in attention, after
 //! the feed-forward layers are freed.
 
-use emberlm_kernels::LINEAR_ATTENTION_CHUNK;
+use emberlm_kernels::{DELTA_RULE_CHUNK, LINEAR_ATTENTION_CHUNK};
 use emberlm_model::config::{FeedForwardKind, Wiring};
 use emberlm_model::nn::{AttentionConfig, BlockConfig, Mechanism};
 
@@ -82,8 +82,13 @@ impl Block {
             biased,
         } = input;
         let d = wide(attention.d_model);
-        let queries = wide(attention.heads * attention.head_dim);
         let keys = wide(attention.kv_heads * attention.head_dim);
+        let queries = match attention.mechanism {
+            Mechanism::Delta(delta) => wide(attention.heads * delta.value_dim),
+            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => {
+                wide(attention.heads * attention.head_dim)
+            }
+        };
         let width = wide(config.feed_forward.width);
 
         let norms = match config.wiring {
@@ -93,7 +98,8 @@ impl Block {
         } * d;
         let linear = matches!(attention.mechanism, Mechanism::Linear { .. });
         let separate = attention.qk_norm.is_some() || linear;
-        let copies = if_present(separate, queries + keys);
+        let copies =
+            if_present(separate, queries + keys) + if_present(attention.gated, 3.0 * queries);
         let inside = inside_attention(attention, seq);
         let maps = match config.feed_forward.kind {
             FeedForwardKind::Dense => 2.0,
@@ -150,6 +156,20 @@ fn inside_attention(attention: &AttentionConfig, seq: f64) -> f64 {
             features as f64 * (2.0 * heads + 4.0 * kv_heads)
                 + chunk * (2.0 * heads + 2.0 * kv_heads)
                 + 3.0 * heads * head_dim
+        }
+        Mechanism::Delta(delta) => {
+            // Taps of the convolutions; normalized and repeated queries and keys, with their factors; the systems and their
+            // inverses; what a chunk reads and writes; the memory after each chunk.
+            let value = delta.value_dim as f64;
+            let channels = 2.0 * kv_heads * head_dim + heads * value;
+            let chunk = seq.min(DELTA_RULE_CHUNK as f64);
+            let doublings = chunk.log2().ceil().max(1.0);
+            let systems = chunk * heads * (6.0 + 5.0 * doublings);
+            let memory = 3.0 * heads * head_dim * value / chunk.max(1.0);
+            channels * (delta.taps as f64 + 4.0)
+                + heads * (8.0 * head_dim + 9.0 * value)
+                + systems
+                + memory
         }
     }
 }

@@ -99,7 +99,7 @@ fn numbers(within: &str, table: &Table, found: &mut Vec<(String, bool)>) {
 }
 
 /// Numbers that no preset sets.
-const UNSET: [(&str, bool); 15] = [
+const UNSET: [(&str, bool); 20] = [
     ("model.kv_heads", false),
     ("model.head_dim", false),
     ("model.embedding_scale", true),
@@ -107,6 +107,11 @@ const UNSET: [(&str, bool); 15] = [
     ("model.residual_mix.stream", true),
     ("model.residual_mix.embedding", true),
     ("model.value_embeddings.gate_inputs", false),
+    ("model.delta_nets.key_heads", false),
+    ("model.delta_nets.value_heads", false),
+    ("model.delta_nets.key_dim", false),
+    ("model.delta_nets.value_dim", false),
+    ("model.delta_nets.taps", false),
     ("model.head.scale", true),
     ("model.head.soft_cap", true),
     ("model.attention.scale", true),

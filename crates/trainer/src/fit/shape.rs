@@ -92,7 +92,7 @@ impl StackShape {
         let of_norm = if stack.final_norm { 2.0 } else { 0.0 };
         Self {
             layers: stack.n_layers as f64,
-            block: Block::of(&stack.block, input),
+            block: largest_block(stack, input),
             input: input.tokens * d,
             ends: input.tokens * d * (1.0 + of_norm + around),
             parameters: stack.kinds().into_iter().map(of_blocks).sum(),
@@ -108,6 +108,24 @@ impl StackShape {
                 self.block.kept
             }
     }
+}
+
+/// At least the memory of each block: the blocks of a stack may have different attentions.
+fn largest_block(stack: &StackConfig, input: BlockInput) -> Block {
+    let kinds = stack.kinds().into_iter();
+    let attentions = kinds.filter(|(count, _)| *count > 0).map(|(_, block)| {
+        let of = BlockConfig {
+            attention: block.attention,
+            ..stack.block
+        };
+        Block::of(&of, input)
+    });
+    let larger = |a: Block, b: Block| Block {
+        kept: a.kept.max(b.kept),
+        backward: a.backward.max(b.backward),
+        forward: a.forward.max(b.forward),
+    };
+    attentions.fold(Block::of(&stack.block, input), larger)
 }
 
 /// The stacks of a model for a batch, in the order of the forward pass.

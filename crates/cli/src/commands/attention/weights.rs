@@ -124,6 +124,31 @@ impl Subject {
         };
         (layers, config.heads())
     }
+
+    /// The chosen layers without those that have a delta net.
+    pub fn with_weights(&self, chosen: Vec<usize>) -> Result<Vec<usize>, CliError> {
+        let have = self.layers_with_weights();
+        let kept = chosen.iter().filter(|layer| have.contains(layer));
+        let kept: Vec<usize> = kept.copied().collect();
+        if kept.is_empty() {
+            let listed = have.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let hint = match listed.as_slice() {
+                [] => "no layer of this model has any".to_owned(),
+                listed => format!("the layers that have some are {}", listed.join(", ")),
+            };
+            let error = "a delta net has no attention weights";
+            return Err(CliError::new(error).hint(hint));
+        }
+        Ok(kept)
+    }
+
+    /// The layers that have attention weights.
+    fn layers_with_weights(&self) -> Vec<usize> {
+        let nets = self.model.config().delta_nets();
+        let (layers, _) = self.sizes();
+        let nets = nets.map_or_else(Vec::new, |nets| nets.layers(layers));
+        (0..layers).filter(|layer| !nets.contains(layer)).collect()
+    }
 }
 
 /// The error for an option that only encoder–decoders have.
@@ -222,7 +247,8 @@ impl Weights<'_> {
         keys: &[u32],
         weights: Vec<Tensor<B, 4>>,
     ) -> Result<Attended, CliError> {
-        let layers = weights.into_iter().enumerate();
+        let have = self.subject.layers_with_weights();
+        let layers = have.into_iter().zip(weights);
         let layers = layers.filter(|(layer, _)| self.layers.contains(layer));
         let heads = |weights: Tensor<B, 4>| {
             let head = |&head: &usize| weights.clone().narrow(1, head, 1).into_data();

@@ -7,6 +7,7 @@ use emberlm_kernels::{AttentionOptions, Backend, Precision, Reach};
 use super::Attention;
 use crate::config::{self, QkNormSpan};
 use crate::nn::alibi::AlibiSlopes;
+use crate::nn::delta_net::DeltaNetConfig;
 use crate::nn::features::FeatureTable;
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::LinearConfig;
@@ -18,11 +19,11 @@ use crate::nn::value_embedding::ValueEmbeddingConfig;
 pub struct AttentionConfig {
     /// Width of the input and the output.
     pub d_model: usize,
-    /// Query heads.
+    /// Query heads; heads of values in a delta net.
     pub heads: usize,
-    /// Key-value heads; their number divides the number of query heads.
+    /// Key-value heads; heads of queries and keys in a delta net. Their number divides `heads`.
     pub kv_heads: usize,
-    /// Width of a head.
+    /// Width of a head; in a delta net, of a head of queries and keys.
     pub head_dim: usize,
     /// True if the projection to queries, keys and values has a bias.
     pub qkv_bias: bool,
@@ -36,6 +37,8 @@ pub struct AttentionConfig {
     pub values: Option<ValueEmbeddingConfig>,
     /// True if scores have a linear bias by distance (ALiBi).
     pub alibi: bool,
+    /// True if the output of the heads is multiplied by `σ(gate(x))`. A delta net always has a gate.
+    pub gated: bool,
     /// Rule that weights the values.
     pub mechanism: Mechanism,
 }
@@ -65,6 +68,8 @@ pub enum Mechanism {
         /// Stream of the seed: the block's index.
         stream: u64,
     },
+    /// The gated delta rule, which writes values to a memory by their keys.
+    Delta(DeltaNetConfig),
 }
 
 impl AttentionConfig {
@@ -82,6 +87,7 @@ impl AttentionConfig {
             qk_norm_span: QkNormSpan::Head,
             values: None,
             alibi: false,
+            gated: false,
             mechanism: Mechanism::Softmax {
                 reach: Reach::Causal,
                 scale: default_scale(head_dim),
@@ -104,26 +110,61 @@ impl AttentionConfig {
     pub(crate) fn without_window(self) -> Self {
         match self.mechanism {
             Mechanism::Softmax { reach, .. } => self.with_reach(reach.without_window()),
-            Mechanism::Linear { .. } => self,
+            Mechanism::Linear { .. } | Mechanism::Delta(_) => self,
         }
     }
 
     /// The fused projection to queries, keys and values, in this order.
     pub(crate) fn qkv(&self) -> LinearConfig {
-        let width = (self.heads + 2 * self.kv_heads) * self.head_dim;
+        let width = match self.mechanism {
+            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => {
+                (self.heads + 2 * self.kv_heads) * self.head_dim
+            }
+            Mechanism::Delta(delta) => delta.channels(self),
+        };
         LinearConfig::new(self.d_model, width).with_bias(self.qkv_bias)
+    }
+
+    /// The projection to the gate of the heads' outputs, if any.
+    pub(crate) fn gate(&self) -> Option<LinearConfig> {
+        let is_delta = matches!(self.mechanism, Mechanism::Delta(_));
+        let gate = LinearConfig::new(self.d_model, self.mixed()).with_bias(self.qkv_bias);
+        (self.gated || is_delta).then_some(gate)
     }
 
     /// The output projection.
     pub(crate) fn out(&self) -> LinearConfig {
-        LinearConfig::new(self.heads * self.head_dim, self.d_model).with_bias(self.out_bias)
+        LinearConfig::new(self.mixed(), self.d_model).with_bias(self.out_bias)
+    }
+
+    /// The linear layers: the projection to queries, keys and values; the gate, if any; the output projection.
+    pub(crate) fn linear_layers(&self) -> impl Iterator<Item = LinearConfig> {
+        let gate = self.gate().into_iter();
+        [self.qkv()].into_iter().chain(gate).chain([self.out()])
+    }
+
+    /// Width of the outputs of all heads.
+    fn mixed(&self) -> usize {
+        let width = match self.mechanism {
+            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => self.head_dim,
+            Mechanism::Delta(delta) => delta.value_dim,
+        };
+        self.heads * width
+    }
+
+    /// The delta net's configuration, if it is one.
+    pub(crate) fn delta(&self) -> Option<DeltaNetConfig> {
+        match self.mechanism {
+            Mechanism::Delta(delta) => Some(delta),
+            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => None,
+        }
     }
 
     /// Number of sinks.
     pub(crate) fn sinks(&self) -> usize {
         match self.mechanism {
             Mechanism::Softmax { sinks: true, .. } => self.heads,
-            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => 0,
+            Mechanism::Softmax { .. } | Mechanism::Linear { .. } | Mechanism::Delta(_) => 0,
         }
     }
 
@@ -157,6 +198,12 @@ impl AttentionConfig {
         Attention {
             qkv: layer(self.qkv(), "qkv", OutputRole::Hidden),
             out: layer(self.out(), "out", OutputRole::Residual),
+            gate: self
+                .gate()
+                .map(|gate| layer(gate, "gate", OutputRole::Hidden)),
+            delta: self
+                .delta()
+                .map(|delta| delta.init_from(self, from, &format!("{path}.delta"))),
             q_norm,
             k_norm,
             values: self.values.map(|values| {
@@ -182,7 +229,7 @@ pub(crate) fn default_scale(head_dim: usize) -> f64 {
     1.0 / (head_dim as f64).sqrt()
 }
 
-/// The kernel options of a mechanism. Linear attention uses none of them.
+/// The kernel options of a mechanism. Only a softmax uses them.
 fn options(mechanism: Mechanism) -> AttentionOptions {
     let (reach, scale, soft_cap, dropout) = match mechanism {
         Mechanism::Softmax {
@@ -192,7 +239,7 @@ fn options(mechanism: Mechanism) -> AttentionOptions {
             dropout,
             ..
         } => (reach, scale, soft_cap, dropout),
-        Mechanism::Linear { .. } => (Reach::Causal, 1.0, None, 0.0),
+        Mechanism::Linear { .. } | Mechanism::Delta(_) => (Reach::Causal, 1.0, None, 0.0),
     };
     AttentionOptions {
         reach,

@@ -70,12 +70,13 @@ impl BlockConfig {
     }
 
     /// The block's linear layers, in this order:
-    /// - attention: fused queries, keys and values; output
+    /// - attention: fused queries, keys and values; gate, if any; output
     /// - cross-attention, if any: queries; keys and values; output
     /// - feed-forward: gate, if any; up; down; those of each expert, then those of the shared one, in place of them if it
     ///   is a mixture
     ///
-    /// The router of a mixture and the gate of its shared expert are not among them: they are never packed.
+    /// The router of a mixture, the gate of its shared expert and the rates of a delta net are not among them: they are never
+    /// packed.
     pub fn linear_layers(&self) -> Vec<LinearConfig> {
         let feed_forward = match &self.experts {
             Some(mixture) => {
@@ -94,7 +95,7 @@ impl BlockConfig {
     }
 
     /// The linear layers that one token passes through: [`BlockConfig::linear_layers`], of a mixture only the active
-    /// experts, with the router and the gate of the shared expert.
+    /// experts, with the router, the gate of the shared expert and the rates of a delta net.
     pub fn active_linear_layers(&self) -> Vec<LinearConfig> {
         let feed_forward = match &self.experts {
             Some(mixture) => {
@@ -109,18 +110,18 @@ impl BlockConfig {
             }
             None => self.feed_forward.linear_layers(),
         };
-        self.with_attention(feed_forward)
+        let attention = &self.attention;
+        let rates = attention.delta().map(|delta| delta.rates(attention));
+        let mut active = self.with_attention(feed_forward);
+        active.extend(rates);
+        active
     }
 
     fn with_attention(&self, feed_forward: Vec<LinearConfig>) -> Vec<LinearConfig> {
-        let attention = [self.attention.qkv(), self.attention.out()];
+        let attention = self.attention.linear_layers();
         let cross = self.cross_attention.iter();
         let cross = cross.flat_map(CrossAttentionConfig::linear_layers);
-        attention
-            .into_iter()
-            .chain(cross)
-            .chain(feed_forward)
-            .collect()
+        attention.chain(cross).chain(feed_forward).collect()
     }
 
     /// Number of elements in the block's norms, including those of queries and keys.

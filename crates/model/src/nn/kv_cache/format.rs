@@ -73,7 +73,7 @@ impl CacheFormat {
                     block,
                 })
             }
-            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => Ok(()),
+            Mechanism::Softmax { .. } | Mechanism::Linear { .. } | Mechanism::Delta(_) => Ok(()),
         }
     }
 }

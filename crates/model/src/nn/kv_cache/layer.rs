@@ -2,14 +2,15 @@
 
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{BasicOps, Device, Int, Tensor};
-use emberlm_kernels::{AttentionMask, Backend, LinearAttentionState, SelfAttention, ops};
+use emberlm_kernels::{AttentionMask, Backend, SelfAttention, ops};
 
 use super::CacheFormat;
+use super::recurrent::RecurrentState;
 use super::retention::Retention;
 use super::tokens::CachedTokens;
 use crate::nn::attention::{AttentionConfig, Mechanism};
 
-/// The keys and values of one block, or linear attention's sums.
+/// The keys and values of one block, or the state of an attention that has none.
 #[derive(Clone, Debug)]
 pub struct LayerCache<B: BurnBackend> {
     pub(super) held: LayerState<B>,
@@ -20,8 +21,8 @@ pub struct LayerCache<B: BurnBackend> {
 #[derive(Clone, Debug)]
 pub(super) enum LayerState<B: BurnBackend> {
     KeysAndValues(KeysAndValues<B>),
-    /// Linear attention's sums; `None` before the first token.
-    Sums(Option<LinearAttentionState<B>>),
+    /// A summary of all tokens; `None` before the first one.
+    Recurrent(Option<RecurrentState<B>>),
 }
 
 /// The keys and values of all tokens that have not been dropped.
@@ -59,7 +60,7 @@ impl<B: Backend> LayerCache<B> {
                     dropped: 0,
                 })
             }
-            Mechanism::Linear { .. } => LayerState::Sums(None),
+            Mechanism::Linear { .. } | Mechanism::Delta(_) => LayerState::Recurrent(None),
         };
         Self { held, len: 0 }
     }
@@ -81,7 +82,7 @@ impl<B: Backend> LayerCache<B> {
     /// See [`super::KvCache::reusable`]; `len` is at most the cache's.
     pub(super) fn reusable(&self, len: usize) -> usize {
         let can_continue = match &self.held {
-            LayerState::Sums(_) => len == self.len,
+            LayerState::Recurrent(_) => len == self.len,
             LayerState::KeysAndValues(held) => held.retention.continues(len, held.dropped),
         };
         if can_continue { len } else { 0 }
@@ -90,9 +91,9 @@ impl<B: Backend> LayerCache<B> {
     /// Truncates to `len` tokens, a length that [`LayerCache::reusable`] returned.
     pub(super) fn truncate(&mut self, len: usize) {
         match &mut self.held {
-            LayerState::Sums(sums) if len == 0 => *sums = None,
+            LayerState::Recurrent(state) if len == 0 => *state = None,
             LayerState::KeysAndValues(held) if len <= held.retention.head() => held.dropped = 0,
-            LayerState::Sums(_) | LayerState::KeysAndValues(_) => {}
+            LayerState::Recurrent(_) | LayerState::KeysAndValues(_) => {}
         }
         self.len = len;
     }
@@ -101,8 +102,8 @@ impl<B: Backend> LayerCache<B> {
     pub(super) fn copy_from(&mut self, other: &Self, len: usize) {
         self.truncate(0);
         match (&mut self.held, &other.held) {
-            (LayerState::Sums(sums), LayerState::Sums(others)) if len > 0 => {
-                sums.clone_from(others)
+            (LayerState::Recurrent(state), LayerState::Recurrent(other)) if len > 0 => {
+                state.clone_from(other)
             }
             (LayerState::KeysAndValues(held), LayerState::KeysAndValues(other)) if len > 0 => {
                 held.copy_from(other, len);
@@ -112,11 +113,11 @@ impl<B: Backend> LayerCache<B> {
         self.len = len;
     }
 
-    /// The device of its tensors; none before linear attention's first token.
+    /// The device of its tensors; none before the first token of a recurrent state.
     pub(super) fn device(&self) -> Option<Device<B>> {
         match &self.held {
             LayerState::KeysAndValues(held) => held.keys.as_ref().map(CachedTokens::device),
-            LayerState::Sums(sums) => sums.as_ref().map(|sums| sums.sums.device()),
+            LayerState::Recurrent(state) => state.as_ref().map(RecurrentState::device),
         }
     }
 
@@ -128,25 +129,17 @@ impl<B: Backend> LayerCache<B> {
                     *tokens = tokens.take().map(|tokens| tokens.select(rows));
                 }
             }
-            LayerState::Sums(Some(state)) => {
-                state.sums = state.sums.clone().select(0, rows.clone());
-                state.peak = state.peak.clone().select(0, rows.clone());
-            }
-            LayerState::Sums(None) => {}
+            LayerState::Recurrent(state) => *state = state.take().map(|state| state.select(rows)),
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let of = |tensor: &Tensor<B, 4>| tensor.shape().num_elements() * tensor.dtype().size();
         match &self.held {
             LayerState::KeysAndValues(KeysAndValues { keys, values, .. }) => {
                 let both = [keys, values].into_iter().flatten();
                 both.map(CachedTokens::bytes).sum()
             }
-            LayerState::Sums(sums) => sums
-                .iter()
-                .map(|sums| of(&sums.sums) + of(&sums.peak))
-                .sum(),
+            LayerState::Recurrent(state) => state.as_ref().map_or(0, RecurrentState::bytes),
         }
     }
 
@@ -161,8 +154,8 @@ impl<B: Backend> LayerCache<B> {
         self.len += keys.dims()[2];
         match &mut self.held {
             LayerState::KeysAndValues(held) => held.append(start, keys, values),
-            // Not reached: linear attention uses only its sums.
-            LayerState::Sums(_) => (CachedTokens::Floats(keys), CachedTokens::Floats(values)),
+            // Not reached: these attentions use only their state.
+            LayerState::Recurrent(_) => (CachedTokens::Floats(keys), CachedTokens::Floats(values)),
         }
     }
 
@@ -204,7 +197,7 @@ impl<B: Backend> LayerCache<B> {
             LayerState::KeysAndValues(held) if held.dropped > 0 => {
                 (held.retention.head(), held.dropped)
             }
-            LayerState::KeysAndValues(_) | LayerState::Sums(_) => return mask,
+            LayerState::KeysAndValues(_) | LayerState::Recurrent(_) => return mask,
         };
         AttentionMask {
             padding: mask.padding.map(|of| without(of, 1, head, dropped)),
@@ -213,17 +206,17 @@ impl<B: Backend> LayerCache<B> {
         }
     }
 
-    /// Takes the sums; [`LayerCache::put_sums`] stores their updated values.
-    pub(crate) fn take_sums(&mut self) -> Option<LinearAttentionState<B>> {
+    /// Takes the state; [`LayerCache::put_state`] stores the next one.
+    pub(crate) fn take_state(&mut self) -> Option<RecurrentState<B>> {
         match &mut self.held {
-            LayerState::Sums(sums) => sums.take(),
+            LayerState::Recurrent(state) => state.take(),
             LayerState::KeysAndValues(_) => None,
         }
     }
 
-    /// Stores the sums after `seq` more tokens.
-    pub(crate) fn put_sums(&mut self, sums: Option<LinearAttentionState<B>>, seq: usize) {
-        self.held = LayerState::Sums(sums);
+    /// Stores the state after `seq` more tokens.
+    pub(crate) fn put_state(&mut self, state: Option<RecurrentState<B>>, seq: usize) {
+        self.held = LayerState::Recurrent(state);
         self.len += seq;
     }
 }

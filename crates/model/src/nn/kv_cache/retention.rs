@@ -95,11 +95,11 @@ impl Retention {
     }
 }
 
-/// Number of tokens whose keys and values a block retains for a sequence of `capacity` tokens; 0 with linear attention.
+/// Number of tokens whose keys and values a block retains for a sequence of `capacity` tokens; 0 without keys and values.
 pub(crate) fn held_tokens(attention: &AttentionConfig, capacity: usize) -> usize {
     match attention.mechanism {
         Mechanism::Softmax { reach, .. } => Retention::of(reach).rows(capacity),
-        Mechanism::Linear { .. } => 0,
+        Mechanism::Linear { .. } | Mechanism::Delta(_) => 0,
     }
 }
 

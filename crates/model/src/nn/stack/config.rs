@@ -27,6 +27,8 @@ pub struct StackConfig {
     pub dense_layers: Vec<usize>,
     /// Indices, from 0, of the blocks whose attention adds vectors of tokens to the values, if it has any.
     pub value_layers: Vec<usize>,
+    /// Blocks with a gated delta net in place of the attention, if any.
+    pub delta: Option<DeltaLayersConfig>,
     /// Rotary positions of queries and keys, if any.
     pub rotary: Option<RotaryConfig>,
     /// Blocks with another rotation, if any.
@@ -50,6 +52,7 @@ impl StackConfig {
             full_layers: Vec::new(),
             dense_layers: Vec::new(),
             value_layers: Vec::new(),
+            delta: None,
             rotary: None,
             layer_rotary: None,
             first_norm: true,
@@ -61,6 +64,9 @@ impl StackConfig {
 
     /// The attention of block `layer`. The blocks of linear attention draw their features from separate random streams.
     pub fn attention(&self, layer: usize) -> AttentionConfig {
+        if let Some(delta) = self.delta_of(layer) {
+            return delta.attention;
+        }
         let mut attention = match self.full_layers.contains(&layer) {
             true => self.block.attention.without_window(),
             false => self.block.attention,
@@ -74,6 +80,12 @@ impl StackConfig {
         attention
     }
 
+    /// The delta nets, if block `layer` has one.
+    fn delta_of(&self, layer: usize) -> Option<&DeltaLayersConfig> {
+        let delta = self.delta.as_ref()?;
+        delta.layers.binary_search(&layer).is_ok().then_some(delta)
+    }
+
     /// The configuration of block `layer`.
     pub fn block(&self, layer: usize) -> BlockConfig {
         let is_dense = self.dense_layers.contains(&layer);
@@ -85,18 +97,58 @@ impl StackConfig {
         }
     }
 
-    /// The blocks as they differ in their feed-forward layers, each with the number of such blocks: those with experts, if
-    /// any, and those without.
-    pub fn kinds(&self) -> [(usize, BlockConfig); 2] {
-        let dense = match self.block.experts {
-            Some(_) => self.dense_layers.len().min(self.n_layers),
-            None => self.n_layers,
-        };
-        let without = BlockConfig {
-            experts: None,
+    /// The blocks as they differ in their linear layers, each with the number of such blocks: those with experts, if any, and
+    /// those without, each with a delta net or another attention.
+    pub fn kinds(&self) -> Vec<(usize, BlockConfig)> {
+        let kind = |is_dense: bool, delta: Option<&DeltaLayersConfig>| BlockConfig {
+            attention: delta.map_or(self.block.attention, |delta| delta.attention),
+            experts: self.block.experts.filter(|_| !is_dense),
             ..self.block
         };
-        [(self.n_layers - dense, self.block), (dense, without)]
+        let Some(delta) = &self.delta else {
+            let dense = self.n_layers - self.expert_layers();
+            return vec![
+                (self.expert_layers(), self.block),
+                (dense, kind(true, None)),
+            ];
+        };
+        let count = |is_dense: bool, is_delta: bool| {
+            let layers = (0..self.n_layers).filter(|&layer| {
+                self.is_dense(layer) == is_dense && self.delta_of(layer).is_some() == is_delta
+            });
+            layers.count()
+        };
+        let of = |is_dense| {
+            [
+                (count(is_dense, false), kind(is_dense, None)),
+                (count(is_dense, true), kind(is_dense, Some(delta))),
+            ]
+        };
+        [false, true].into_iter().flat_map(of).collect()
+    }
+
+    /// Number of blocks with experts.
+    pub(crate) fn expert_layers(&self) -> usize {
+        match self.block.experts {
+            Some(_) => self.n_layers.saturating_sub(self.dense_layers.len()),
+            None => 0,
+        }
+    }
+
+    /// True if block `layer` has no experts.
+    fn is_dense(&self, layer: usize) -> bool {
+        self.block.experts.is_none() || self.dense_layers.contains(&layer)
+    }
+
+    /// The attentions of the blocks as they differ in their parameters, each with the number of such blocks.
+    pub(crate) fn attentions(&self) -> Vec<(usize, AttentionConfig)> {
+        let delta = self.delta.as_ref();
+        let nets = delta.map_or(0, |delta| delta.layers.len());
+        let delta = delta.map(|delta| (nets, delta.attention));
+        [(self.n_layers.saturating_sub(nets), self.block.attention)]
+            .into_iter()
+            .chain(delta)
+            .collect()
     }
 
     /// The norm after the last block.
@@ -160,6 +212,15 @@ impl StackConfig {
             dropout: self.dropout,
         }
     }
+}
+
+/// Blocks with a gated delta net.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeltaLayersConfig {
+    /// The configuration of the delta nets.
+    pub attention: AttentionConfig,
+    /// Indices of the blocks, from 0, in ascending order.
+    pub layers: Vec<usize>,
 }
 
 /// Blocks whose rotation of queries and keys differs from the others'.

@@ -122,6 +122,7 @@ impl TransformerConfig {
             value_layers: self
                 .value_embeddings()
                 .map_or_else(Vec::new, |values| values.layers.layers(n_layers)),
+            delta: self.delta_layers(),
             rotary: self.rotary(),
             layer_rotary: self.layer_rotary(),
             relative,
@@ -161,6 +162,7 @@ impl TransformerConfig {
                 gate_inputs: values.gate_inputs_for(self.filled.d_model),
             }),
             alibi: self.filled.position == Position::Alibi,
+            gated: self.filled.gated_attention,
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
                     window,

@@ -19,6 +19,7 @@ impl TryFrom<ModelConfig> for TransformerConfig {
         config.check_scales()?;
         config.check_components()?;
         config.check_additions()?;
+        config.check_delta_nets()?;
         config.check_architecture()?;
         Ok(config)
     }
@@ -56,6 +57,13 @@ fn with_defaults(mut raw: ModelConfig) -> Result<TransformerConfig, ConfigError>
         experts.width = experts.width.or(raw.feed_forward.width);
         experts.dense_layers.sort_unstable();
         experts.dense_layers.dedup();
+    }
+    if let Some(nets) = &mut raw.delta_nets {
+        let key_heads = *nets.key_heads.get_or_insert(raw.heads);
+        let key_dim = *nets.key_dim.get_or_insert(head_dim);
+        nets.value_heads.get_or_insert(key_heads);
+        nets.value_dim.get_or_insert(key_dim);
+        nets.full_layers = FullLayers::Listed(nets.full_layers.layers(raw.n_layers));
     }
     match &mut raw.attention {
         AttentionKind::Softmax { window, scale, .. } => {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::narrow;
 use crate::config::{ModelKind, ResidualMix};
+use crate::nn::block::BlockConfig;
 use crate::nn::feed_forward::FeedForwardConfig;
 use crate::nn::stack::StackConfig;
 use crate::transformer::checked::TransformerConfig;
@@ -57,8 +58,12 @@ pub enum Component {
     ValueEmbeddings,
     /// Projection to queries, keys and values.
     AttentionQkv,
+    /// Projection to the gate of the attention's output.
+    AttentionGate,
     /// Output projection of the attention.
     AttentionOut,
+    /// Convolutions, rates, decays and output norms of delta nets.
+    DeltaNet,
     /// Projection of the cross-attention to queries.
     CrossQueries,
     /// Projection of the cross-attention to keys and values.
@@ -145,7 +150,8 @@ pub(crate) fn counted(config: &TransformerConfig) -> Vec<ComponentCount> {
 /// The components of a stack.
 fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount> {
     let block = &stack.block;
-    let [(with_experts, _), (dense, _)] = stack.kinds();
+    let with_experts = stack.expert_layers();
+    let dense = stack.n_layers - with_experts;
     let some = |blocks: usize, component, each| ComponentCount {
         blocks: Some(blocks as u128),
         ..ComponentCount::once(component, each)
@@ -163,10 +169,28 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
         ComponentCount::once(Component::RelativeBias, biases),
         layer(Component::ResidualMix, mix),
         some(stack.value_layers.len(), Component::ValueEmbeddings, values),
-        layer(Component::AttentionQkv, block.attention.qkv().parameters()),
-        layer(Component::AttentionOut, block.attention.out().parameters()),
-        layer(Component::Sinks, block.attention.sinks() as u128),
     ];
+    for (blocks, attention) in stack.attentions() {
+        let gate = attention.gate().map_or(0, |gate| gate.parameters());
+        let delta = attention
+            .delta()
+            .map_or(0, |delta| delta.parameters(&attention));
+        counts.extend([
+            some(
+                blocks,
+                Component::AttentionQkv,
+                attention.qkv().parameters(),
+            ),
+            some(blocks, Component::AttentionGate, gate),
+            some(blocks, Component::DeltaNet, delta),
+            some(
+                blocks,
+                Component::AttentionOut,
+                attention.out().parameters(),
+            ),
+            some(blocks, Component::Sinks, attention.sinks() as u128),
+        ]);
+    }
     if let Some(cross) = &block.cross_attention {
         let [q, kv, out] = cross.linear_layers();
         counts.extend([
@@ -198,7 +222,17 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
     }
     // The first block may lack the norm of its attention.
     let first = usize::from(!stack.first_norm).min(stack.n_layers);
-    let norms = [(first, stack.block(0)), (stack.n_layers - first, *block)];
+    let mut norms = vec![(first, stack.block(0))];
+    for (at, (blocks, attention)) in stack.attentions().into_iter().enumerate() {
+        let others = blocks - if at == 0 { first } else { 0 };
+        norms.push((
+            others,
+            BlockConfig {
+                attention,
+                ..*block
+            },
+        ));
+    }
     for (blocks, block) in norms.into_iter().filter(|(blocks, _)| *blocks > 0) {
         counts.push(some(blocks, Component::BlockNorms, block.norm_parameters()));
     }
@@ -220,7 +254,7 @@ fn both(layer: &FeedForwardConfig) -> [u128; 2] {
 /// The parameters of the experts that do not compute a token.
 pub(super) fn idle(config: &TransformerConfig) -> u128 {
     let stack = config.stack();
-    let [(with_experts, _), _] = stack.kinds();
+    let with_experts = stack.expert_layers();
     stack.block.experts.map_or(0, |mixture| {
         let each: u128 = both(&mixture.expert).iter().sum();
         with_experts as u128 * (mixture.count - mixture.active) as u128 * each

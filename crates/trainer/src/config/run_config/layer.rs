@@ -237,7 +237,7 @@ pub(super) fn is_whole_model(layer: &Table) -> bool {
 }
 
 /// Optional keys of the model by their table: absent if they are derived from other keys or unused.
-const OPTIONAL_KEYS: [(&[&str], &[&str]); 6] = [
+const OPTIONAL_KEYS: [(&[&str], &[&str]); 7] = [
     (
         &["model"],
         &[
@@ -250,12 +250,18 @@ const OPTIONAL_KEYS: [(&[&str], &[&str]); 6] = [
             "residual_scale",
             "residual_mix",
             "value_embeddings",
+            "gated_attention",
+            "delta_nets",
             "zero_init",
             "layer_positions",
             "architecture",
         ],
     ),
     (&["model", "experts"], &["width", "shared_width"]),
+    (
+        &["model", "delta_nets"],
+        &["key_heads", "value_heads", "key_dim", "value_dim"],
+    ),
     (&["model", "feed_forward"], &["width", "expansion"]),
     (&["model", "position"], &["dims"]),
     (

@@ -1,0 +1,260 @@
+//! Tests the gated delta rule and the short convolution: values against the recurrence in f64, gradients against central
+//! differences of it, sequences in parts, and keys that are all alike.
+
+use burn::backend::Autodiff;
+use burn::tensor::{Tensor, TensorData};
+use emberlm_kernels::{Backend, DeltaRuleInputs, ops, reference};
+
+use crate::compare::{
+    assert_all_close, assert_close, constant, host, numbers, tracked, with_gradients,
+};
+
+/// `[batch, key_heads, heads per key head, seq, key_dim, value_dim]`.
+type Sizes = [usize; 6];
+
+/// Queries, keys, values, decays, rates, and the memory at the start.
+struct Case {
+    inputs: [TensorData; 6],
+}
+
+/// The recurrence in f64, token by token.
+struct Plain {
+    inputs: [Vec<f64>; 6],
+    heads: usize,
+    group: usize,
+    seq: usize,
+    key_dim: usize,
+    value_dim: usize,
+}
+
+impl Case {
+    fn new([batch, key_heads, group, seq, key_dim, value_dim]: Sizes, seed: u64) -> Self {
+        let heads = key_heads * group;
+        let keys = [batch, key_heads, seq, key_dim];
+        let column = [batch, heads, seq, 1];
+        // From ±2 to -1 to 0, and to 0 to 1.
+        let moved = |seed, factor: f32, middle: f32| {
+            let drawn = numbers(seed, column);
+            let of = drawn.iter::<f32>();
+            let of: Vec<f32> = of.map(|x| x * factor + middle).collect();
+            TensorData::new(of, column)
+        };
+        Self {
+            inputs: [
+                numbers(seed, keys),
+                numbers(seed + 1, keys),
+                numbers(seed + 2, [batch, heads, seq, value_dim]),
+                moved(seed + 3, 0.25, -0.5),
+                moved(seed + 4, 0.25, 0.5),
+                numbers(seed + 5, [batch, heads, key_dim, value_dim]),
+            ],
+        }
+    }
+
+    fn plain(&self) -> Plain {
+        let [_, key_heads, _, key_dim] = self.inputs[1].shape.dims();
+        let [_, heads, seq, value_dim] = self.inputs[2].shape.dims();
+        Plain {
+            inputs: self.inputs.each_ref().map(|data| data.iter().collect()),
+            heads,
+            group: heads / key_heads,
+            seq,
+            key_dim,
+            value_dim,
+        }
+    }
+}
+
+impl Plain {
+    /// The outputs of all tokens, `[batch, heads, seq, value_dim]`.
+    fn output(&self) -> Vec<f64> {
+        let (keys, values) = (self.key_dim, self.value_dim);
+        let mut output = Vec::new();
+        for (n, memory) in self.inputs[5].chunks(keys * values).enumerate() {
+            let (batch, head) = (n / self.heads, n % self.heads);
+            let key_head = batch * self.heads / self.group + head / self.group;
+            let mut memory = memory.to_vec();
+            for t in 0..self.seq {
+                let row = |input: usize, head: usize, width: usize| {
+                    &self.inputs[input][(head * self.seq + t) * width..][..width]
+                };
+                let q = unit(row(0, key_head, keys), 1.0 / (keys as f64).sqrt());
+                let k = unit(row(1, key_head, keys), 1.0);
+                let v = row(2, n, values);
+                let [decay, rate] = [3, 4].map(|input| row(input, n, 1)[0]);
+                memory.iter_mut().for_each(|x| *x *= decay.exp());
+                let read = |memory: &[f64], key: &[f64], e: usize| -> f64 {
+                    (0..keys).map(|d| key[d] * memory[d * values + e]).sum()
+                };
+                let known: Vec<f64> = (0..values).map(|e| read(&memory, &k, e)).collect();
+                for (at, x) in memory.iter_mut().enumerate() {
+                    let e = at % values;
+                    *x += k[at / values] * rate * (v[e] - known[e]);
+                }
+                output.extend((0..values).map(|e| read(&memory, &q, e)));
+            }
+        }
+        output
+    }
+
+    /// The gradient of `Σ output · factors` by central differences.
+    fn gradient(&mut self, input: usize, factors: &[f64]) -> Vec<f32> {
+        const STEP: f64 = 1e-5;
+        let mut gradient = Vec::new();
+        for at in 0..self.inputs[input].len() {
+            let value = self.inputs[input][at];
+            let [above, below] = [STEP, -STEP].map(|step| {
+                self.inputs[input][at] = value + step;
+                let output = self.output();
+                output.iter().zip(factors).map(|(a, b)| a * b).sum::<f64>()
+            });
+            self.inputs[input][at] = value;
+            gradient.push(((above - below) / (2.0 * STEP)) as f32);
+        }
+        gradient
+    }
+}
+
+/// `scale · x / √(‖x‖² + 1e-6)`.
+fn unit(x: &[f64], scale: f64) -> Vec<f64> {
+    let square: f64 = x.iter().map(|x| x * x).sum();
+    x.iter()
+        .map(|x| x * scale / (square + 1e-6).sqrt())
+        .collect()
+}
+
+fn in_f32(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&value| value as f32).collect()
+}
+
+/// The rule's inputs and the memory at the start.
+fn split<B: Backend>(inputs: [Tensor<B, 4>; 6]) -> (DeltaRuleInputs<B>, Tensor<B, 4>) {
+    let [q, k, v, decay, rate, memory] = inputs;
+    let inputs = DeltaRuleInputs {
+        q,
+        k,
+        v,
+        decay: decay.squeeze_dim(3),
+        rate: rate.squeeze_dim(3),
+    };
+    (inputs, memory)
+}
+
+fn values_and_gradients<B: Backend>(sizes: Sizes, chunk: usize, seed: u64) {
+    let case = Case::new(sizes, seed);
+    let inputs = case.inputs.each_ref().map(tracked::<Autodiff<B>, 4>);
+    let (of, memory) = split(inputs.clone());
+    let (output, _) = reference::gated_delta_rule(of, Some(memory), chunk);
+    let actual = with_gradients(output, &inputs.each_ref());
+
+    let mut plain = case.plain();
+    let output = plain.output();
+    let factors: Vec<f64> = numbers(99, [output.len()]).iter::<f64>().collect();
+    let gradients = [0, 1, 2, 3, 4, 5].map(|input| plain.gradient(input, &factors));
+    let expected: Vec<_> = [in_f32(&output)].into_iter().chain(gradients).collect();
+    assert_all_close("delta rule", &actual, &expected);
+}
+
+/// The sequence is split anywhere, and the second part continues from the memory of the first.
+fn memory_continues_the_sequence<B: Backend>(sizes: Sizes, chunks: [usize; 2], seed: u64) {
+    let case = Case::new(sizes, seed);
+    let [q, k, v, decay, rate, mut memory] = case.inputs.each_ref().map(constant::<B, 4>);
+    let seq = sizes[3];
+    let mut parts = Vec::new();
+    for (start, end) in [(0, seq / 2), (seq / 2, seq)] {
+        if start == end {
+            continue;
+        }
+        let [q, k, v, decay, rate] =
+            [&q, &k, &v, &decay, &rate].map(|x| x.clone().narrow(2, start, end - start));
+        let (inputs, past) = split([q, k, v, decay, rate, memory]);
+        let chunk = chunks[start.min(1)];
+        let (output, next) = reference::gated_delta_rule(inputs, Some(past), chunk);
+        parts.push(output);
+        memory = next;
+    }
+    let actual = host(Tensor::cat(parts, 2));
+    assert_close("continued", &actual, &in_f32(&case.plain().output()));
+}
+
+/// The keys of all tokens are alike and nothing is forgotten, so that the powers of the system's matrix are huge.
+fn equal_keys_are_exact<B: Backend>(seed: u64) {
+    let mut case = Case::new([1, 1, 2, 64, 8, 5], seed);
+    let key: Vec<f32> = case.inputs[1].iter().take(8).collect();
+    case.inputs[1] = TensorData::new(key.repeat(64), [1, 1, 64, 8]);
+    case.inputs[3] = TensorData::new(vec![0.0_f32; 128], [1, 2, 64, 1]);
+    case.inputs[4] = TensorData::new(vec![0.97_f32; 128], [1, 2, 64, 1]);
+    let (inputs, memory) = split(case.inputs.each_ref().map(constant::<B, 4>));
+    let (output, _) = ops::gated_delta_rule(inputs, Some(memory));
+    assert_close("equal keys", &host(output), &in_f32(&case.plain().output()));
+}
+
+/// `y_t = Σ_j w_j x_{t - taps + 1 + j}` by loops, and in two parts that are continued.
+fn convolution_matches_loops<B: Backend>(
+    [batch, seq, channels, taps]: [usize; 4],
+    split: usize,
+    seed: u64,
+) {
+    let x = numbers(seed, [batch, seq, channels]);
+    let weight = numbers(seed + 1, [taps, channels]);
+    let [values, factors] = [&x, &weight].map(|data| data.iter::<f64>().collect::<Vec<_>>());
+    let mut expected = Vec::new();
+    for row in 0..batch * seq {
+        let t = row % seq;
+        for channel in 0..channels {
+            let reached = (0..taps).filter(|tap| t + tap + 1 >= taps);
+            let term = |tap: usize| {
+                values[(row + tap + 1 - taps) * channels + channel]
+                    * factors[tap * channels + channel]
+            };
+            expected.push(reached.map(term).sum::<f64>());
+        }
+    }
+    let (x, weight) = (constant::<B, 3>(&x), constant::<B, 2>(&weight));
+    let first = split.min(seq - 1).max(1).min(seq);
+    let (y, past) = ops::short_convolution(x.clone().narrow(1, 0, first), weight.clone(), None);
+    let mut parts = vec![y];
+    if first < seq {
+        let rest = x.narrow(1, first, seq - first);
+        parts.push(ops::short_convolution(rest, weight, Some(past)).0);
+    }
+    let actual = host(Tensor::cat(parts, 1));
+    assert_close("convolution", &actual, &in_f32(&expected));
+}
+
+/// Values and slopes from -90 to 90, where `e^x` is infinite in f32, and at 0.
+fn softplus_and_its_slope<B: Backend>(scale: f64, seed: u64) {
+    let drawn = numbers(seed, [31]);
+    let numbers = drawn.iter::<f64>().map(|x| x * scale);
+    let numbers: Vec<f32> = numbers.chain([0.0]).map(|x| x as f32).collect();
+    let data = TensorData::new(numbers.clone(), [32]);
+    let x = tracked::<Autodiff<B>, 1>(&data);
+    let y = ops::softplus(x.clone());
+    let slopes = host(x.grad(&y.clone().sum().backward()).unwrap());
+    let plain = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+    let expected = numbers.iter().map(|&x| plain(f64::from(x)) as f32);
+    assert_close("softplus", &host(y.inner()), &expected.collect::<Vec<_>>());
+    let slope = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let expected = numbers.iter().map(|&x| slope(f64::from(x)) as f32);
+    assert_close("slope", &slopes, &expected.collect::<Vec<_>>());
+}
+
+crate::on_backends! {
+    softplus_and_its_slope(scale in 0.1..45.0_f64, seed in 0..u64::MAX);
+    values_and_gradients(
+        sizes in [1_usize..3, 1..3, 1..3, 2..9, 2..5, 1..4],
+        chunk in 1_usize..10,
+        seed in 0..u64::MAX - 9,
+    );
+    memory_continues_the_sequence(
+        sizes in [1_usize..3, 1..3, 1..4, 1..12, 2..6, 1..9],
+        chunks in [1_usize..6, 1..6],
+        seed in 0..u64::MAX - 9,
+    );
+    equal_keys_are_exact(seed in 0..u64::MAX - 9);
+    convolution_matches_loops(
+        sizes in [1_usize..3, 1..9, 1..6, 2..6],
+        split in 0_usize..9,
+        seed in 0..u64::MAX - 9,
+    );
+}

@@ -1,0 +1,194 @@
+//! The gated delta net, an attention whose cost is linear in the sequence length.
+
+use burn::module::{Module, Param};
+use burn::tensor::backend::Backend as BurnBackend;
+use burn::tensor::{Device, Int, Tensor, activation};
+
+use emberlm_kernels::{Backend, DeltaRuleInputs, ops};
+
+use crate::config;
+use crate::nn::attention::AttentionConfig;
+use crate::nn::heads::{merge_heads, take_heads};
+use crate::nn::init::{Initializer, OutputRole};
+use crate::nn::linear::{Linear, LinearConfig};
+use crate::nn::norm::{Norm, NormConfig};
+
+/// What a gated delta net has in addition to other attentions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeltaNetConfig {
+    /// Width of a head of values.
+    pub value_dim: usize,
+    /// Taps of the convolutions, at least 2.
+    pub taps: usize,
+    /// ε of the norm of the outputs.
+    pub epsilon: f64,
+}
+
+impl DeltaNetConfig {
+    /// Channels of the convolutions: the outputs of the projection to queries, keys and values.
+    pub(crate) fn channels(&self, attention: &AttentionConfig) -> usize {
+        2 * attention.kv_heads * attention.head_dim + attention.heads * self.value_dim
+    }
+
+    /// The projection to the rates and the decays.
+    pub(crate) fn rates(&self, attention: &AttentionConfig) -> LinearConfig {
+        LinearConfig::new(attention.d_model, 2 * attention.heads)
+    }
+
+    fn norm(&self) -> NormConfig {
+        let kind = config::Norm::Rms {
+            epsilon: self.epsilon,
+        };
+        NormConfig::new(kind, self.value_dim)
+    }
+
+    /// Number of parameters without the projections of all attentions.
+    pub(crate) fn parameters(&self, attention: &AttentionConfig) -> u128 {
+        let convolution = self.taps as u128 * self.channels(attention) as u128;
+        let decays = 2 * attention.heads as u128;
+        convolution + self.rates(attention).parameters() + decays + self.norm().parameters()
+    }
+
+    pub(crate) fn init_from<B: Backend>(
+        self,
+        attention: &AttentionConfig,
+        from: &Initializer<'_, B>,
+        path: &str,
+    ) -> DeltaNet<B> {
+        let (heads, channels) = (attention.heads, self.channels(attention));
+        let shape = [self.taps, channels];
+        let convolution = format!("{path}.convolution");
+        let rates = format!("{path}.rates");
+        DeltaNet {
+            convolution: from.linear(&convolution, shape, self.taps, OutputRole::Hidden),
+            rates: self
+                .rates(attention)
+                .init_from(from, &rates, OutputRole::Hidden),
+            decay: from.log_uniform(&format!("{path}.decay"), heads, LARGEST_DECAY),
+            step_bias: from.constant(1.0, heads),
+            norm: self.norm().init(from.device()),
+            heads,
+            key_heads: attention.kv_heads,
+            key_dim: attention.head_dim,
+            value_dim: self.value_dim,
+        }
+    }
+}
+
+/// The largest initial factor of the decays.
+const LARGEST_DECAY: f64 = 16.0;
+
+/// The part of an attention between its projections, with the gated delta rule (Yang et al. 2024,
+/// [2412.06464](https://arxiv.org/abs/2412.06464)) as in Qwen3-Next.
+///
+/// ```text
+/// q, k, v = silu(convolution(qkv))                         of each channel along the tokens
+/// β = σ(b),  g = -e^decay · softplus(a + step_bias)        b, a = x W_rates, an element per head each
+/// o = delta_rule(q / ‖q‖ / √key_dim, k / ‖k‖, v, g, β)     see `emberlm_kernels::ops::gated_delta_rule`
+/// y = rms(o) · silu(gate)                                  over each head
+/// ```
+#[derive(Module, Debug)]
+pub struct DeltaNet<B: BurnBackend> {
+    /// The factors of the last tokens, the newest one last, `[taps, channels]`.
+    pub convolution: Param<Tensor<B, 2>>,
+    /// Projection to `b` and `a`, `[d_model, 2 · heads]`. It is never packed.
+    pub rates: Linear<B>,
+    /// The logarithm of the decay's factor, `[heads]`.
+    pub decay: Param<Tensor<B, 1>>,
+    /// `[heads]`.
+    pub step_bias: Param<Tensor<B, 1>>,
+    /// Norm of each head's output.
+    pub norm: Norm<B>,
+    #[module(skip)]
+    heads: usize,
+    #[module(skip)]
+    key_heads: usize,
+    #[module(skip)]
+    key_dim: usize,
+    #[module(skip)]
+    value_dim: usize,
+}
+
+/// What a [`DeltaNet`] keeps of the tokens before.
+#[derive(Clone, Debug)]
+pub struct DeltaState<B: BurnBackend> {
+    /// The last inputs of the convolutions, `[batch, taps - 1, channels]`.
+    pub inputs: Tensor<B, 3>,
+    /// The memory of each head, `[batch, heads, key_dim, value_dim]`.
+    pub memory: Tensor<B, 4>,
+}
+
+impl<B: BurnBackend> DeltaState<B> {
+    pub(crate) fn device(&self) -> Device<B> {
+        self.memory.device()
+    }
+
+    /// The states of the sequences with the given numbers, `[selected]`.
+    pub(crate) fn select(self, rows: &Tensor<B, 1, Int>) -> Self {
+        Self {
+            inputs: self.inputs.select(0, rows.clone()),
+            memory: self.memory.select(0, rows.clone()),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let elements = self.inputs.shape().num_elements() + self.memory.shape().num_elements();
+        elements * self.memory.dtype().size()
+    }
+}
+
+impl<B: Backend> DeltaNet<B> {
+    /// Widths of queries, keys and values.
+    pub(crate) fn widths(&self) -> [usize; 3] {
+        let keys = self.key_heads * self.key_dim;
+        [keys, keys, self.heads * self.value_dim]
+    }
+
+    /// `[b, a]` of the rows `[batch, seq, d_model]`, each `[batch, seq, heads]`.
+    pub(crate) fn rates(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
+        self.rates.forward(x, None)
+    }
+
+    /// The outputs of each head, `[batch, heads, seq, value_dim]`, before their norm, and the state after the tokens. `qkv` is
+    /// `[batch, seq, channels]`, `rates` is the output of [`DeltaNet::rates`].
+    pub(crate) fn mix(
+        &self,
+        qkv: Tensor<B, 3>,
+        rates: Tensor<B, 3>,
+        past: Option<DeltaState<B>>,
+    ) -> (Tensor<B, 4>, DeltaState<B>) {
+        let (inputs, memory) = match past {
+            Some(past) => (Some(past.inputs), Some(past.memory)),
+            None => (None, None),
+        };
+        // So that the gradients of the parameters are complete with those of the block.
+        let [step_bias, decay] = [&self.step_bias, &self.decay]
+            .map(|of| ops::depending_on(of.val(), &qkv).unsqueeze::<3>());
+        let convolution = ops::depending_on(self.convolution.val(), &qkv);
+        let (qkv, inputs) = ops::short_convolution(qkv, convolution, inputs);
+        let qkv = activation::silu(qkv);
+        let [keys, _, values] = self.widths();
+        let columns = |first: usize, width: usize, head_dim: usize| {
+            let part = qkv.clone().narrow(2, first, width);
+            take_heads(&part, 0..width / head_dim, head_dim)
+        };
+        let of_heads = |first: usize| rates.clone().narrow(2, first, self.heads);
+        let by_head = |x: Tensor<B, 3>| x.swap_dims(1, 2); // [batch, heads, seq]
+        let step = ops::softplus(of_heads(self.heads) + step_bias);
+        let decay = step * decay.exp().neg();
+        let inputs_of_rule = DeltaRuleInputs {
+            q: columns(0, keys, self.key_dim),
+            k: columns(keys, keys, self.key_dim),
+            v: columns(2 * keys, values, self.value_dim),
+            decay: by_head(decay),
+            rate: by_head(activation::sigmoid(of_heads(0))),
+        };
+        let (mixed, memory) = ops::gated_delta_rule(inputs_of_rule, memory);
+        (mixed, DeltaState { inputs, memory })
+    }
+
+    /// Normalizes the heads of `mixed` and multiplies them by the gate `[batch, seq, heads · value_dim]`, to its shape.
+    pub(crate) fn gated(&self, mixed: Tensor<B, 4>, gate: Tensor<B, 3>) -> Tensor<B, 3> {
+        merge_heads(self.norm.forward(mixed)) * activation::silu(gate)
+    }
+}
