@@ -45,7 +45,7 @@ impl Member {
     ///
     /// # Errors
     /// A key or a value of a group is not supported, or a member is no name of a task, group or tag in the files of the
-    /// same folder and no task of its own, or is in the group twice.
+    /// same folder and no inline task, or is in the group twice.
     pub(in crate::evaluate::tasks) fn read(path: &Path) -> Result<Self, TaskError> {
         let keys = Keys::read(path, 0)?;
         if !is_group(&keys)? {
@@ -160,7 +160,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The member that a mapping with `group` describes: a group of a file with settings, or one of its own. As in the harness,
+    /// The member that a mapping with `group` describes: a group of a file with settings, or an inline one. As in the harness,
     /// it may also be a task of a file.
     fn inner_group(
         &mut self,
@@ -208,7 +208,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A task that a mapping describes: one of a file with settings, or one of its own.
+    /// A task that a mapping describes: one of a file with settings, or an inline one.
     fn task(
         &mut self,
         group: &str,
@@ -231,7 +231,7 @@ impl Reader<'_> {
                 let has_data = |settings: &Settings| settings.contains_key("dataset_path");
                 if !has_data(settings) && !fields.contains_key("dataset_path") {
                     return Err(refuse(format!(
-                        "no file in its folder has a task named {name}, and without `dataset_path` the member is no task of its own"
+                        "no file in its folder has a task named {name}, and without `dataset_path` the member is no inline task"
                     )));
                 }
                 let name = format!("{group}::{name}");
