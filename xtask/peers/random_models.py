@@ -73,8 +73,11 @@ def either(rng, **more):
 
 
 def delta_nets(kind, rng, common):
-    """Types with gated delta nets in some layers."""
-    layers = common["num_hidden_layers"]
+    """Types with gated delta nets in some layers. By default a quarter of a head is rotated."""
+    layers, head_dim = common["num_hidden_layers"], common["head_dim"]
+    rotated = common.get("rope_parameters") or {"rope_type": "default"}
+    rotated["partial_rotary_factor"] = rng.choice([0.5, 1.0] if head_dim % 4 == 0 and head_dim > 4 else [1.0])
+    common["rope_parameters"] = rotated
     common["hidden_act"] = rng.choice(["silu", "swish"])
     key_heads = rng.choice([1, 2, 3])
     mixed = [rng.choice(["linear_attention", "full_attention"]) for _ in range(layers)]
@@ -254,7 +257,7 @@ def loaded(folder):
 
 def logits_of(model, ids):
     with torch.no_grad():
-        return model(ids).logits[0]
+        return model(ids, use_cache=False).logits[0]
 
 
 def relative(found, expected):

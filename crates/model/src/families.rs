@@ -194,7 +194,7 @@ families! {
     Falcon = falcon,
     GptOss = gpt_oss,
     Qwen3Next = qwen3_next,
-    Qwen35Text = qwen3_5_text,
+    Qwen3_5Text = qwen3_5_text,
     Palm = palm,
     ;
     Bert = "bert",

@@ -9,6 +9,7 @@ pub mod map;
 mod mxfp4_store;
 pub(crate) mod names;
 mod piece_file;
+pub(crate) mod pieces;
 pub(crate) mod quantized;
 mod safetensors_store;
 mod save;

@@ -251,7 +251,7 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::Phi3 => (normal, 24),
         Family::GptOss => (normal, 84),
         Family::Qwen3Next => (normal, 72),
-        Family::Qwen35Text => (normal, 39),
+        Family::Qwen3_5Text => (normal, 39),
         Family::Gemma3Text => (normal, 35),
         Family::Starcoder2 => (starcoder2, 39),
         Family::Cohere => (normal, 20),

@@ -300,7 +300,7 @@ fn component_name(component: Component) -> &'static str {
         Component::AttentionQkv => "attention: queries, keys, values",
         Component::AttentionGate => "attention: gate",
         Component::AttentionOut => "attention: output",
-        Component::DeltaNet => "delta net: convolution, rates, norm",
+        Component::DeltaNet => "delta net",
         Component::CrossQueries => "cross-attention: queries",
         Component::CrossKeysValues => "cross-attention: keys, values",
         Component::CrossOut => "cross-attention: output",

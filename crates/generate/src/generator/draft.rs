@@ -44,7 +44,11 @@ pub(crate) fn check_draft(
             let rule = format!(
                 "{whose} must support removing tokens from the cache, as softmax attention does"
             );
-            return Err(SettingError::new("attention", "recurrent", rule));
+            let (field, value) = match config.delta_nets() {
+                Some(_) => ("delta_nets", "set"),
+                None => ("attention", "linear"),
+            };
+            return Err(SettingError::new(field, value, rule));
         }
     }
     Ok(())

@@ -67,8 +67,7 @@ pub enum Family {
     /// Qwen3-Next.
     Qwen3Next,
     /// The text models of Qwen3.5.
-    #[serde(rename = "qwen3_5_text")]
-    Qwen35Text,
+    Qwen3_5Text,
     /// PaLM.
     Palm,
     /// BERT.

@@ -30,12 +30,12 @@ const SIZES: Sizes = sizes! { vocab_size 248_320, seq_len 32_768, d_model 4096, 
 pub(super) fn presets() -> Vec<Preset> {
     let sizes = sizes! { seq_len 262_144; ..SIZES };
     presets! {
-        "qwen3.5-9b", "the text model of Qwen3.5 9B, delta nets" => published(sizes, Family::Qwen35Text);
+        "qwen3.5-9b", "the text model of Qwen3.5 9B, delta nets" => published(sizes, Family::Qwen3_5Text);
     }
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
-    read_hybrid(fields, Family::Qwen35Text, SIZES)
+    read_hybrid(fields, Family::Qwen3_5Text, SIZES)
 }
 
 pub(super) const NAMES: Names<'static> =

@@ -16,10 +16,10 @@ use super::qwen2_moe::SHARED_EXPERT;
 use super::qwen3_moe::EXPERTS;
 use crate::config::DeltaNets;
 use crate::nn::attention::AttentionConfig;
-use crate::weights::map::Pieces;
 use crate::weights::names::{
     TensorName, as_is, channels, gate_beside_queries, linear, pieces, query_key_value_beside_gate,
 };
+use crate::weights::pieces::Pieces;
 
 pub(super) const EXCHANGE: Option<Exchange> = Some(ignoring_predictions(exchange(
     "qwen3_next",

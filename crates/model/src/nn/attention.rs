@@ -2,6 +2,7 @@
 //! is in `cross_attention`.
 
 mod config;
+mod recurrent;
 
 pub(crate) use config::default_scale;
 pub use config::{AttentionConfig, Mechanism};
@@ -24,7 +25,7 @@ use crate::nn::context::{AttentionContext, reject_mask};
 use crate::nn::delta_net::DeltaNet;
 use crate::nn::features::FeatureTable;
 use crate::nn::heads::{merge_heads, normed, rotated, take_heads, weighted_sums};
-use crate::nn::kv_cache::{LayerCache, RecurrentState, cached_attention};
+use crate::nn::kv_cache::{LayerCache, cached_attention};
 use crate::nn::linear::Linear;
 use crate::nn::norm::Norm;
 use crate::nn::packed::{BlockPass, RowSpan, Span};
@@ -162,7 +163,8 @@ impl<B: Backend> Attention<B> {
             let qkv = self.qkv.run(x, None, pass.adapters);
             let of = |span: &mut Span<'_, B>| {
                 let [qkv, rates, gate] = [&qkv, &rates, gate].map(|rows| span.rows.of(rows));
-                let mixed = mixed_by(delta, qkv, rates, span.cache.as_deref_mut());
+                let cache = span.cache.as_deref_mut();
+                let mixed = recurrent::delta_net(delta, qkv, rates, cache);
                 let mixed = match &mut pass.probe {
                     Some(probe) => probe.heads(Point::Mixed, mixed),
                     None => mixed,
@@ -424,35 +426,8 @@ impl<B: Backend> Attention<B> {
             }
             (Some(features), None) => ops::linear_attention(q, k, v, features.rows(), None).0,
             (Some(features), Some(cache)) => {
-                let seq = q.dims()[2];
-                let past = match cache.take_state() {
-                    Some(RecurrentState::Sums(sums)) => Some(sums),
-                    _ => None,
-                };
-                let (mixed, sums) = ops::linear_attention(q, k, v, features.rows(), past);
-                cache.put_state(sums.map(RecurrentState::Sums), seq);
-                mixed
+                recurrent::linear_attention(q, k, v, features.rows(), cache)
             }
         }
     }
-}
-
-/// The outputs of a delta net's heads, which continue the cache's tokens.
-fn mixed_by<B: Backend>(
-    delta: &DeltaNet<B>,
-    qkv: Tensor<B, 3>,
-    rates: Tensor<B, 3>,
-    cache: Option<&mut LayerCache<B>>,
-) -> Tensor<B, 4> {
-    let Some(cache) = cache else {
-        return delta.mix(qkv, rates, None).0;
-    };
-    let seq = qkv.dims()[1];
-    let past = match cache.take_state() {
-        Some(RecurrentState::Delta(state)) => Some(state),
-        _ => None,
-    };
-    let (mixed, state) = delta.mix(qkv, rates, past);
-    cache.put_state(Some(RecurrentState::Delta(state)), seq);
-    mixed
 }

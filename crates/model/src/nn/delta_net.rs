@@ -13,7 +13,7 @@ use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
 use crate::nn::norm::{Norm, NormConfig};
 
-/// What a gated delta net has in addition to other attentions.
+/// Settings of a gated delta net that other attentions lack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeltaNetConfig {
     /// Width of a head of values.
@@ -109,7 +109,7 @@ pub struct DeltaNet<B: BurnBackend> {
     value_dim: usize,
 }
 
-/// What a [`DeltaNet`] keeps of the tokens before.
+/// Summary of the tokens before in a [`DeltaNet`].
 #[derive(Clone, Debug)]
 pub struct DeltaState<B: BurnBackend> {
     /// The last inputs of the convolutions, `[batch, taps - 1, channels]`.

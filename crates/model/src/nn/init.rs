@@ -17,14 +17,16 @@
 //! Values are drawn on the host. Each parameter has a separate random stream, which depends only on the seed and the
 //! parameter's path. Initial weights are therefore the same on every backend and independent of other parameters.
 
+mod distribution;
+
 use burn::module::{Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, StandardNormal, Uniform};
 
 use emberlm_kernels::Backend;
 
+use self::distribution::WeightDistribution;
 use crate::config::{Init, SizeRatio, ZeroInit};
 use crate::nn::token_table::{TokenTable, rows_of_parts};
 
@@ -305,55 +307,6 @@ impl<'a, B: Backend> Initializer<'a, B> {
 /// `N(0, 2/(rows + columns))`, truncated at three standard deviations. Independent of the layout.
 fn xavier(sizes: f64) -> WeightDistribution {
     WeightDistribution::Truncated((2.0 / sizes).sqrt())
-}
-
-/// A distribution with mean 0.
-#[derive(Clone, Copy, Debug)]
-enum WeightDistribution {
-    /// Only zeros.
-    Zeros,
-    /// Normal distribution with this standard deviation.
-    Normal(f64),
-    /// Normal distribution with this standard deviation; values beyond three standard deviations are redrawn.
-    Truncated(f64),
-    /// Uniform distribution in `±bound`.
-    Uniform(f64),
-}
-
-impl WeightDistribution {
-    /// The distribution of its values times `factor`.
-    fn times(self, factor: f64) -> Self {
-        match self {
-            Self::Zeros => Self::Zeros,
-            Self::Normal(std) => Self::Normal(std * factor),
-            Self::Truncated(std) => Self::Truncated(std * factor),
-            Self::Uniform(bound) => Self::Uniform(bound * factor),
-        }
-    }
-
-    fn sample(self, rng: ChaCha8Rng, count: usize) -> Vec<f32> {
-        let normal = |std: f64, cut: f32| {
-            let std = std as f32;
-            Distribution::<f32>::sample_iter(StandardNormal, rng.clone())
-                .filter(move |z: &f32| z.abs() <= cut)
-                .take(count)
-                .map(move |z| z * std)
-                .collect()
-        };
-        match self {
-            Self::Zeros => vec![0.0; count],
-            Self::Normal(std) => normal(std, f32::INFINITY),
-            Self::Truncated(std) => normal(std, 3.0),
-            Self::Uniform(bound) => {
-                let bound = bound as f32;
-                match Uniform::new_inclusive(-bound, bound) {
-                    Ok(uniform) => uniform.sample_iter(rng).take(count).collect(),
-                    // Only an infinite bound fails, and a fan-in of at least 1 has a finite one.
-                    Err(_) => vec![0.0; count],
-                }
-            }
-        }
-    }
 }
 
 /// The 64-bit FNV-1a hash of a path, which is stable across platforms and versions.

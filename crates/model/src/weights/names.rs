@@ -7,7 +7,8 @@
 
 use std::slice;
 
-use super::map::{EqualPart, Pieces, Source};
+use super::map::Source;
+use super::pieces::{EqualPart, Pieces};
 use crate::nn::attention::AttentionConfig;
 use crate::transformer::checked::TransformerConfig;
 

@@ -51,7 +51,7 @@ pub fn check<B: Backend>(name: &str, device: &Device<B>) {
     Trainer::new(decoder, &fixture).check_steps(&fixture, &batch, STEP);
 }
 
-/// How much larger the errors of a model may be. The norm of a delta net's head whose query hardly meets a key magnifies rounding:
+/// Factor on the bounds of a model's errors. The norm of a delta net's head whose query hardly meets a key magnifies rounding:
 /// PyTorch in float32 is off by up to 2.0e-6 in the logits of the fixtures with delta nets, and by 6.1e-5 in a gradient.
 pub fn slack(config: &TransformerConfig) -> f64 {
     config.delta_nets().map_or(1.0, |_| 10.0)

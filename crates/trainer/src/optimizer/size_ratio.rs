@@ -43,10 +43,12 @@ impl<B: Backend> Optimizer<B> {
         width_power: f64,
     ) -> SizeFactors {
         let SizeRatio { width, depth } = self.size;
-        // The inputs of the gate of value embeddings do not grow.
+        // The inputs of the gate of value embeddings and the taps of convolutions do not grow.
         let grows = match role {
             ParameterRole::Matrix | ParameterRole::FusedMatrix { .. } => true,
-            ParameterRole::Router => !path.ends_with(".values.gate"),
+            ParameterRole::Router => ![".values.gate", ".delta.convolution"]
+                .iter()
+                .any(|end| path.ends_with(end)),
             ParameterRole::Embedding
             | ParameterRole::Head
             | ParameterRole::Vector

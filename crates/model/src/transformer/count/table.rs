@@ -62,7 +62,7 @@ pub enum Component {
     AttentionGate,
     /// Output projection of the attention.
     AttentionOut,
-    /// Convolutions, rates, decays and output norms of delta nets.
+    /// Gated delta nets with their projections.
     DeltaNet,
     /// Projection of the cross-attention to queries.
     CrossQueries,
@@ -171,10 +171,14 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
         some(stack.value_layers.len(), Component::ValueEmbeddings, values),
     ];
     for (blocks, attention) in stack.attentions() {
+        if let Some(delta) = attention.delta() {
+            let linear = attention.linear_layers();
+            let each = linear.map(|layer| layer.parameters()).sum::<u128>();
+            let each = each + delta.parameters(&attention);
+            counts.push(some(blocks, Component::DeltaNet, each));
+            continue;
+        }
         let gate = attention.gate().map_or(0, |gate| gate.parameters());
-        let delta = attention
-            .delta()
-            .map_or(0, |delta| delta.parameters(&attention));
         counts.extend([
             some(
                 blocks,
@@ -182,7 +186,6 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
                 attention.qkv().parameters(),
             ),
             some(blocks, Component::AttentionGate, gate),
-            some(blocks, Component::DeltaNet, delta),
             some(
                 blocks,
                 Component::AttentionOut,
@@ -220,21 +223,23 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
             some(with_experts, Component::SharedExpert, shared),
         ]);
     }
-    // The first block may lack the norm of its attention.
+    // The first block may lack the norm of its attention, and delta nets have no norms of queries and keys.
     let first = usize::from(!stack.first_norm).min(stack.n_layers);
-    let mut norms = vec![(first, stack.block(0))];
+    let mut norms = vec![(first, stack.block(0).norm_parameters())];
     for (at, (blocks, attention)) in stack.attentions().into_iter().enumerate() {
         let others = blocks - if at == 0 { first } else { 0 };
-        norms.push((
-            others,
-            BlockConfig {
-                attention,
-                ..*block
-            },
-        ));
+        let each = BlockConfig {
+            attention,
+            ..*block
+        }
+        .norm_parameters();
+        match norms.last_mut() {
+            Some((same, last)) if *last == each => *same += others,
+            _ => norms.push((others, each)),
+        }
     }
-    for (blocks, block) in norms.into_iter().filter(|(blocks, _)| *blocks > 0) {
-        counts.push(some(blocks, Component::BlockNorms, block.norm_parameters()));
+    for (blocks, each) in norms.into_iter().filter(|(blocks, _)| *blocks > 0) {
+        counts.push(some(blocks, Component::BlockNorms, each));
     }
     let norm = stack.norm_final().map_or(0, |norm| norm.parameters());
     counts.push(ComponentCount::once(Component::FinalNorm, norm));
