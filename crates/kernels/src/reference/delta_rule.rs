@@ -118,7 +118,7 @@ impl<B: BaseOps> Tokens<B> {
 
         let shared = matmul(k.clone() * rate.clone(), keys.clone()) * faded.clone();
         let known = matmul(k.clone(), memory.clone()) * since_start.clone();
-        let written = matmul(system.inverse(shared), (v - known) * rate);
+        let written = system.solved(shared, (v - known) * rate);
 
         let within = matmul(matmul(q.clone(), keys) * faded, written.clone());
         let output = matmul(q * since_start, memory.clone()) + within;
@@ -175,17 +175,18 @@ impl<B: BaseOps> System<B> {
         (row - column + self.hidden.clone()).exp()
     }
 
-    /// `(I + A)⁻¹`, where `A` is the part of `shared` `[batch, heads, len, len]` below the diagonal.
-    fn inverse(&self, shared: Tensor<B, 4>) -> Tensor<B, 4> {
-        let mut inverse = self.identity.clone().expand(shared.dims());
-        for (step, pair) in self.pairs.iter().enumerate() {
+    /// The solution of `(I + A) V = right`, where `A` is the part of `shared` `[batch, heads, len, len]` below the diagonal.
+    fn solved(&self, shared: Tensor<B, 4>, right: Tensor<B, 4>) -> Tensor<B, 4> {
+        let Some((first, rest)) = self.pairs.split_first() else {
+            return right;
+        };
+        let identity = self.identity.clone().expand(shared.dims());
+        let mut inverse = identity - shared.clone() * first.clone();
+        for pair in rest {
             let between = shared.clone() * pair.clone();
-            let change = match step {
-                0 => between,
-                _ => matmul(matmul(inverse.clone(), between), inverse.clone()),
-            };
+            let change = matmul(matmul(inverse.clone(), between), inverse.clone());
             inverse = inverse - change;
         }
-        inverse
+        matmul(inverse, right)
     }
 }

@@ -104,6 +104,44 @@ where
         .collect()
 }
 
+/// The definition of an operation in f64.
+pub trait Definition {
+    /// The elements of the input with this number.
+    fn input(&mut self, number: usize) -> &mut [f64];
+
+    fn output(&self) -> Vec<f64>;
+
+    /// The gradient of `Σ output · factors` with respect to an input, by central differences.
+    fn gradient(&mut self, input: usize, factors: &[f64]) -> Vec<f32> {
+        const STEP: f64 = 1e-5;
+        let mut gradient = Vec::new();
+        for at in 0..self.input(input).len() {
+            let value = self.input(input)[at];
+            let [above, below] = [STEP, -STEP].map(|step| {
+                self.input(input)[at] = value + step;
+                let output = self.output();
+                output.iter().zip(factors).map(|(a, b)| a * b).sum::<f64>()
+            });
+            self.input(input)[at] = value;
+            gradient.push(((above - below) / (2.0 * STEP)) as f32);
+        }
+        gradient
+    }
+}
+
+/// Compares the output and the gradients of [`with_gradients`] with the operation's definition.
+pub fn assert_is_defined(what: &str, actual: &[Vec<f32>], mut definition: impl Definition) {
+    let output = definition.output();
+    let factors: Vec<f64> = numbers(99, [output.len()]).iter::<f64>().collect();
+    let gradients = (0..actual.len() - 1).map(|input| definition.gradient(input, &factors));
+    let expected: Vec<_> = [in_f32(&output)].into_iter().chain(gradients).collect();
+    assert_all_close(what, actual, &expected);
+}
+
+pub fn in_f32(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&value| value as f32).collect()
+}
+
 pub fn host<B: backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
 }

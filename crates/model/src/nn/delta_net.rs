@@ -7,7 +7,6 @@ use burn::tensor::{Device, Int, Tensor, activation};
 use emberlm_kernels::{Backend, DeltaRuleInputs, ops};
 
 use crate::config;
-use crate::nn::attention::AttentionConfig;
 use crate::nn::heads::{merge_heads, take_heads};
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
@@ -24,15 +23,28 @@ pub struct DeltaNetConfig {
     pub epsilon: f64,
 }
 
+/// Sizes of a delta net that every attention has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadSizes {
+    /// Width of the input.
+    pub(crate) d_model: usize,
+    /// Heads of values.
+    pub(crate) heads: usize,
+    /// Heads of queries and keys.
+    pub(crate) key_heads: usize,
+    /// Width of a head of queries or keys.
+    pub(crate) key_dim: usize,
+}
+
 impl DeltaNetConfig {
     /// Channels of the convolutions: the outputs of the projection to queries, keys and values.
-    pub(crate) fn channels(&self, attention: &AttentionConfig) -> usize {
-        2 * attention.kv_heads * attention.head_dim + attention.heads * self.value_dim
+    pub(crate) fn channels(&self, sizes: HeadSizes) -> usize {
+        2 * sizes.key_heads * sizes.key_dim + sizes.heads * self.value_dim
     }
 
     /// The projection to the rates and the decays.
-    pub(crate) fn rates(&self, attention: &AttentionConfig) -> LinearConfig {
-        LinearConfig::new(attention.d_model, 2 * attention.heads)
+    pub(crate) fn rates(&self, sizes: HeadSizes) -> LinearConfig {
+        LinearConfig::new(sizes.d_model, 2 * sizes.heads)
     }
 
     fn norm(&self) -> NormConfig {
@@ -43,33 +55,33 @@ impl DeltaNetConfig {
     }
 
     /// Number of parameters without the projections of all attentions.
-    pub(crate) fn parameters(&self, attention: &AttentionConfig) -> u128 {
-        let convolution = self.taps as u128 * self.channels(attention) as u128;
-        let decays = 2 * attention.heads as u128;
-        convolution + self.rates(attention).parameters() + decays + self.norm().parameters()
+    pub(crate) fn parameters(&self, sizes: HeadSizes) -> u128 {
+        let convolution = self.taps as u128 * self.channels(sizes) as u128;
+        let decays = 2 * sizes.heads as u128;
+        convolution + self.rates(sizes).parameters() + decays + self.norm().parameters()
     }
 
     pub(crate) fn init_from<B: Backend>(
         self,
-        attention: &AttentionConfig,
+        sizes: HeadSizes,
         from: &Initializer<'_, B>,
         path: &str,
     ) -> DeltaNet<B> {
-        let (heads, channels) = (attention.heads, self.channels(attention));
+        let (heads, channels) = (sizes.heads, self.channels(sizes));
         let shape = [self.taps, channels];
         let convolution = format!("{path}.convolution");
         let rates = format!("{path}.rates");
         DeltaNet {
             convolution: from.linear(&convolution, shape, self.taps, OutputRole::Hidden),
             rates: self
-                .rates(attention)
+                .rates(sizes)
                 .init_from(from, &rates, OutputRole::Hidden),
             decay: from.log_uniform(&format!("{path}.decay"), heads, LARGEST_DECAY),
             step_bias: from.constant(1.0, heads),
             norm: self.norm().init(from.device()),
             heads,
-            key_heads: attention.kv_heads,
-            key_dim: attention.head_dim,
+            key_heads: sizes.key_heads,
+            key_dim: sizes.key_dim,
             value_dim: self.value_dim,
         }
     }

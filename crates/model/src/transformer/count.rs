@@ -180,7 +180,7 @@ fn cached_bytes(attention: &AttentionConfig, seq_len: usize, format: CacheFormat
         }
         Mechanism::Delta(delta) => {
             let memory = attention.heads as u128 * head_dim * delta.value_dim as u128;
-            let inputs = (delta.taps as u128 - 1) * delta.channels(attention) as u128;
+            let inputs = (delta.taps as u128 - 1) * delta.channels(attention.head_sizes()) as u128;
             4 * (memory + inputs)
         }
     }

@@ -7,7 +7,7 @@ use emberlm_kernels::{AttentionOptions, Backend, Precision, Reach};
 use super::Attention;
 use crate::config::{self, QkNormSpan};
 use crate::nn::alibi::AlibiSlopes;
-use crate::nn::delta_net::DeltaNetConfig;
+use crate::nn::delta_net::{DeltaNetConfig, HeadSizes};
 use crate::nn::features::FeatureTable;
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::LinearConfig;
@@ -120,7 +120,7 @@ impl AttentionConfig {
             Mechanism::Softmax { .. } | Mechanism::Linear { .. } => {
                 (self.heads + 2 * self.kv_heads) * self.head_dim
             }
-            Mechanism::Delta(delta) => delta.channels(self),
+            Mechanism::Delta(delta) => delta.channels(self.head_sizes()),
         };
         LinearConfig::new(self.d_model, width).with_bias(self.qkv_bias)
     }
@@ -150,6 +150,16 @@ impl AttentionConfig {
             Mechanism::Delta(delta) => delta.value_dim,
         };
         self.heads * width
+    }
+
+    /// The sizes that a delta net shares with other attentions.
+    pub(crate) fn head_sizes(&self) -> HeadSizes {
+        HeadSizes {
+            d_model: self.d_model,
+            heads: self.heads,
+            key_heads: self.kv_heads,
+            key_dim: self.head_dim,
+        }
     }
 
     /// The delta net's configuration, if it is one.
@@ -203,7 +213,7 @@ impl AttentionConfig {
                 .map(|gate| layer(gate, "gate", OutputRole::Hidden)),
             delta: self
                 .delta()
-                .map(|delta| delta.init_from(self, from, &format!("{path}.delta"))),
+                .map(|delta| delta.init_from(self.head_sizes(), from, &format!("{path}.delta"))),
             q_norm,
             k_norm,
             values: self.values.map(|values| {

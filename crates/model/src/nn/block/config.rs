@@ -111,7 +111,9 @@ impl BlockConfig {
             None => self.feed_forward.linear_layers(),
         };
         let attention = &self.attention;
-        let rates = attention.delta().map(|delta| delta.rates(attention));
+        let rates = attention
+            .delta()
+            .map(|delta| delta.rates(attention.head_sizes()));
         let mut active = self.with_attention(feed_forward);
         active.extend(rates);
         active

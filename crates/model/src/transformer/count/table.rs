@@ -174,7 +174,7 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
         if let Some(delta) = attention.delta() {
             let linear = attention.linear_layers();
             let each = linear.map(|layer| layer.parameters()).sum::<u128>();
-            let each = each + delta.parameters(&attention);
+            let each = each + delta.parameters(attention.head_sizes());
             counts.push(some(blocks, Component::DeltaNet, each));
             continue;
         }
