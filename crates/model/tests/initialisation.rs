@@ -1,6 +1,8 @@
 //! Compares means and standard deviations of initial weights with the table in `init.rs`, for every family and
 //! initialization, and tests seeds and backends. Expected values are derived from the table and the cited papers.
 
+mod schemes;
+
 use burn::backend::Autodiff;
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
@@ -13,6 +15,11 @@ use emberlm_model::encoder::EncoderSettings;
 use emberlm_model::encoder_decoder::EncoderDecoderSettings;
 use emberlm_model::weights::{HostTensor, named_tensors};
 use emberlm_model::{Activation, Family, Parameters, TransformerConfig};
+
+use self::schemes::{
+    InitialDistribution, ParameterKind, Scheme, fan_in, gpt2, le_cun, normal, small, starcoder2,
+    truncated_xavier,
+};
 
 const VOCAB: f64 = 300.0;
 const SEQ_LEN: f64 = 128.0;
@@ -77,24 +84,6 @@ fn weights<B: Backend>(config: &TransformerConfig, seed: u64) -> Vec<(String, Ho
     named_tensors::<B, _>(&config.init::<B>(seed, &Default::default()))
 }
 
-/// Kind of a parameter, derived from its path.
-enum ParameterKind {
-    Embedding {
-        rows: f64,
-    },
-    Linear {
-        fan_in: f64,
-        out: f64,
-        residual: bool,
-    },
-    Bias {
-        fan_in: f64,
-    },
-    Gain,
-    NormBias,
-    Decay,
-}
-
 fn kind_of(path: &str, config: &TransformerConfig) -> ParameterKind {
     let kv_heads = config.kv_heads() as f64;
     let sizes = match path.trim_end_matches(".weight").trim_end_matches(".bias") {
@@ -134,96 +123,6 @@ fn kind_of(path: &str, config: &TransformerConfig) -> ParameterKind {
             out,
             residual,
         },
-    }
-}
-
-/// Distribution of a parameter, with its standard deviation or bound.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum InitialDistribution {
-    Constant(f32),
-    Normal(f64),
-    /// Truncated at three standard deviations.
-    Truncated(f64),
-    Uniform(f64),
-    /// The logarithm of a uniform number from 0.01.
-    Logarithm(f64),
-}
-
-/// A column of the table in `init.rs`.
-type Scheme = fn(ParameterKind) -> InitialDistribution;
-
-/// Radford et al. 2019: 0.02, divided by √N in the N = 2 · layers linear layers that write to the residual stream.
-fn gpt2(kind: ParameterKind) -> InitialDistribution {
-    match kind {
-        ParameterKind::Linear { residual: true, .. } => {
-            InitialDistribution::Normal(0.02 / 6f64.sqrt())
-        }
-        other => normal(other),
-    }
-}
-
-fn normal(kind: ParameterKind) -> InitialDistribution {
-    match kind {
-        ParameterKind::Embedding { .. } | ParameterKind::Linear { .. } => {
-            InitialDistribution::Normal(0.02)
-        }
-        ParameterKind::Bias { .. } | ParameterKind::NormBias => InitialDistribution::Constant(0.0),
-        ParameterKind::Gain => InitialDistribution::Constant(1.0),
-        ParameterKind::Decay => InitialDistribution::Logarithm(16.0),
-    }
-}
-
-/// Lozhkov et al. 2024: the `initializer_range` of the published models.
-fn starcoder2(kind: ParameterKind) -> InitialDistribution {
-    match normal(kind) {
-        InitialDistribution::Normal(_) => InitialDistribution::Normal(0.018042),
-        other => other,
-    }
-}
-
-/// Defaults of PyTorch's `Embedding` and `Linear`.
-fn fan_in(kind: ParameterKind) -> InitialDistribution {
-    match kind {
-        ParameterKind::Embedding { .. } => InitialDistribution::Normal(1.0),
-        ParameterKind::Linear { fan_in, .. } | ParameterKind::Bias { fan_in } => {
-            InitialDistribution::Uniform(1.0 / fan_in.sqrt())
-        }
-        other => normal(other),
-    }
-}
-
-/// Chowdhery et al. 2022, section 5.
-fn le_cun(kind: ParameterKind) -> InitialDistribution {
-    match kind {
-        ParameterKind::Embedding { .. } => InitialDistribution::Normal(1.0),
-        ParameterKind::Linear { fan_in, .. } => InitialDistribution::Normal((1.0 / fan_in).sqrt()),
-        other => normal(other),
-    }
-}
-
-/// Glorot and Bengio 2010, truncated.
-fn truncated_xavier(kind: ParameterKind) -> InitialDistribution {
-    match kind {
-        ParameterKind::Embedding { rows } => {
-            InitialDistribution::Truncated((2.0 / (rows + D)).sqrt())
-        }
-        ParameterKind::Linear { fan_in, out, .. } => {
-            InitialDistribution::Truncated((2.0 / (fan_in + out)).sqrt())
-        }
-        other => normal(other),
-    }
-}
-
-/// Nguyen and Salazar 2019; for layers that write to the residual stream, Wang and Komatsuzaki 2021.
-fn small(kind: ParameterKind) -> InitialDistribution {
-    match kind {
-        ParameterKind::Linear { residual: true, .. } => {
-            InitialDistribution::Normal(2.0 / (LAYERS * D.sqrt()))
-        }
-        ParameterKind::Embedding { .. } | ParameterKind::Linear { .. } => {
-            InitialDistribution::Normal((2.0 / (5.0 * D)).sqrt())
-        }
-        other => normal(other),
     }
 }
 

@@ -45,7 +45,8 @@ impl RunTasks {
         let paths = &config.tasks;
         let files = (!paths.is_empty())
             .then(|| TaskSet::open(paths, limit, None, tokenizer, model, seq_len))
-            .transpose()?;
+            .transpose()?
+            .map(TaskSet::without_bootstrap);
         let core = (!config.core.as_os_str().is_empty()).then(|| {
             let core = CoreBenchmark::open(&config.core, limit)?;
             let requests = core.requests(tokenizer, model, seq_len)?;

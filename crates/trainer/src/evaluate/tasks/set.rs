@@ -26,6 +26,8 @@ pub struct TaskSet {
     tasks: Vec<(HarnessTask, TaskRequests)>,
     groups: Vec<TaskGroup>,
     tokenizer: Tokenizer,
+    /// False if the standard errors that need a bootstrap are left out.
+    bootstrap: bool,
 }
 
 impl TaskSet {
@@ -52,6 +54,7 @@ impl TaskSet {
             tasks: Vec::with_capacity(paths.len()),
             groups: Vec::new(),
             tokenizer: tokenizer.clone(),
+            bootstrap: true,
         };
         for path in paths {
             match Member::read(path)? {
@@ -152,9 +155,17 @@ impl TaskSet {
             let ControlFlow::Continue(answers) = answered else {
                 return Ok(ControlFlow::Break(()));
             };
-            reports.push(task.report(requests, &likelihoods, &answers));
+            reports.push(task.report(requests, &likelihoods, &answers, self.bootstrap));
         }
         Ok(ControlFlow::Continue(reports))
+    }
+
+    /// The tasks without the standard errors that need a bootstrap, which training does not record.
+    pub(crate) fn without_bootstrap(self) -> Self {
+        Self {
+            bootstrap: false,
+            ..self
+        }
     }
 
     /// The aggregated metrics of each group that has some, from the results of [`TaskSet::evaluate`].

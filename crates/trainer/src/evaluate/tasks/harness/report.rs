@@ -77,12 +77,14 @@ pub(super) fn named(metrics: &[TaskMetric]) -> impl Iterator<Item = (String, &Ta
 }
 
 impl HarnessTask {
-    /// Computes the result from the likelihoods of the rows and the answers to the questions of `requests`, in their order.
+    /// Computes the result from the likelihoods of the rows and the answers to the questions of `requests`, in their order. Without
+    /// `bootstrap`, metrics over all answers have no standard error.
     pub fn report(
         &self,
         requests: &TaskRequests,
         likelihoods: &[Likelihood],
         answers: &[String],
+        bootstrap: bool,
     ) -> TaskReport {
         let starts = std::iter::once(0).chain(requests.ends.iter().copied());
         let found = starts
@@ -97,7 +99,7 @@ impl HarnessTask {
         let mut metrics = Vec::new();
         for metric in &self.config.metrics {
             for filter in &self.config.filters {
-                let of_all = corpus::estimate(metric.kind, &answers, filter);
+                let of_all = corpus::estimate(metric.kind, &answers, filter, bootstrap);
                 metrics.push(TaskMetric {
                     kind: metric.kind,
                     filter: filter.name.clone(),

@@ -24,11 +24,13 @@ const CHOICE_SAMPLES: usize = 100_000;
 /// Bootstrap samples of the harness for a metric of texts.
 const TEXT_SAMPLES: usize = 100;
 
-/// The value of a metric with the standard error of the harness. `None` if it is not a metric over all answers.
+/// The value of a metric, with the standard error of the harness if there is a bootstrap. `None` if it is not a metric over all
+/// answers.
 pub(super) fn estimate(
     kind: MetricKind,
     answers: &[TaskAnswer],
     filter: &Pipeline,
+    bootstrap: bool,
 ) -> Option<Estimate> {
     let (score, samples): (fn(&[u64]) -> f64, usize) = match kind {
         MetricKind::F1 => (classification::f1, CHOICE_SAMPLES),
@@ -45,7 +47,9 @@ pub(super) fn estimate(
         .collect();
     Some(Estimate {
         value: score(&bootstrap::sum(&items)),
-        stderr: bootstrap::stderr(&items, samples, score),
+        stderr: bootstrap
+            .then(|| bootstrap::stderr(&items, samples, score))
+            .flatten(),
     })
 }
 

@@ -38,7 +38,7 @@ fn agrees(case: &str, scores: &BTreeMap<String, Score>, answers: &[TaskAnswer]) 
     for (name, score) in scores {
         let mut kinds = MetricKind::ALL.into_iter();
         let kind = kinds.find(|kind| kind.name() == name).unwrap();
-        let found = estimate(kind, answers, &Pipeline::none()).unwrap();
+        let found = estimate(kind, answers, &Pipeline::none(), true).unwrap();
         let close = |found: f64, expected: f64| (found - expected).abs() <= 1e-9 * (1.0 + expected);
         assert!(
             close(found.value, score.value),
