@@ -11,11 +11,12 @@ use crate::{error::Error, workspace};
 const CPU_FEATURES: [&str; 2] = ["flex", "ndarray"];
 /// A backend that can also run on a software device.
 const VULKAN_FEATURE: &str = "vulkan";
-/// The feature of training on several ranks, and the test program that needs it.
+/// The feature of training on several ranks over MPI.
 const MPI: &str = "mpi";
 
-/// The target of the tests of training on several ranks.
+/// The target of the tests of training on several ranks, and the variable that names their launcher.
 const RANKS: &str = "ranks";
+const LAUNCHER: (&str, &str) = ("EMBERLM_TEST_LAUNCHER", "mpirun");
 
 /// Arguments of `cargo xtask test`.
 #[derive(Clone, Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub struct TestArgs {
     /// Run the tests of training on several ranks over MPI, and no others. They need an MPI library with `mpirun`, and libclang
     /// to build (Debian: libopenmpi-dev, openmpi-bin, libclang-dev).
     ///
-    /// Dependencies have the same features as in a full run: only the command line is built again.
+    /// With EMBERLM_TEST_MPI=1 in the environment, every run has the feature `mpi`, so that nothing is built for this one.
     #[arg(long, conflicts_with_all = ["quick", "packages"])]
     mpi: bool,
     /// Test only this package; repeatable.
@@ -55,8 +56,11 @@ pub struct TestArgs {
 /// Runs the tests and returns cargo's own exit code.
 pub fn run(args: &TestArgs) -> Result<ExitCode, Error> {
     let mut command = workspace::cargo();
-    let args = args.clone().with_environment(asked_by_environment());
-    command.args(cargo_arguments(&args, &workspace::metadata()?));
+    let environment = Environment::read();
+    command.args(cargo_arguments(args, environment, &workspace::metadata()?));
+    if args.mpi {
+        command.env(LAUNCHER.0, LAUNCHER.1);
+    }
     eprintln!("running {}", workspace::shown(&command));
     let code = workspace::status(&mut command)?.code();
     // A process that was ended by a signal has no code, and cargo's codes fit into a byte.
@@ -65,26 +69,38 @@ pub fn run(args: &TestArgs) -> Result<ExitCode, Error> {
         .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// The features with which the whole workspace is tested, including Vulkan if the environment requests it.
+/// The features with which the whole workspace is tested, including those that the environment requests.
 pub fn workspace_features(metadata: &Metadata) -> Vec<&'static str> {
     let args = TestArgs {
-        vulkan: asked_by_environment(),
+        vulkan: false,
         quick: false,
         mpi: false,
         packages: Vec::new(),
         args: Vec::new(),
         harness: Vec::new(),
     };
-    features(&args, metadata)
+    features(&args, Environment::read(), metadata)
+}
+
+/// The features that the environment requests. The continuous integration sets them, so that it can use the command of the
+/// documentation.
+#[derive(Clone, Copy, Debug, Default)]
+struct Environment {
+    vulkan: bool,
+    mpi: bool,
+}
+
+impl Environment {
+    fn read() -> Self {
+        let asks = |name: &str| std::env::var_os(name).is_some_and(|value| value == "1");
+        Self {
+            vulkan: asks("EMBERLM_TEST_VULKAN"),
+            mpi: asks("EMBERLM_TEST_MPI"),
+        }
+    }
 }
 
 impl TestArgs {
-    /// Adds the tests on Vulkan if the environment requests them, except in a quick run.
-    fn with_environment(mut self, vulkan: bool) -> Self {
-        self.vulkan |= vulkan && !self.quick;
-        self
-    }
-
     /// Returns true if the tests of a package are selected.
     fn selects(&self, package: &Package) -> bool {
         self.packages.is_empty()
@@ -95,19 +111,13 @@ impl TestArgs {
     }
 }
 
-/// Returns true if the environment requests the tests on Vulkan. The continuous integration sets it, so that it
-/// can use the command of the documentation.
-fn asked_by_environment() -> bool {
-    std::env::var_os("EMBERLM_TEST_VULKAN").is_some_and(|value| value == "1")
-}
-
-fn cargo_arguments(args: &TestArgs, metadata: &Metadata) -> Vec<String> {
+fn cargo_arguments(args: &TestArgs, environment: Environment, metadata: &Metadata) -> Vec<String> {
     let mut words = vec!["test".to_owned()];
     if args.packages.is_empty() {
         words.push("--workspace".to_owned());
     }
     words.extend(args.packages.iter().map(|name| format!("--package={name}")));
-    let features = features(args, metadata);
+    let features = features(args, environment, metadata);
     if !features.is_empty() {
         words.push(format!("--features={}", features.join(",")));
     }
@@ -140,18 +150,20 @@ fn selected_packages<'a>(args: &TestArgs, metadata: &'a Metadata) -> Vec<&'a Pac
     packages
 }
 
-/// The backends that the tested packages have as features. Cargo rejects a feature that none of them has.
-fn features(args: &TestArgs, metadata: &Metadata) -> Vec<&'static str> {
+/// The features that the tested packages have, of those that the tests need. Cargo rejects a feature that none of them has.
+fn features(args: &TestArgs, environment: Environment, metadata: &Metadata) -> Vec<&'static str> {
     let packages = selected_packages(args, metadata);
     let known = |feature: &&str| {
         packages
             .iter()
             .any(|package| package.features.contains_key(*feature))
     };
+    let vulkan = args.vulkan || environment.vulkan && !args.quick;
+    let mpi = args.mpi || environment.mpi && !args.quick;
     let wanted = CPU_FEATURES
         .into_iter()
-        .chain(args.vulkan.then_some(VULKAN_FEATURE))
-        .chain(args.mpi.then_some(MPI));
+        .chain(vulkan.then_some(VULKAN_FEATURE))
+        .chain(mpi.then_some(MPI));
     wanted.filter(known).collect()
 }
 
@@ -172,8 +184,8 @@ mod tests {
         Wrapper::try_parse_from(typed).map(|wrapper| wrapper.test)
     }
 
-    fn command_line(args: &TestArgs) -> String {
-        cargo_arguments(args, &workspace::metadata().unwrap()).join(" ")
+    fn command_line(args: &TestArgs, environment: Environment) -> String {
+        cargo_arguments(args, environment, &workspace::metadata().unwrap()).join(" ")
     }
 
     #[test]
@@ -220,17 +232,33 @@ mod tests {
             ),
         ] {
             let args = parsed(typed).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(command_line(&args), format!("test {expected}"), "{typed}");
+            let line = command_line(&args, Environment::default());
+            assert_eq!(line, format!("test {expected}"), "{typed}");
         }
     }
 
     #[test]
-    fn quick_refuses_vulkan_and_ignores_it_in_the_environment() {
+    fn the_environment_adds_features_except_to_a_quick_run() {
         let error = parsed("--quick --vulkan").unwrap_err();
         assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
-        let quick = parsed("--quick").unwrap().with_environment(true);
-        assert!(!command_line(&quick).contains("vulkan"));
-        let full = parsed("").unwrap().with_environment(true);
-        assert!(command_line(&full).contains("vulkan"));
+        let environment = Environment {
+            vulkan: true,
+            mpi: true,
+        };
+        for (typed, expected) in [
+            (
+                "--quick",
+                "--workspace --features=flex,ndarray --lib --bins",
+            ),
+            ("", "--workspace --features=flex,ndarray,vulkan,mpi"),
+            // The same features: nothing is built again.
+            (
+                "--mpi",
+                "--workspace --features=flex,ndarray,vulkan,mpi --test ranks",
+            ),
+        ] {
+            let line = command_line(&parsed(typed).unwrap(), environment);
+            assert_eq!(line, format!("test {expected}"), "{typed}");
+        }
     }
 }

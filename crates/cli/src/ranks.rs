@@ -233,3 +233,39 @@ fn refused(error: JoinError) -> CliError {
             .hint("start the program with the launcher of the MPI library that it was built with"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The variables are those of Open MPI, MPICH and Slurm.
+    #[test]
+    fn copies_of_a_run_without_mpi_are_refused() {
+        for variables in [
+            &[("OMPI_COMM_WORLD_SIZE", "4")][..],
+            &[("PMI_SIZE", "4")],
+            &[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")],
+            &[("PMIX_RANK", "1")],
+        ] {
+            let launch = Launch::from_variables(|name| {
+                let set = variables.iter().find(|(known, _)| *known == name);
+                set.map(|(_, value)| (*value).to_owned())
+            });
+            let Ok(Some(Launch::Mpi(launch))) = launch else {
+                panic!("{launch:?}");
+            };
+            let (name, value) = variables[0];
+            let expected = format!(
+                "error: a launcher started several processes ({name} = {value}), but this binary was built without MPI"
+            );
+            let lines = refused(JoinError::WithoutMpi(launch)).lines(false);
+            assert!(lines.starts_with(&expected), "{lines}");
+            for hint in [
+                "hint: build with MPI",
+                "hint: or start the ranks with torchrun, or with its variables",
+            ] {
+                assert!(lines.contains(hint), "{lines}");
+            }
+        }
+    }
+}

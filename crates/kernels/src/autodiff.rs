@@ -40,6 +40,7 @@ mod linear;
 mod matmul;
 mod norm;
 mod packed;
+mod recurrences;
 mod rotary;
 mod rows;
 
@@ -53,8 +54,9 @@ pub use hook::GradientHook;
 
 use crate::cpu::packed::PackedMatrix;
 use crate::{
-    Activation, Backend, ColumnNormInputs, ColumnNorms, DeviceMemory, HeadLossInputs, LinearInputs,
-    Normalization, PackedFormat, PackedWeight, Precision, RotaryLayout, RowOps, reference,
+    Activation, Backend, ColumnNormInputs, ColumnNorms, ConvolutionInputs, DeltaRuleHeads,
+    DeltaRuleInputs, DeltaRuleOutputs, DeviceMemory, HeadLossInputs, LinearInputs, Normalization,
+    PackedFormat, PackedWeight, Precision, Recurrences, RotaryLayout, RowOps, reference,
 };
 
 /// A backend for training: a [`Backend`] with automatic differentiation over an inner [`Backend`].
@@ -99,6 +101,19 @@ impl<B: Backend, C: CheckpointStrategy> RowOps for Autodiff<B, C> {
         added: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         gated_columns::add_gated_columns::<B, C>(x, gates, added)
+    }
+}
+
+impl<B: Backend, C: CheckpointStrategy> Recurrences for Autodiff<B, C> {
+    fn gated_delta_rule(
+        heads: DeltaRuleHeads,
+        inputs: DeltaRuleInputs<Self>,
+    ) -> DeltaRuleOutputs<Self> {
+        recurrences::gated_delta_rule::<B, C>(heads, inputs)
+    }
+
+    fn short_convolution(inputs: ConvolutionInputs<Self>) -> FloatTensor<Self> {
+        recurrences::short_convolution::<B, C>(inputs)
     }
 }
 

@@ -8,7 +8,8 @@ use crate::{
     Activation, AdamWInputs, AdamWOutputs, AttentionKernels, ColumnNormGradients, ColumnNormInputs,
     ColumnNorms, DeviceMemory, GatedGradients, HeadLossGradients, HeadLossInputs, LinearGradients,
     LinearInputs, LowRankUpdate, NormGradients, Normalization, PackedFormat, PackedTokens,
-    PackedWeight, Precision, RotaryLayout, RowOps, VectorMemory, base_ops::usable, reference,
+    PackedWeight, Precision, Recurrences, RotaryLayout, RowOps, VectorMemory, base_ops::usable,
+    reference,
 };
 
 /// A Burn backend with the language model's operations.
@@ -16,7 +17,7 @@ use crate::{
 /// Each operation has a reference implementation in plain tensor operations ([`mod@reference`]), so an `impl`
 /// that only names [`reference::WholeAttention`] is a complete port. A backend overrides the operations that it
 /// can do faster; overrides are tested against the reference implementation.
-pub trait Backend: RowOps {
+pub trait Backend: RowOps + Recurrences {
     /// The backend's attention. It is a type because the state between the forward and backward passes differs.
     type Attention: AttentionKernels<Self>;
 

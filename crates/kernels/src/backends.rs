@@ -13,6 +13,9 @@ use crate::reference;
 impl crate::RowOps for burn_ndarray::NdArray {}
 
 #[cfg(feature = "ndarray")]
+impl crate::Recurrences for burn_ndarray::NdArray {}
+
+#[cfg(feature = "ndarray")]
 impl crate::Backend for burn_ndarray::NdArray {
     type Attention = reference::WholeAttention;
 }
@@ -24,6 +27,8 @@ impl crate::Backend for burn_ndarray::NdArray {
 macro_rules! on_a_gpu {
     ($backend:ty, $runtime:ty $(, $address:expr)?) => {
         impl crate::RowOps for $backend {}
+
+        impl crate::Recurrences for $backend {}
 
         impl crate::Backend for $backend {
             type Attention = crate::gpu::TiledAttention<$runtime>;

@@ -48,7 +48,7 @@ pub use attention::TiledAttention;
 pub use embedding::embedding_backward;
 pub use head_loss::{head_loss, head_loss_gradients, head_losses};
 pub use linear::{gated_linear, linear, linear_backward, linear_packed, linear_training};
-pub use matmul::matmul_to;
+pub use matmul::{matmul_to, products_by_every_kernel};
 pub use norm::{normalize, normalize_backward};
 pub use packed::{embedding_packed, packed_from_host, unpack};
 pub use squares::{chunk_sums_of_squares, sum_of_squares, total_sum_of_squares};

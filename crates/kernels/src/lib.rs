@@ -87,10 +87,14 @@ mod packed_tokens;
 mod packed_weight;
 mod precision;
 #[cfg(feature = "burn")]
+mod recurrences;
+#[cfg(feature = "burn")]
 pub mod reference;
 mod rotary;
 #[cfg(feature = "burn")]
 mod row_ops;
+#[cfg(feature = "burn")]
+mod short_convolution;
 #[cfg(feature = "burn")]
 mod state;
 
@@ -110,13 +114,15 @@ pub use backend::Backend;
 #[cfg(feature = "burn")]
 pub use base_ops::BaseOps;
 #[cfg(feature = "burn")]
-pub use delta_rule::{DELTA_RULE_CHUNK, DeltaRuleInputs};
+pub use delta_rule::{
+    DELTA_RULE_CHUNK, DeltaRuleGradients, DeltaRuleHeads, DeltaRuleInputs, DeltaRuleOutputs,
+};
 #[cfg(feature = "burn")]
 pub use device::{DeviceMemory, VectorMemory};
-#[cfg(feature = "gpu")]
-pub use gpu::meter;
 #[cfg(feature = "cuda")]
 pub use gpu::{cublas, nccl};
+#[cfg(feature = "gpu")]
+pub use gpu::{meter, products_by_every_kernel};
 pub use head_loss::HeadLossOptions;
 #[cfg(feature = "burn")]
 pub use linear_attention::{LINEAR_ATTENTION_CHUNK, LinearAttentionState};
@@ -129,9 +135,13 @@ pub use packed_tokens::{PackedTokens, has_rows};
 #[cfg(feature = "burn")]
 pub use packed_weight::PackedWeight;
 pub use precision::Precision;
+#[cfg(feature = "burn")]
+pub use recurrences::Recurrences;
 pub use rotary::RotaryLayout;
 #[cfg(feature = "burn")]
 pub use row_ops::RowOps;
+#[cfg(feature = "burn")]
+pub use short_convolution::{ConvolutionGradients, ConvolutionInputs};
 #[cfg(feature = "burn")]
 pub use state::{
     AdamWInputs, AdamWOutputs, AddRowsGradients, ColumnNormGradients, ColumnNormInputs,

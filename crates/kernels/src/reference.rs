@@ -12,6 +12,7 @@ mod blocked_attention;
 mod cache;
 mod column_norms;
 mod delta_rule;
+mod delta_rule_backward;
 mod embedding;
 mod gated;
 mod gated_columns;
@@ -45,6 +46,7 @@ pub use blocked_attention::{
 pub use cache::{empty_tokens, pack_tokens, unpack_tokens, write_packed_tokens, write_tokens};
 pub use column_norms::{normalize_columns, normalize_columns_backward};
 pub use delta_rule::gated_delta_rule;
+pub use delta_rule_backward::gated_delta_rule_backward;
 pub use embedding::embedding_backward;
 pub use gated::{gated, gated_backward};
 pub use gated_columns::{add_gated_columns, add_gated_columns_backward};
@@ -64,7 +66,7 @@ pub use self_attention::{
     blocked_self_attention, blocked_self_attention_backward, blocked_self_attention_training,
     self_attention, self_attention_backward, self_attention_training,
 };
-pub use short_convolution::short_convolution;
+pub use short_convolution::{short_convolution, short_convolution_backward};
 pub use sinks::{sink_gradient, with_sinks};
 pub use softplus::softplus;
 

@@ -136,7 +136,7 @@ macro_rules! variants {
     };
 }
 
-/// Adapters that PEFT wrote.
+/// Adapters that PEFT wrote: one of each kind.
 macro_rules! adapters {
     ($module:ident, $backend:ty, $device:expr) => {
         on_backend!(
@@ -146,10 +146,26 @@ macro_rules! adapters {
             adapters,
             [
                 gpt2_lora = "gpt2-lora",
+                llama_dora = "llama-dora",
+                gpt2_bias_all = "gpt2-bias-all",
+                t5_rslora = "t5-rslora",
+            ]
+        );
+    };
+}
+
+/// Further adapters, which run only on CPU backends: their kernels are those of the others.
+macro_rules! further_adapters {
+    ($module:ident, $backend:ty, $device:expr) => {
+        on_backend!(
+            $module,
+            $backend,
+            $device,
+            adapters,
+            [
                 gpt2_dora = "gpt2-dora",
                 llama_lora = "llama-lora",
                 llama_rslora = "llama-rslora",
-                llama_dora = "llama-dora",
                 gpt_neox_lora = "gpt_neox-lora",
                 qwen3_lora = "qwen3-lora",
                 llama_saved = "llama-saved",
@@ -159,12 +175,10 @@ macro_rules! adapters {
                 llama_patterns = "llama-patterns",
                 llama_layers = "llama-layers",
                 llama_saved_norms = "llama-saved-norms",
-                gpt2_bias_all = "gpt2-bias-all",
                 gpt2_bias_lora = "gpt2-bias-lora",
                 bert_lora = "bert-lora",
                 roberta_dora = "roberta-dora",
                 t5_lora = "t5-lora",
-                t5_rslora = "t5-rslora",
             ]
         );
     };
@@ -172,6 +186,12 @@ macro_rules! adapters {
 
 adapters!(flex_adapters, burn_flex::Flex, Default::default());
 adapters!(ndarray_adapters, burn_ndarray::NdArray, Default::default());
+further_adapters!(flex_further_adapters, burn_flex::Flex, Default::default());
+further_adapters!(
+    ndarray_further_adapters,
+    burn_ndarray::NdArray,
+    Default::default()
+);
 #[cfg(feature = "vulkan")]
 adapters!(
     vulkan_adapters,

@@ -10,6 +10,8 @@
     missing_docs
 )]
 
+#[cfg(feature = "vulkan")]
+mod behind;
 mod common;
 mod hooks;
 mod objectives;

@@ -1,7 +1,5 @@
 //! Errors of `train`.
 
-#[cfg(not(feature = "mpi"))]
-use super::support::AssertText;
 use super::support::Sandbox;
 
 /// A sandbox with a small char dataset `data`.
@@ -16,31 +14,10 @@ fn settings_datasets_and_folders_that_cannot_be_used() {
     sandbox.check_messages("train_errors");
 }
 
-/// The variables are those of Open MPI, MPICH and Slurm.
-#[cfg(not(feature = "mpi"))]
+/// A batch script of an allocation of four tasks runs once.
 #[test]
-fn copies_of_a_run_that_a_launcher_started() {
+fn a_batch_script_is_no_job_of_several_ranks() {
     let sandbox = with_data();
-    for variables in [
-        &[("OMPI_COMM_WORLD_SIZE", "4")][..],
-        &[("PMI_SIZE", "4")],
-        &[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")],
-        &[("PMIX_RANK", "1")],
-    ] {
-        let mut command = sandbox.command(["train", "--data", "data", "--out", "run"]);
-        let output = command.envs(variables.iter().copied()).output().unwrap();
-        let message = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{message}");
-        let (name, value) = variables[0];
-        let expected = format!(
-            "error: a launcher started several processes ({name} = {value}), but this binary was built without MPI"
-        );
-        assert!(message.starts_with(&expected), "{message}");
-        message.assert_has("hint: build with MPI");
-        message.assert_has("hint: or start the ranks with torchrun, or with its variables");
-    }
-    assert!(!sandbox.path("run").exists());
-    // A batch script of an allocation of four tasks runs once.
     let mut command = sandbox.command(["train", "--print-config"]);
     command.envs([("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]);
     assert!(command.output().unwrap().status.success());

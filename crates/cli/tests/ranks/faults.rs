@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::launch::{process_of_rank, wait_until};
+use crate::launch::{Launcher, process_of_rank, wait_until};
 use crate::support::train::TINY;
 use crate::support::{AssertText, Sandbox};
 
@@ -55,9 +55,9 @@ fn a_killed_rank_ends_the_job_with_the_reason_and_a_whole_checkpoint() {
         assert!(seconds < 30.0, "{seconds} s");
         assert!(!output.status.success());
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        let reason = match cfg!(feature = "mpi") {
-            true => [&format!("rank {rank}"), "signal 9"],
-            false => [&format!("error: rank {rank} of 2 on "), "is lost"],
+        let reason = match Launcher::chosen() {
+            Launcher::Mpirun => [&format!("rank {rank}"), "signal 9"],
+            Launcher::Shell => [&format!("error: rank {rank} of 2 on "), "is lost"],
         };
         assert!(
             reason.iter().all(|part| message.contains(*part)),

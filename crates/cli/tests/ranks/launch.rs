@@ -1,4 +1,4 @@
-//! Starts ranks: with `mpirun`, or without MPI by a shell that sets the variables of `torchrun`.
+//! Starts ranks by a shell that sets the variables of `torchrun`, or with `mpirun`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,11 +9,49 @@ use std::{fs, thread};
 use crate::support::train::TINY;
 use crate::support::{CommandOutput, Sandbox};
 
-/// The variable with the rank of a process.
-pub const RANK: &str = match cfg!(feature = "mpi") {
-    true => "OMPI_COMM_WORLD_RANK",
-    false => "RANK",
-};
+/// The program that starts the ranks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// A shell that sets the variables of `torchrun`: the ranks find each other over TCP.
+    Shell,
+    /// `mpirun`, for a binary with the feature `mpi`.
+    Mpirun,
+}
+
+impl Launcher {
+    /// `cargo xtask test --mpi` sets this variable to `mpirun`, in the build whose other tests use the shell.
+    pub fn chosen() -> Self {
+        match std::env::var("EMBERLM_TEST_LAUNCHER") {
+            Ok(name) if name == "mpirun" && cfg!(feature = "mpi") => Self::Mpirun,
+            Ok(name) => panic!("EMBERLM_TEST_LAUNCHER={name} needs `mpirun` and the feature mpi"),
+            Err(_) => Self::Shell,
+        }
+    }
+
+    /// Returns false, and says so, if a test is one of MPI and the launcher is not.
+    pub fn is_mpirun(what: &str) -> bool {
+        let is = Self::chosen() == Self::Mpirun;
+        if !is {
+            println!("not run without mpirun: {what} (cargo xtask test --mpi)");
+        }
+        is
+    }
+
+    /// The variable with the rank of a process.
+    pub fn rank(self) -> &'static str {
+        match self {
+            Self::Shell => "RANK",
+            Self::Mpirun => "OMPI_COMM_WORLD_RANK",
+        }
+    }
+
+    fn started(self, program: &OsStr, lines: &[(usize, Option<&str>, &str)]) -> Command {
+        match self {
+            Self::Shell => started_by_shell(program, lines),
+            Self::Mpirun => started_by_mpirun(program, lines),
+        }
+    }
+}
 
 impl Sandbox {
     /// The launcher with the command lines of several ranks each: `(ranks, line)`.
@@ -33,7 +71,7 @@ impl Sandbox {
 
     fn launcher_of(&self, lines: &[(usize, Option<&str>, &str)]) -> Command {
         let binary = self.command([""; 0]);
-        let mut command = started(binary.get_program(), lines);
+        let mut command = Launcher::chosen().started(binary.get_program(), lines);
         command.current_dir(self.path(""));
         for (name, value) in binary.get_envs() {
             match value {
@@ -75,8 +113,7 @@ fn before(words: &str) -> [String; 4] {
     ["sh", "-c", &words, "sh"].map(str::to_owned)
 }
 
-#[cfg(feature = "mpi")]
-fn started(program: &OsStr, lines: &[(usize, Option<&str>, &str)]) -> Command {
+fn started_by_mpirun(program: &OsStr, lines: &[(usize, Option<&str>, &str)]) -> Command {
     let mut command = Command::new("mpirun");
     command.args([
         "--allow-run-as-root",
@@ -96,8 +133,7 @@ fn started(program: &OsStr, lines: &[(usize, Option<&str>, &str)]) -> Command {
 }
 
 /// As `mpirun` does, the shell passes SIGUSR1 on, and fails if one of the ranks does.
-#[cfg(not(feature = "mpi"))]
-fn started(program: &OsStr, lines: &[(usize, Option<&str>, &str)]) -> Command {
+fn started_by_shell(program: &OsStr, lines: &[(usize, Option<&str>, &str)]) -> Command {
     const SCRIPT: &str = "
         trap 'kill -USR1 $pids' USR1
         status=0 pids=
@@ -154,7 +190,7 @@ pub fn process_of_rank(launcher: u32, rank: usize) -> i32 {
 
 /// As [`process_of_rank`], if the rank is running.
 pub fn find_rank(launcher: u32, rank: usize) -> Option<i32> {
-    let variable = format!("{RANK}={rank}");
+    let variable = format!("{}={rank}", Launcher::chosen().rank());
     let is_rank = |process: &Path| {
         let status = fs::read_to_string(process.join("status")).unwrap_or_default();
         let parent = format!("PPid:\t{launcher}\n");

@@ -1,5 +1,5 @@
-//! Training on several ranks, which find each other by the variables of `torchrun`. With the feature `mpi`
-//! (`cargo xtask test --mpi`) `mpirun` starts them.
+//! Training on several ranks, which find each other by the variables of `torchrun`. In `cargo xtask test --mpi`, `mpirun`
+//! starts them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -9,13 +9,11 @@ mod checkpoints;
 mod evaluation;
 mod faults;
 mod launch;
-#[cfg(feature = "mpi")]
 mod memory;
 mod preparation;
 mod refusals;
 mod results;
 mod rewards;
-#[cfg(feature = "mpi")]
 mod soak;
 #[path = "../cli/support/mod.rs"]
 mod support;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::launch::{find_rank, wait_until};
+use crate::launch::{Launcher, find_rank, wait_until};
 use crate::support::{CommandOutput, SMALL_PAGES, Sandbox};
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -36,6 +36,9 @@ fn peak_of_a_rank(sandbox: &Sandbox, line: &str) -> f64 {
 
 #[test]
 fn fit_predicts_and_measures_the_memory_of_a_rank() {
+    if !Launcher::is_mpirun("the memory of a rank") {
+        return;
+    }
     let sandbox = Sandbox::with_data();
     sandbox.ok("prepare text.txt --out words --tokenizer gpt2");
     for line in [

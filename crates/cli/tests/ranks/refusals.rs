@@ -1,5 +1,6 @@
 //! Jobs that are refused before their first step.
 
+use crate::launch::Launcher;
 use crate::support::train::TINY;
 use crate::support::{CommandOutput, Sandbox};
 
@@ -57,9 +58,11 @@ fn a_step_must_have_micro_batches_for_all_ranks() {
     );
 }
 
-#[cfg(not(feature = "mpi"))]
 #[test]
 fn device_memory_needs_nccl_or_mpi() {
+    if Launcher::chosen() == Launcher::Mpirun {
+        return;
+    }
     let sandbox = Sandbox::with_data();
     let line = "--data data --accumulation 2 --set train.exchange=device --out run";
     let ran = sandbox.ranks(2, line);
@@ -67,9 +70,12 @@ fn device_memory_needs_nccl_or_mpi() {
     assert!(refused(&sandbox, &ran).contains(expected), "{ran}");
 }
 
-#[cfg(all(feature = "ndarray", feature = "mpi"))]
+#[cfg(feature = "ndarray")]
 #[test]
 fn a_backend_without_addresses_does_not_exchange_device_memory() {
+    if !Launcher::is_mpirun("device memory of a backend without addresses") {
+        return;
+    }
     let sandbox = Sandbox::with_data();
     let line =
         "--data data --accumulation 2 --steps 2 --backend ndarray --set train.exchange=device";

@@ -2,10 +2,9 @@
 
 use std::fs;
 
-#[cfg(feature = "mpi")]
-use crate::support::AssertText;
-use crate::support::Sandbox;
+use crate::launch::Launcher;
 use crate::support::train::TINY;
+use crate::support::{AssertText, Sandbox};
 
 /// Dropout, an average of the weights, skipped steps, and a decay that does not depend on the number of steps.
 const SETTINGS: &str = "--data data --set train.micro_batch=1 --set model.dropout=0.1 --ema 0.9 \
@@ -83,9 +82,11 @@ fn ranks_with_several_micro_batches_have_the_same_result_each_time() {
 }
 
 /// On flex the memory of the device is that of the host, but its address is passed to MPI as that of a GPU's memory is.
-#[cfg(feature = "mpi")]
 #[test]
 fn exchanges_of_device_memory_have_the_same_bits() {
+    if !Launcher::is_mpirun("exchanges of device memory") {
+        return;
+    }
     let sandbox = Sandbox::with_data();
     for (ranks, optimizer) in [(2, "adamw"), (4, "muon")] {
         let line = format!("{SETTINGS} --accumulation 4 --set train.optimizer.kind={optimizer}");
@@ -194,9 +195,11 @@ fn encoders_and_encoder_decoders_equal_one_process() {
     }
 }
 
-#[cfg(feature = "mpi")]
 #[test]
 fn a_sweep_starts_its_runs_with_a_launcher() {
+    if !Launcher::is_mpirun("a sweep with a launcher") {
+        return;
+    }
     let sandbox = Sandbox::with_data();
     sandbox.write(
         "rates.toml",

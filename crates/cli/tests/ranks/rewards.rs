@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::launch::RANK;
+use crate::launch::Launcher;
 use crate::launch::{process_of_rank, wait_until};
 use crate::support::Sandbox;
 
@@ -96,7 +96,7 @@ fn a_reward_command_that_fails_on_one_rank_ends_the_job_with_its_rank() {
     // Each rank rewards two of the four parts of a step. The command fails on rank 1 from the third step on.
     let judge = "calls=calls-$RANK; echo >> $calls\n\
         [ $RANK = 1 ] && [ $(wc -l < $calls) -gt 16 ] && exit 3\necho 1\n";
-    sandbox.write("judge.sh", judge.replace("RANK", RANK));
+    sandbox.write("judge.sh", judge.replace("RANK", Launcher::chosen().rank()));
     let line = format!(
         "train --config judged.toml {SETTINGS} --set train.micro_batch=8 --set train.checkpoints.interval=1 --steps 6 --out run"
     );

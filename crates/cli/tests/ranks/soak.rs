@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::launch::find_rank;
+use crate::launch::{Launcher, find_rank};
 use crate::support::Sandbox;
 use crate::support::train::TINY;
 
@@ -94,6 +94,9 @@ fn command(sandbox: &Sandbox, line: &str, ranks: usize) -> Command {
 /// Kills ranks of jobs `kills` times. A step has `accumulation` micro-batches, which one rank computes, or as many ranks. If a
 /// run ends before it was killed often enough, another one follows.
 fn soak(accumulation: usize, kills: usize, seed: u64) {
+    if !Launcher::is_mpirun("kills of ranks") {
+        return;
+    }
     let sandbox = Sandbox::with_data();
     let line = format!("{LINE} --set train.micro_batch=1 --accumulation {accumulation}");
     sandbox.trains(&format!("{line} --out whole"));

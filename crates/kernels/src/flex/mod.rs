@@ -14,6 +14,7 @@ mod low_rank;
 mod mask;
 mod optimizer;
 mod packed;
+mod recurrences;
 mod rows;
 
 use burn::tensor::ops::{FloatTensor, IntTensor, ModuleOps};

@@ -20,9 +20,6 @@ mod choice;
 mod few_rows;
 mod kernels;
 mod key;
-#[cfg(all(test, feature = "vulkan"))]
-mod tests;
-
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeRuntime;
 use burn_cubecl::kernel::matmul::init_matmul_output;
@@ -30,6 +27,8 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::meter;
 use super::queue::{Queued, queue};
+
+pub use kernels::products_by_every_kernel;
 
 pub(super) use few_rows::{Epilogue, MOST_ROWS, launch_with as launch_few_rows, with_addends};
 

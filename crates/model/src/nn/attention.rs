@@ -166,7 +166,7 @@ impl<B: Backend> Attention<B> {
                 let cache = span.cache.as_deref_mut();
                 let mixed = recurrent::delta_net(delta, qkv, rates, cache);
                 let mixed = match &mut pass.probe {
-                    Some(probe) => probe.heads(Point::Mixed, mixed),
+                    Some(probe) => merge_heads(probe.heads(Point::Mixed, delta.by_head(&mixed))),
                     None => mixed,
                 };
                 delta.gated(mixed, gate)

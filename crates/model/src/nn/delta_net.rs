@@ -4,10 +4,10 @@ use burn::module::{Module, Param};
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, activation};
 
-use emberlm_kernels::{Backend, DeltaRuleInputs, ops};
+use emberlm_kernels::{Activation, Backend, DeltaRuleHeads, ops};
 
 use crate::config;
-use crate::nn::heads::{merge_heads, take_heads};
+use crate::nn::heads::take_heads;
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
 use crate::nn::norm::{Norm, NormConfig};
@@ -39,7 +39,16 @@ pub(crate) struct HeadSizes {
 impl DeltaNetConfig {
     /// Channels of the convolutions: the outputs of the projection to queries, keys and values.
     pub(crate) fn channels(&self, sizes: HeadSizes) -> usize {
-        2 * sizes.key_heads * sizes.key_dim + sizes.heads * self.value_dim
+        self.rule(sizes).channels()
+    }
+
+    fn rule(&self, sizes: HeadSizes) -> DeltaRuleHeads {
+        DeltaRuleHeads {
+            heads: sizes.heads,
+            key_heads: sizes.key_heads,
+            key_dim: sizes.key_dim,
+            value_dim: self.value_dim,
+        }
     }
 
     /// The projection to the rates and the decays.
@@ -79,10 +88,7 @@ impl DeltaNetConfig {
             decay: from.log_uniform(&format!("{path}.decay"), heads, LARGEST_DECAY),
             step_bias: from.constant(1.0, heads),
             norm: self.norm().init(from.device()),
-            heads,
-            key_heads: sizes.key_heads,
-            key_dim: sizes.key_dim,
-            value_dim: self.value_dim,
+            heads: self.rule(sizes),
         }
     }
 }
@@ -112,13 +118,7 @@ pub struct DeltaNet<B: BurnBackend> {
     /// Norm of each head's output.
     pub norm: Norm<B>,
     #[module(skip)]
-    heads: usize,
-    #[module(skip)]
-    key_heads: usize,
-    #[module(skip)]
-    key_dim: usize,
-    #[module(skip)]
-    value_dim: usize,
+    heads: DeltaRuleHeads,
 }
 
 /// Summary of the tokens before in a [`DeltaNet`].
@@ -152,8 +152,8 @@ impl<B: BurnBackend> DeltaState<B> {
 impl<B: Backend> DeltaNet<B> {
     /// Widths of queries, keys and values.
     pub(crate) fn widths(&self) -> [usize; 3] {
-        let keys = self.key_heads * self.key_dim;
-        [keys, keys, self.heads * self.value_dim]
+        let keys = self.heads.keys();
+        [keys, keys, self.heads.values()]
     }
 
     /// `[b, a]` of the rows `[batch, seq, d_model]`, each `[batch, seq, heads]`.
@@ -161,14 +161,14 @@ impl<B: Backend> DeltaNet<B> {
         self.rates.forward(x, None)
     }
 
-    /// The outputs of each head, `[batch, heads, seq, value_dim]`, before their norm, and the state after the tokens. `qkv` is
+    /// The outputs of all heads, `[batch, seq, heads · value_dim]`, before their norm, and the state after the tokens. `qkv` is
     /// `[batch, seq, channels]`, `rates` is the output of [`DeltaNet::rates`].
     pub(crate) fn mix(
         &self,
         qkv: Tensor<B, 3>,
         rates: Tensor<B, 3>,
         past: Option<DeltaState<B>>,
-    ) -> (Tensor<B, 4>, DeltaState<B>) {
+    ) -> (Tensor<B, 3>, DeltaState<B>) {
         let (inputs, memory) = match past {
             Some(past) => (Some(past.inputs), Some(past.memory)),
             None => (None, None),
@@ -178,29 +178,26 @@ impl<B: Backend> DeltaNet<B> {
             .map(|of| ops::depending_on(of.val(), &qkv).unsqueeze::<3>());
         let convolution = ops::depending_on(self.convolution.val(), &qkv);
         let (qkv, inputs) = ops::short_convolution(qkv, convolution, inputs);
-        let qkv = activation::silu(qkv);
-        let [keys, _, values] = self.widths();
-        let columns = |first: usize, width: usize, head_dim: usize| {
-            let part = qkv.clone().narrow(2, first, width);
-            take_heads(&part, 0..width / head_dim, head_dim)
-        };
-        let of_heads = |first: usize| rates.clone().narrow(2, first, self.heads);
-        let by_head = |x: Tensor<B, 3>| x.swap_dims(1, 2); // [batch, heads, seq]
-        let step = ops::softplus(of_heads(self.heads) + step_bias);
+        let qkv = ops::activation(Activation::Silu, qkv);
+        let heads = self.heads.heads;
+        let of_heads = |first: usize| rates.clone().narrow(2, first, heads);
+        let step = ops::softplus(of_heads(heads) + step_bias);
         let decay = step * decay.exp().neg();
-        let inputs_of_rule = DeltaRuleInputs {
-            q: columns(0, keys, self.key_dim),
-            k: columns(keys, keys, self.key_dim),
-            v: columns(2 * keys, values, self.value_dim),
-            decay: by_head(decay),
-            rate: by_head(activation::sigmoid(of_heads(0))),
-        };
-        let (mixed, memory) = ops::gated_delta_rule(inputs_of_rule, memory);
+        let rate = activation::sigmoid(of_heads(0));
+        let (mixed, memory) = ops::gated_delta_rule(self.heads, qkv, [decay, rate], memory);
         (mixed, DeltaState { inputs, memory })
     }
 
-    /// Normalizes the heads of `mixed` and multiplies them by the gate `[batch, seq, heads · value_dim]`, to its shape.
-    pub(crate) fn gated(&self, mixed: Tensor<B, 4>, gate: Tensor<B, 3>) -> Tensor<B, 3> {
-        merge_heads(self.norm.forward(mixed)) * activation::silu(gate)
+    /// The outputs of each head, `[batch, heads, seq, value_dim]`.
+    pub(crate) fn by_head(&self, mixed: &Tensor<B, 3>) -> Tensor<B, 4> {
+        take_heads(mixed, 0..self.heads.heads, self.heads.value_dim)
+    }
+
+    /// Normalizes the heads of `mixed` `[batch, seq, heads · value_dim]` and multiplies them by the gate of its shape.
+    pub(crate) fn gated(&self, mixed: Tensor<B, 3>, gate: Tensor<B, 3>) -> Tensor<B, 3> {
+        let [batch, seq, width] = mixed.dims();
+        let heads = [batch, seq, self.heads.heads, self.heads.value_dim];
+        let normed = self.norm.forward(mixed.reshape(heads));
+        ops::gated(Activation::Silu, gate, normed.reshape([batch, seq, width]))
     }
 }

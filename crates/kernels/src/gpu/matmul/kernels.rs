@@ -1,6 +1,8 @@
 //! The candidate kernels and the products that each is suited for.
 
+use burn::tensor::DType;
 use burn_cubecl::CubeRuntime;
+use burn_cubecl::kernel::matmul::init_matmul_output;
 use burn_cubecl::tensor::CubeTensor;
 use cubek::matmul::components::tile::TileMatmulKind;
 use cubek::matmul::definition::{
@@ -87,6 +89,24 @@ impl Kernel {
             _ => 1,
         }
     }
+}
+
+/// `a b` in the type `kind` by every kernel that is tried for it and supports the shapes, with the kernel's name: a benchmark
+/// may choose any of them.
+pub fn products_by_every_kernel<R: CubeRuntime>(
+    a: &CubeTensor<R>,
+    b: &CubeTensor<R>,
+    kind: DType,
+) -> Vec<(String, CubeTensor<R>)> {
+    let product = |kernel: Kernel| {
+        let output = init_matmul_output(a, b, kind);
+        let key = Key::between(a, b, &output);
+        let is_tried = kernel.class.priority(&key) >= 0 && kernel.priority(&key) >= 0;
+        let launched =
+            is_tried && launch(&kernel.method, a.clone(), b.clone(), output.clone()).is_ok();
+        launched.then(|| (kernel.method.to_string(), output))
+    };
+    all().into_iter().filter_map(product).collect()
 }
 
 /// Writes `a b` to `output`.

@@ -31,7 +31,7 @@ pub(super) fn delta_net<B: Backend>(
     qkv: Tensor<B, 3>,
     rates: Tensor<B, 3>,
     cache: Option<&mut LayerCache<B>>,
-) -> Tensor<B, 4> {
+) -> Tensor<B, 3> {
     let Some(cache) = cache else {
         return net.mix(qkv, rates, None).0;
     };

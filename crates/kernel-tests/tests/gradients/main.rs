@@ -28,6 +28,8 @@ mod elementwise;
 mod head_loss;
 mod linear_attention;
 mod matmul;
+#[cfg(feature = "vulkan")]
+mod matmul_kernels;
 mod packed;
 #[cfg(feature = "vulkan")]
 mod packed_vulkan;

@@ -11,7 +11,7 @@ use safetensors::SafeTensors;
 const TOLERANCE: f64 = 1e-6;
 
 pub fn check<B: Backend>(device: &Device<B>) {
-    let bytes = include_bytes!("../fixtures/activations.safetensors");
+    let bytes = include_bytes!("../../../kernels/tests/fixtures/activations.safetensors");
     let fixture = SafeTensors::deserialize(bytes).unwrap();
     let read = |name: &str| floats(&fixture, name);
     for kind in Activation::ALL {

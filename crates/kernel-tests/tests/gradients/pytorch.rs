@@ -18,7 +18,7 @@ const OPTIONS: [(&str, f64, f64); 4] = [
 ];
 
 pub fn check<B: Backend>(device: &Device<B>) {
-    let bytes = include_bytes!("../fixtures/head_loss.safetensors");
+    let bytes = include_bytes!("../../../kernels/tests/fixtures/head_loss.safetensors");
     let fixture = SafeTensors::deserialize(bytes).unwrap();
     let tracked = |name: &str| {
         let tensor = Tensor::<Autodiff<B>, 2>::from_data(floats(&fixture, name), device);
