@@ -4,7 +4,7 @@ use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::ops::FloatTensor;
 
 use crate::{
-    Backend, ConvolutionGradients, ConvolutionInputs, DELTA_RULE_CHUNK, DeltaRuleGradients,
+    BaseOps, ConvolutionGradients, ConvolutionInputs, DELTA_RULE_CHUNK, DeltaRuleGradients,
     DeltaRuleHeads, DeltaRuleInputs, DeltaRuleOutputs, reference,
 };
 
@@ -16,7 +16,7 @@ pub trait Recurrences: BurnBackend {
         inputs: DeltaRuleInputs<Self>,
     ) -> DeltaRuleOutputs<Self>
     where
-        Self: Backend,
+        Self: BaseOps,
     {
         reference::gated_delta_rule::<Self>(heads, inputs, DELTA_RULE_CHUNK)
     }
@@ -28,7 +28,7 @@ pub trait Recurrences: BurnBackend {
         grad: FloatTensor<Self>,
     ) -> DeltaRuleGradients<Self>
     where
-        Self: Backend,
+        Self: BaseOps,
     {
         reference::gated_delta_rule_backward::<Self>(heads, inputs, grad, DELTA_RULE_CHUNK)
     }

@@ -178,7 +178,7 @@ pub(super) struct Pass<B: BaseOps> {
     pub(super) whole: Tensor<B, 4>,
     /// `k kᵀ`, `[batch, heads, len, len]`.
     pub(super) keys: Tensor<B, 4>,
-    /// What the memory has for the keys, `k S`, `[batch, heads, len, value_dim]`.
+    /// The values that the memory has for the keys, `k S`, `[batch, heads, len, value_dim]`.
     pub(super) known: Tensor<B, 4>,
     /// `(I + A)⁻¹`; `None` for a single token.
     pub(super) inverse: Option<Tensor<B, 4>>,

@@ -13,7 +13,7 @@
 //! Ṡ ← e^{G_n} Ṡ + (D q)ᵀ Ȯ + kᵀ U̇
 //! ```
 //!
-//! `G_i` gets what each of its exponentials contributes, and a decay the sum of those of its own and the later tokens.
+//! `G_i` gets what each of its exponentials contributes, and a decay gets the sum of those of its token and the later ones.
 
 use std::ops::Range;
 
@@ -187,13 +187,13 @@ impl<'a> Backward<'a> {
         wide(
             #[inline(always)]
             || {
-                for j in 0..len {
+                for (j, sum) in sums.iter_mut().enumerate() {
                     let part = j * keys..(j + 1) * keys;
                     let until = fading.until_end[j];
                     add(&mut k[part.clone()], until, &scratch[part.clone()]);
                     let term = until * inner_product(&chunk.k[part.clone()], &scratch[part]);
                     of_end += term;
-                    sums[j] -= term;
+                    *sum -= term;
                 }
             },
         );
@@ -222,11 +222,11 @@ impl<'a> Backward<'a> {
         wide(
             #[inline(always)]
             || {
-                for i in 0..len {
+                for (i, sum) in sums.iter_mut().enumerate() {
                     let part = i * keys..(i + 1) * keys;
                     let since = fading.since_start[i];
                     add(&mut q[part.clone()], since, &scratch[part.clone()]);
-                    sums[i] += since * inner_product(&chunk.q[part.clone()], &scratch[part]);
+                    *sum += since * inner_product(&chunk.q[part.clone()], &scratch[part]);
                 }
                 // For the memory's gradient, whose last term follows.
                 scale_rows(&chunk.q[..len * keys], &fading.since_start, keys, scratch);
@@ -267,14 +267,13 @@ impl<'a> Backward<'a> {
                     // The rows of Ȧ: its terms of the rate, and of G by -A.
                     let row = i * len..i * len + i;
                     let mut of_sum = 0.0;
-                    for j in 0..i {
-                        let at = row.start + j;
+                    for (at, sum) in row.clone().zip(sums.iter_mut()) {
                         let faded = fading.between[at];
                         let gradient = -other[at];
                         of_rate += gradient * chunk.keys[at] * faded;
                         let term = -gradient * forward.system[at];
                         of_sum += term;
-                        sums[j] -= term;
+                        *sum -= term;
                         other[at] = rate * gradient * faded;
                     }
                     other[row.end..(i + 1) * len].fill(0.0);

@@ -19,7 +19,7 @@ pub(super) struct Forward<'a> {
     pub(super) fading: Fading,
     /// The rates of the head, `[len]`.
     pub(super) rates: Vec<f32>,
-    /// What the memory has for the keys of the chunk, without fading: `[len, value_dim]`.
+    /// The values that the memory has for the keys of the chunk, without fading: `[len, value_dim]`.
     pub(super) known: Vec<f32>,
     /// The values that the tokens add to the memory, `[len, value_dim]`.
     pub(super) written: Vec<f32>,
