@@ -47,6 +47,7 @@ const SCRIPTS: &[Script] = &[
     Script::new("crates/kernels/tests/fixtures/make_blocks.py"),
     Script::new("crates/model/tests/fixtures/make.py"),
     Script::new("crates/model/tests/fixtures/make_families.py"),
+    Script::new("crates/model/tests/fixtures/make_text_parts.py"),
     Script::new("crates/model/tests/fixtures/make_activations.py"),
     Script {
         argument: Argument::LlamaCpp,

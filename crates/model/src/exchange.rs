@@ -49,6 +49,18 @@ pub(crate) struct Exchange {
     pub(crate) write: fn(&TransformerConfig) -> Map<String, Value>,
     /// Adds the parameters that the model type always has. They are zero and do not change the model's output.
     pub(crate) complete: fn(&mut ModelConfig),
+    /// The types of models for images and text whose text model may have this type.
+    pub(crate) within: &'static [&'static str],
+}
+
+impl Exchange {
+    /// A type that is also that of the text models within models of other types.
+    pub(crate) const fn within(self, types: &'static [&'static str]) -> Self {
+        Self {
+            within: types,
+            ..self
+        }
+    }
 }
 
 /// The properties of a model that follow from the tensors of its directory, because its `config.json` leaves them open.
@@ -90,6 +102,11 @@ pub(crate) trait ModelType {
 
     /// Tensors that some files store in addition to another one, of which they are copies: the copy, the original.
     fn tied(&self, config: &TransformerConfig) -> Vec<(&'static str, &'static str)>;
+
+    /// The types of models for images and text whose text model may have this type.
+    fn within(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Reads the facts of a directory's tensors; `None` if the type needs none.
     fn facts(&self) -> Option<ReadFacts> {
@@ -138,6 +155,10 @@ impl ModelType for DecoderType {
 
     fn prefix(&self) -> &'static str {
         self.exchange.prefix
+    }
+
+    fn within(&self) -> &'static [&'static str] {
+        self.exchange.within
     }
 
     fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source> {

@@ -6,6 +6,7 @@
 mod describe;
 mod export;
 mod heads;
+mod text_part;
 
 pub use crate::exchange::encoder::HeadStyle;
 pub(crate) use describe::{Description, described_config, model_type_of, read_described};
@@ -62,6 +63,8 @@ pub struct HuggingFaceModel {
     quantization: Option<Quantization>,
     heads: Option<HeadStyle>,
     warnings: Vec<String>,
+    /// True if the files have further parts, such as one for images.
+    has_parts: bool,
 }
 
 impl HuggingFaceModel {
@@ -80,10 +83,18 @@ impl HuggingFaceModel {
             ),
             false => None,
         };
-        let fields = match &gguf {
+        let whole = match &gguf {
             Some(file) => gguf::config_fields(file)?,
             None => read_fields(path)?,
         };
+        let mut part = text_part::fields(&whole)?;
+        if let Some(text) = &mut part
+            && let Ok(files) = open_weights(path)
+        {
+            text_part::set_tied(text, files.names());
+        }
+        let unread = part.as_ref().map(|_| text_part::warning(&whole));
+        let fields = part.unwrap_or(whole);
         let facts = match &gguf {
             Some(_) => FileFacts::default(),
             None => facts(path, &fields)?,
@@ -93,11 +104,13 @@ impl HuggingFaceModel {
             config,
             quantization,
             heads,
-            warnings,
+            mut warnings,
         } = match &gguf {
             Some(_) => described.map_err(|error| gguf::of_metadata(error, path))?,
             None => described?,
         };
+        let has_parts = unread.is_some();
+        warnings.extend(unread);
         Ok(Self {
             path: path.to_owned(),
             gguf,
@@ -106,6 +119,7 @@ impl HuggingFaceModel {
             heads,
             warnings,
             fields,
+            has_parts,
         })
     }
 
@@ -189,7 +203,7 @@ impl HuggingFaceModel {
         &self.warnings
     }
 
-    /// The fields of `config.json`, unchanged. For a GGUF file, those that describe its model.
+    /// The fields of `config.json`, unchanged, or those of its text model. For a GGUF file, those that describe its model.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
@@ -202,10 +216,19 @@ impl HuggingFaceModel {
         Ok(match &self.gguf {
             Some(file) => Box::new(gguf::store(file)?),
             None if self.quantization == Some(Quantization::Mxfp4) => {
-                let files = open_weights(&self.path)?;
+                let files = self.files()?;
                 Box::new(Mxfp4Store::new(files).map_err(in_weights(&self.path))?)
             }
-            None => Box::new(open_weights(&self.path)?),
+            None => Box::new(self.files()?),
+        })
+    }
+
+    /// Memory-maps the weights of a directory's text model.
+    fn files(&self) -> Result<SafetensorsStore, HuggingFaceError> {
+        let files = open_weights(&self.path)?;
+        Ok(match self.has_parts {
+            true => files.renamed(text_part::name),
+            false => files,
         })
     }
 

@@ -11,6 +11,7 @@ mod reading;
 mod refused;
 mod rounding;
 mod sixteen_bits;
+mod text_parts;
 mod writing;
 
 use std::collections::BTreeMap;

@@ -195,8 +195,8 @@ const LEFT_OVER: [&str; 30] = [
     "use_mrope",
 ];
 
-/// Settings of rotary positions that not every kind of scaling reads.
-const ROPE: [&str; 18] = [
+/// Settings of rotary positions that not every kind of scaling reads, or that concern the positions of images.
+const ROPE: [&str; 20] = [
     "attention_factor",
     "beta_fast",
     "beta_slow",
@@ -206,6 +206,8 @@ const ROPE: [&str; 18] = [
     "long_factor",
     "long_mscale",
     "low_freq_factor",
+    "mrope_interleaved",
+    "mrope_section",
     "mscale",
     "mscale_all_dim",
     "original_max_position_embeddings",

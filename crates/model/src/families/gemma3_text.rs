@@ -17,7 +17,7 @@ use super::llama::{exchange, read_sizes, write_common};
 use super::prelude::*;
 
 pub(super) const EXCHANGE: Option<Exchange> =
-    Some(exchange("gemma3_text", "Gemma3ForCausalLM", read, write));
+    Some(exchange("gemma3_text", "Gemma3ForCausalLM", read, write).within(&["gemma3"]));
 
 const HEAD_DIM: usize = 256;
 const LOCAL_BASE: f64 = 10_000.0;

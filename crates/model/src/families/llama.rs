@@ -12,7 +12,7 @@ use super::prelude::*;
 use crate::weights::names::{TensorName, as_is, linear, query_key_value};
 
 pub(super) const EXCHANGE: Option<Exchange> =
-    Some(exchange("llama", "LlamaForCausalLM", read, write));
+    Some(exchange("llama", "LlamaForCausalLM", read, write).within(&["llava"]));
 
 pub(super) fn presets() -> Vec<Preset> {
     let small = sizes! { vocab_size 32_000, seq_len 2048, d_model 2048, n_layers 22, heads 32, kv_heads 4, width 5632 };
@@ -115,6 +115,7 @@ pub(super) const fn exchange(
         read,
         write,
         complete: |_| {},
+        within: &[],
     }
 }
 

@@ -11,7 +11,7 @@ use super::llama::{exchange, read_common, write_common};
 use super::prelude::*;
 
 pub(super) const EXCHANGE: Option<Exchange> =
-    Some(exchange("mistral", "MistralForCausalLM", read, write));
+    Some(exchange("mistral", "MistralForCausalLM", read, write).within(&["llava", "mistral3"]));
 
 const SEVEN: Sizes = sizes! { vocab_size 32_000, seq_len 32_768, d_model 4096, n_layers 32, heads 32, kv_heads 8, width 14_336 };
 

@@ -11,7 +11,7 @@ use super::llama::{exchange, read_common, write_common};
 use super::prelude::*;
 
 pub(super) const EXCHANGE: Option<Exchange> =
-    Some(exchange("qwen2", "Qwen2ForCausalLM", read, write));
+    Some(exchange("qwen2", "Qwen2ForCausalLM", read, write).within(&["llava"]));
 
 const BIASES: Biases = Biases {
     qkv: true,

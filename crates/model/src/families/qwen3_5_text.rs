@@ -17,12 +17,15 @@ use super::qwen3_next::{
 };
 use crate::weights::names::{TensorName, linear, per_head};
 
-pub(super) const EXCHANGE: Option<Exchange> = Some(ignoring_predictions(exchange(
-    "qwen3_5_text",
-    "Qwen3_5ForCausalLM",
-    read,
-    write_hybrid,
-)));
+pub(super) const EXCHANGE: Option<Exchange> = Some(
+    ignoring_predictions(exchange(
+        "qwen3_5_text",
+        "Qwen3_5ForCausalLM",
+        read,
+        write_hybrid,
+    ))
+    .within(&["qwen3_5"]),
+);
 
 /// Default sizes of the model type: those of the 9B model.
 const SIZES: Sizes = sizes! { vocab_size 248_320, seq_len 32_768, d_model 4096, n_layers 32, heads 16, kv_heads 4, width 12_288 };

@@ -5,7 +5,7 @@ use std::path::Path;
 use emberlm_system::read;
 use serde_json::{Map, Value};
 
-use super::{CONFIG_FILE, in_weights, open_weights};
+use super::{CONFIG_FILE, in_weights, open_weights, text_part};
 use crate::config::{ModelConfig, ModelKind};
 use crate::error::HuggingFaceError;
 use crate::exchange::encoder::HeadStyle;
@@ -21,11 +21,15 @@ use crate::weights::quantized::Quantization;
 /// # Errors
 /// Those of [`HuggingFaceModel::open`](super::HuggingFaceModel::open).
 pub fn read_config(fields: &Map<String, Value>) -> Result<TransformerConfig, HuggingFaceError> {
-    read_described(&Fields::new(fields), FileFacts::default()).map(|description| description.config)
+    let part = text_part::fields(fields)?;
+    let fields = Fields::new(part.as_ref().unwrap_or(fields));
+    read_described(&fields, FileFacts::default()).map(|description| description.config)
 }
 
 /// The kind of model that a `config.json` describes; `None` if no family has its model type.
 pub fn kind_of(fields: &Map<String, Value>) -> Option<ModelKind> {
+    let part = text_part::fields(fields).ok()?;
+    let fields = part.as_ref().unwrap_or(fields);
     let model_type = fields.get("model_type").and_then(Value::as_str)?;
     Family::of_model_type(model_type).map(Family::kind)
 }

@@ -165,10 +165,15 @@ impl SafetensorsStore {
     }
 
     /// Keeps only the tensors whose names begin with `prefix`, and removes the prefix.
-    pub fn below(mut self, prefix: &str) -> Self {
+    pub fn below(self, prefix: &str) -> Self {
+        self.renamed(|name| name.strip_prefix(prefix).map(str::to_owned))
+    }
+
+    /// Gives the tensors other names. Without a name, a tensor is left out.
+    pub(crate) fn renamed(mut self, new: impl Fn(&str) -> Option<String>) -> Self {
         let tensors = std::mem::take(&mut self.tensors).into_iter();
         self.tensors = tensors
-            .filter_map(|(name, entry)| Some((name.strip_prefix(prefix)?.to_owned(), entry)))
+            .filter_map(|(name, entry)| Some((new(&name)?, entry)))
             .collect();
         self
     }
