@@ -98,7 +98,7 @@ pub(super) fn set_tied<'a>(
 pub(super) fn warning(whole: &Map<String, Value>) -> String {
     let name = whole.get("model_type").and_then(Value::as_str);
     format!(
-        "model_type {} is a model for images and text: only its text model is read",
+        "config.json: `model_type` = \"{}\": only the text model of this model for images and text is read",
         name.unwrap_or_default()
     )
 }

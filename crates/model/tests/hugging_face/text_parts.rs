@@ -43,7 +43,7 @@ fn the_text_model_computes_the_logits_of_the_whole() {
         let model = HuggingFaceModel::open(&folder(name)).unwrap();
         assert_eq!(model.fields()["model_type"], text);
         let warning = format!(
-            "model_type {name} is a model for images and text: only its text model is read"
+            "config.json: `model_type` = \"{name}\": only the text model of this model for images and text is read"
         );
         assert_eq!(model.warnings(), [warning]);
         assert!(kind_of(&fields_of(&folder(name))).is_some());
