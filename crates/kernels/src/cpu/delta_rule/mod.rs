@@ -14,6 +14,7 @@ mod token;
 use std::ops::Range;
 
 use self::backward::Backward;
+#[cfg(feature = "burn")]
 pub(crate) use self::chunk::EPSILON;
 use self::forward::Forward;
 use super::parallel::{self, Shared};
