@@ -29,196 +29,164 @@ macro_rules! on_backend {
     };
 }
 
-/// Fixtures of reference implementations.
-macro_rules! equations {
-    ($module:ident, $backend:ty, $device:expr) => {
+/// Generates the tests on the CPU backends.
+macro_rules! on_cpu {
+    ($check:ident, [$flex:ident, $ndarray:ident], $fixtures:tt) => {
         on_backend!(
-            $module,
-            $backend,
-            $device,
-            checks,
-            [
-                pocket = "pocket",
-                gpt2 = "gpt2",
-                gpt2_without_biases = "gpt2_nobias",
-                vanilla = "vanilla",
-                prenorm = "prenorm",
-                cs336 = "cs336",
-                palm = "palm",
-            ]
+            $flex,
+            burn_flex::Flex,
+            Default::default(),
+            $check,
+            $fixtures
+        );
+        on_backend!(
+            $ndarray,
+            burn_ndarray::NdArray,
+            Default::default(),
+            $check,
+            $fixtures
         );
     };
 }
 
-/// Directories written by `transformers`, one per model type, with gradients.
-macro_rules! transformers {
-    ($module:ident, $backend:ty, $device:expr) => {
+/// Generates the tests on the CPU backends and Vulkan.
+macro_rules! on_all {
+    ($check:ident, [$flex:ident, $ndarray:ident, $vulkan:ident], $fixtures:tt) => {
+        on_cpu!($check, [$flex, $ndarray], $fixtures);
+        #[cfg(feature = "vulkan")]
         on_backend!(
-            $module,
-            $backend,
-            $device,
-            families,
-            [
-                gpt2_tied = "gpt2-tied",
-                gptj_partial = "gptj-partial",
-                gpt_neox_parallel = "gpt_neox-parallel",
-                llama_gqa = "llama-gqa",
-                mistral_window = "mistral-window",
-                mixtral_top2 = "mixtral-top2",
-                qwen3_moe_mixed = "qwen3_moe-mixed",
-                olmoe_gqa = "olmoe-gqa",
-                qwen2_moe_shared = "qwen2_moe-shared",
-                qwen2_tied = "qwen2-tied",
-                qwen3_tied = "qwen3-tied",
-                gemma2_tied = "gemma2-tied",
-                olmo2_gqa = "olmo2-gqa",
-                olmo3_mixed = "olmo3-mixed",
-                smollm3_tied = "smollm3-tied",
-                phi3_window = "phi3-window",
-                phi3_longrope = "phi3-longrope",
-                granite_tied = "granite-tied",
-                gemma3_text_mixed = "gemma3_text-mixed",
-                starcoder2_tied = "starcoder2-tied",
-                cohere_tied = "cohere-tied",
-                glm4_half = "glm4-half",
-                bloom_slopes = "bloom-slopes",
-                falcon_multiquery = "falcon-multiquery",
-                gpt_oss_sinks = "gpt_oss-sinks",
-                qwen3_next_delta = "qwen3_next-delta",
-                qwen3_5_text_delta = "qwen3_5_text-delta",
-            ]
+            $vulkan,
+            burn::backend::Vulkan,
+            crate::parity::vulkan_device(),
+            $check,
+            $fixtures
         );
     };
 }
 
-/// Further configurations of the model types. They run only on CPU backends, because a GPU backend compiles kernels for
-/// half a minute for each.
-macro_rules! variants {
-    ($module:ident, $backend:ty, $device:expr) => {
-        on_backend!(
-            $module,
-            $backend,
-            $device,
-            families,
-            [
-                gpt2_untied = "gpt2-untied",
-                gpt2_hub = "gpt2-hub",
-                gptj_whole = "gptj-whole",
-                gpt_neox_sequential = "gpt_neox-sequential",
-                gpt_neox_hub = "gpt_neox-hub",
-                gpt_neox_nobias = "gpt_neox-nobias",
-                gpt_neox_odd = "gpt_neox-odd",
-                llama_scaled = "llama-scaled",
-                llama_bias = "llama-bias",
-                llama_oldconfig = "llama-oldconfig",
-                mistral_full = "mistral-full",
-                mixtral_window = "mixtral-window",
-                qwen3_moe_sparse = "qwen3_moe-sparse",
-                olmoe_norm = "olmoe-norm",
-                qwen2_mixed = "qwen2-mixed",
-                qwen3_bias = "qwen3-bias",
-                gemma2_bias = "gemma2-bias",
-                olmo2_yarn = "olmo2-yarn",
-                smollm3_dynamic = "smollm3-dynamic",
-                phi3_gqa = "phi3-gqa",
-                phi3_longrope_short = "phi3-longrope-short",
-                granite_bias = "granite-bias",
-                gemma3_text_pattern = "gemma3_text-pattern",
-                starcoder2_nobias = "starcoder2-nobias",
-                cohere_bias = "cohere-bias",
-                glm4_nobias = "glm4-nobias",
-                falcon_grouped = "falcon-grouped",
-                falcon_sequential = "falcon-sequential",
-                gpt_oss_listed = "gpt_oss-listed",
-                qwen3_5_text_bias = "qwen3_5_text-bias",
-            ]
-        );
-    };
-}
-
-/// Adapters that PEFT wrote: one of each kind.
-macro_rules! adapters {
-    ($module:ident, $backend:ty, $device:expr) => {
-        on_backend!(
-            $module,
-            $backend,
-            $device,
-            adapters,
-            [
-                gpt2_lora = "gpt2-lora",
-                llama_dora = "llama-dora",
-                gpt2_bias_all = "gpt2-bias-all",
-                t5_rslora = "t5-rslora",
-            ]
-        );
-    };
-}
-
-/// Further adapters, which run only on CPU backends: their kernels are those of the others.
-macro_rules! further_adapters {
-    ($module:ident, $backend:ty, $device:expr) => {
-        on_backend!(
-            $module,
-            $backend,
-            $device,
-            adapters,
-            [
-                gpt2_dora = "gpt2-dora",
-                llama_lora = "llama-lora",
-                llama_rslora = "llama-rslora",
-                gpt_neox_lora = "gpt_neox-lora",
-                qwen3_lora = "qwen3-lora",
-                llama_saved = "llama-saved",
-                qwen3_saved_tied = "qwen3-saved-tied",
-                gpt2_saved_tied = "gpt2-saved-tied",
-                gpt2_saved = "gpt2-saved",
-                llama_patterns = "llama-patterns",
-                llama_layers = "llama-layers",
-                llama_saved_norms = "llama-saved-norms",
-                gpt2_bias_lora = "gpt2-bias-lora",
-                bert_lora = "bert-lora",
-                roberta_dora = "roberta-dora",
-                t5_lora = "t5-lora",
-            ]
-        );
-    };
-}
-
-adapters!(flex_adapters, burn_flex::Flex, Default::default());
-adapters!(ndarray_adapters, burn_ndarray::NdArray, Default::default());
-further_adapters!(flex_further_adapters, burn_flex::Flex, Default::default());
-further_adapters!(
-    ndarray_further_adapters,
-    burn_ndarray::NdArray,
-    Default::default()
+// Fixtures of reference implementations.
+on_all!(
+    checks,
+    [flex, ndarray, vulkan],
+    [
+        pocket = "pocket",
+        gpt2 = "gpt2",
+        gpt2_without_biases = "gpt2_nobias",
+        vanilla = "vanilla",
+        prenorm = "prenorm",
+        cs336 = "cs336",
+        palm = "palm",
+    ]
 );
-#[cfg(feature = "vulkan")]
-adapters!(
-    vulkan_adapters,
-    burn::backend::Vulkan,
-    crate::parity::vulkan_device()
+
+// Directories written by `transformers`, one per model type, with gradients.
+on_all!(
+    families,
+    [flex_transformers, ndarray_transformers, vulkan_transformers],
+    [
+        gpt2_tied = "gpt2-tied",
+        gptj_partial = "gptj-partial",
+        gpt_neox_parallel = "gpt_neox-parallel",
+        llama_gqa = "llama-gqa",
+        mistral_window = "mistral-window",
+        mixtral_top2 = "mixtral-top2",
+        qwen3_moe_mixed = "qwen3_moe-mixed",
+        olmoe_gqa = "olmoe-gqa",
+        qwen2_moe_shared = "qwen2_moe-shared",
+        qwen2_tied = "qwen2-tied",
+        qwen3_tied = "qwen3-tied",
+        gemma2_tied = "gemma2-tied",
+        olmo2_gqa = "olmo2-gqa",
+        olmo3_mixed = "olmo3-mixed",
+        smollm3_tied = "smollm3-tied",
+        phi3_window = "phi3-window",
+        phi3_longrope = "phi3-longrope",
+        granite_tied = "granite-tied",
+        gemma3_text_mixed = "gemma3_text-mixed",
+        starcoder2_tied = "starcoder2-tied",
+        cohere_tied = "cohere-tied",
+        glm4_half = "glm4-half",
+        bloom_slopes = "bloom-slopes",
+        falcon_multiquery = "falcon-multiquery",
+        gpt_oss_sinks = "gpt_oss-sinks",
+        qwen3_next_delta = "qwen3_next-delta",
+        qwen3_5_text_delta = "qwen3_5_text-delta",
+    ]
 );
-equations!(flex, burn_flex::Flex, Default::default());
-equations!(ndarray, burn_ndarray::NdArray, Default::default());
-transformers!(flex_transformers, burn_flex::Flex, Default::default());
-transformers!(
-    ndarray_transformers,
-    burn_ndarray::NdArray,
-    Default::default()
+
+// Further configurations of the model types. They run only on CPU backends, because a GPU backend compiles kernels for
+// half a minute for each.
+on_cpu!(
+    families,
+    [flex_variants, ndarray_variants],
+    [
+        gpt2_untied = "gpt2-untied",
+        gpt2_hub = "gpt2-hub",
+        gptj_whole = "gptj-whole",
+        gpt_neox_sequential = "gpt_neox-sequential",
+        gpt_neox_hub = "gpt_neox-hub",
+        gpt_neox_nobias = "gpt_neox-nobias",
+        gpt_neox_odd = "gpt_neox-odd",
+        llama_scaled = "llama-scaled",
+        llama_bias = "llama-bias",
+        llama_oldconfig = "llama-oldconfig",
+        mistral_full = "mistral-full",
+        mixtral_window = "mixtral-window",
+        qwen3_moe_sparse = "qwen3_moe-sparse",
+        olmoe_norm = "olmoe-norm",
+        qwen2_mixed = "qwen2-mixed",
+        qwen3_bias = "qwen3-bias",
+        gemma2_bias = "gemma2-bias",
+        olmo2_yarn = "olmo2-yarn",
+        smollm3_dynamic = "smollm3-dynamic",
+        phi3_gqa = "phi3-gqa",
+        phi3_longrope_short = "phi3-longrope-short",
+        granite_bias = "granite-bias",
+        gemma3_text_pattern = "gemma3_text-pattern",
+        starcoder2_nobias = "starcoder2-nobias",
+        cohere_bias = "cohere-bias",
+        glm4_nobias = "glm4-nobias",
+        falcon_grouped = "falcon-grouped",
+        falcon_sequential = "falcon-sequential",
+        gpt_oss_listed = "gpt_oss-listed",
+        qwen3_5_text_bias = "qwen3_5_text-bias",
+    ]
 );
-variants!(flex_variants, burn_flex::Flex, Default::default());
-variants!(ndarray_variants, burn_ndarray::NdArray, Default::default());
-#[cfg(feature = "vulkan")]
-equations!(
-    vulkan,
-    burn::backend::Vulkan,
-    crate::parity::vulkan_device()
+
+// Adapters that PEFT wrote: one of each kind.
+on_all!(
+    adapters,
+    [flex_adapters, ndarray_adapters, vulkan_adapters],
+    [
+        gpt2_lora = "gpt2-lora",
+        llama_dora = "llama-dora",
+        gpt2_bias_all = "gpt2-bias-all",
+        t5_rslora = "t5-rslora",
+    ]
 );
-#[cfg(feature = "vulkan")]
-transformers!(
-    vulkan_transformers,
-    burn::backend::Vulkan,
-    crate::parity::vulkan_device()
+
+// Further adapters, whose kernels are those of the others.
+on_cpu!(
+    adapters,
+    [flex_further_adapters, ndarray_further_adapters],
+    [
+        gpt2_dora = "gpt2-dora",
+        llama_lora = "llama-lora",
+        llama_rslora = "llama-rslora",
+        gpt_neox_lora = "gpt_neox-lora",
+        qwen3_lora = "qwen3-lora",
+        llama_saved = "llama-saved",
+        qwen3_saved_tied = "qwen3-saved-tied",
+        gpt2_saved_tied = "gpt2-saved-tied",
+        gpt2_saved = "gpt2-saved",
+        llama_patterns = "llama-patterns",
+        llama_layers = "llama-layers",
+        llama_saved_norms = "llama-saved-norms",
+        gpt2_bias_lora = "gpt2-bias-lora",
+        bert_lora = "bert-lora",
+        roberta_dora = "roberta-dora",
+        t5_lora = "t5-lora",
+    ]
 );
 
 #[test]

@@ -25,11 +25,12 @@ pub mod tiling;
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
-use self::block::{Block, SweepOutput, add_scaled};
+use self::block::{Block, SweepOutput};
 use self::tiling::Tiling;
 pub use self::tiling::peak_elements;
 use super::parallel::{Shared, for_each, ranges};
 use super::product::Output;
+use super::reduce::add_scaled;
 use super::vector::wide;
 use crate::{HeadLossOptions, Precision};
 

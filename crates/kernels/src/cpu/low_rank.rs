@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::matrix::{Matrix, Output};
 use super::parallel::{self, Shared};
 use super::product::{Around, affine};
+use super::reduce::add_scaled;
 use super::vector::{LANES, wide};
 use crate::Precision;
 
@@ -175,13 +176,5 @@ fn inner_products(down: &mut [f32], x: &[f32], transposed: Matrix<'_>) {
         }
         let products = rest.iter().zip(row_rest).map(|(x, a)| x * a);
         *down = sums.iter().sum::<f32>() + products.sum::<f32>();
-    }
-}
-
-/// `y += scale · row`.
-#[inline(always)]
-fn add_scaled(y: &mut [f32], row: &[f32], scale: f32) {
-    for (y, b) in y.iter_mut().zip(row) {
-        *y += scale * b;
     }
 }

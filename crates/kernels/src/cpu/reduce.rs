@@ -60,6 +60,14 @@ pub(super) fn sum_rows(x: &[f32], width: usize, out: &mut [f32]) {
     }
 }
 
+/// `y += factor · x`, within a task.
+#[inline(always)]
+pub(super) fn add_scaled(y: &mut [f32], x: &[f32], factor: f32) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += factor * x;
+    }
+}
+
 /// `x *= factor`.
 pub fn scale_in_place(x: &mut [f32], factor: f32) {
     let step = elements_per_task(x.len());

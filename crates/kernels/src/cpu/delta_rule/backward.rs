@@ -19,11 +19,10 @@ use std::ops::Range;
 
 use super::chunk::{key_scale, multiply, norm_factor, scale_rows};
 use super::forward::{BLOCK, Forward};
-use super::token::add;
-use super::{CHUNK, Inputs, Task};
+use super::inputs::{CHUNK, Inputs, Task};
 use crate::cpu::matrix::{Matrix, MatrixMut, Output};
 use crate::cpu::parallel::Shared;
-use crate::cpu::reduce::inner_product;
+use crate::cpu::reduce::{add_scaled, inner_product};
 use crate::cpu::vector::wide;
 
 /// The gradients that the tasks write.
@@ -190,7 +189,7 @@ impl<'a> Backward<'a> {
                 for (j, sum) in sums.iter_mut().enumerate() {
                     let part = j * keys..(j + 1) * keys;
                     let until = fading.until_end[j];
-                    add(&mut k[part.clone()], until, &scratch[part.clone()]);
+                    add_scaled(&mut k[part.clone()], &scratch[part.clone()], until);
                     let term = until * inner_product(&chunk.k[part.clone()], &scratch[part]);
                     of_end += term;
                     *sum -= term;
@@ -225,7 +224,7 @@ impl<'a> Backward<'a> {
                 for (i, sum) in sums.iter_mut().enumerate() {
                     let part = i * keys..(i + 1) * keys;
                     let since = fading.since_start[i];
-                    add(&mut q[part.clone()], since, &scratch[part.clone()]);
+                    add_scaled(&mut q[part.clone()], &scratch[part.clone()], since);
                     *sum += since * inner_product(&chunk.q[part.clone()], &scratch[part]);
                 }
                 // For the memory's gradient, whose last term follows.
@@ -375,7 +374,7 @@ fn solve_transposed(system: &[f32], len: usize, width: usize, x: &mut [f32]) {
                     let (earlier, rest) = own.split_at_mut(i * width);
                     let factors = &system[(first + i) * len + first..][..i];
                     for (factor, earlier) in factors.iter().zip(earlier.chunks_exact_mut(width)) {
-                        add(earlier, *factor, &rest[..width]);
+                        add_scaled(earlier, &rest[..width], *factor);
                     }
                 }
             },

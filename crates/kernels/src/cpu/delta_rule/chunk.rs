@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{CHUNK, Inputs, Task};
+use super::inputs::{CHUNK, Inputs, Task};
 use crate::Precision;
 use crate::cpu::matrix::{Matrix, MatrixMut, Output};
 use crate::cpu::product::product_here;

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::chunk::{Chunk, Fading, multiply, scale_rows};
-use super::token::add;
-use super::{CHUNK, Inputs, Task};
+use super::inputs::{CHUNK, Inputs, Task};
 use crate::cpu::matrix::{Matrix, MatrixMut, Output};
+use crate::cpu::reduce::add_scaled;
 use crate::cpu::vector::wide;
 
 /// The rows of a triangular system that are solved together. Those before them are subtracted by a product.
@@ -117,7 +117,7 @@ impl<'a> Forward<'a> {
                         let (solved, rest) = own.split_at_mut(i * width);
                         let factors = &system[(first + i) * len + first..][..i];
                         for (factor, solved) in factors.iter().zip(solved.chunks_exact(width)) {
-                            add(&mut rest[..width], *factor, solved);
+                            add_scaled(&mut rest[..width], solved, *factor);
                         }
                     }
                 },

@@ -1,7 +1,8 @@
 //! A single token, as in decoding: the memory is read twice and written once.
 
 use super::chunk::{key_scale, norm_factor};
-use super::{Inputs, Task};
+use super::inputs::{Inputs, Task};
+use crate::cpu::reduce::add_scaled;
 use crate::cpu::vector::wide;
 
 /// Writes a head's memory after the token, and its output.
@@ -30,7 +31,7 @@ pub(super) fn pass(
             let of_key = norm_factor(k);
             if let Some(before) = before {
                 for (k, memory) in k.iter().zip(before.chunks_exact(width)) {
-                    add(&mut added, -fading * of_key * k, memory);
+                    add_scaled(&mut added, memory, -fading * of_key * k);
                 }
             }
             for (added, v) in added.iter_mut().zip(v) {
@@ -54,16 +55,8 @@ pub(super) fn pass(
                         }
                     }
                 }
-                add(output, of_query * q[row], memory);
+                add_scaled(output, memory, of_query * q[row]);
             }
         },
     );
-}
-
-/// `sum += factor · x`.
-#[inline(always)]
-pub(super) fn add(sum: &mut [f32], factor: f32, x: &[f32]) {
-    for (sum, x) in sum.iter_mut().zip(x) {
-        *sum += factor * x;
-    }
 }

@@ -11,6 +11,7 @@ use crate::Precision;
 use crate::cpu::matrix::{Matrix, MatrixMut};
 use crate::cpu::parallel::{Shared, for_each, ranges};
 use crate::cpu::product::{Output, product_here};
+use crate::cpu::reduce::add_scaled;
 use crate::cpu::vector::{exp, wide};
 
 /// The number of rows per task of the last pass over the gradients of the hidden states.
@@ -328,14 +329,6 @@ fn factor(row: &Row, reference: f32) -> f32 {
 fn combine(y: &mut [f32], x: &[f32], a: f32, z: &[f32], b: f32) {
     for ((y, x), z) in y.iter_mut().zip(x).zip(z) {
         *y = a * x + b * z;
-    }
-}
-
-/// `y += factor · x`.
-#[inline(always)]
-pub fn add_scaled(y: &mut [f32], x: &[f32], factor: f32) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += factor * x;
     }
 }
 
