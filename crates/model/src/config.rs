@@ -8,8 +8,10 @@ pub mod choices;
 mod delta_nets;
 mod derived;
 pub(crate) mod difference;
+mod experts;
 mod family;
 mod heads;
+mod latent_attention;
 mod legacy;
 pub(crate) mod limits;
 mod positions;
@@ -21,10 +23,12 @@ pub use architecture::{Architecture, ModelKind};
 pub use attention::{AttentionKind, FullLayers, QkNormSpan, Window};
 pub use delta_nets::DeltaNets;
 pub use derived::DerivedSize;
+pub use experts::{ExpertGroups, ExpertScores, Experts};
 pub use family::Family;
 pub use heads::{
     EncoderHeadConfig, PooledActivation, Pooling, ProblemType, TokenLayer, most_probable,
 };
+pub use latent_attention::LatentAttention;
 pub use positions::{LayerPositions, RelativePositions, RotaryScaling};
 pub use size_ratio::SizeRatio;
 
@@ -39,7 +43,7 @@ use emberlm_kernels::{Activation, RotaryLayout};
 #[cfg_attr(feature = "documented", derive(documented::DocumentedFields))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom", "falcon", "gpt_oss", "qwen3_next", "qwen3_5_text" or "palm".
+    /// The published family; it determines the tensor names of exchanged weights: "pocket", "vanilla", "prenorm", "cs336", "gpt2", "gptj", "gpt_neox", "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "olmoe", "gemma2", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom", "falcon", "gpt_oss", "qwen3_next", "qwen3_5_text", "deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite" or "palm".
     pub family: Family,
     /// Number of token ids; by default the dataset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,6 +99,9 @@ pub struct ModelConfig {
     /// Gated delta nets in place of the attention in a decoder's blocks, except in full_layers: { key_heads (default heads), value_heads (a multiple of key_heads; default key_heads), key_dim (default head_dim), value_dim (default key_dim), taps (of the convolutions; default 4), full_layers (a list or { every = 4 }, the default) }; by default none (Yang et al. 2024).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_nets: Option<DeltaNets>,
+    /// Keys and values computed from a latent vector of each token, which is what the cache holds, in a decoder: { rank (width of the latents), query_rank (width of latents of the queries; default none), rope_dim (the last elements of a head, which are rotated; those of keys are the same in all heads; default head_dim / 2), value_dim (width of a head of values; default head_dim) }; by default none (DeepSeek-AI 2024).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latent_attention: Option<LatentAttention>,
     /// The normalization: kind "layer" { bias (default true), epsilon }, "rms" { epsilon }, "offset_rms" { epsilon } (gain 1 + w) or "unit_rms" { epsilon } (no parameters, epsilon outside of the root); epsilon is 1e-5 by default.
     pub norm: Norm,
     /// The positions: kind "learned", "sinusoidal", "rotary" { dims (default: the whole head), base (default 10000), layout "half_split" (default) or "interleaved", scaling { kind "none" (default), "linear", "llama3", "dynamic", "yarn" or "longrope" } }, "alibi", "relative" { buckets (default 32), max_distance (default 128) } or "none".
@@ -104,7 +111,7 @@ pub struct ModelConfig {
     pub layer_positions: Option<LayerPositions>,
     /// The feed-forward layer: kind "dense" or "gated", activation "relu", "relu_squared", "gelu", "gelu_tanh" or "silu", and its hidden width (default expansion · d_model) or its expansion (default 4).
     pub feed_forward: FeedForward,
-    /// A mixture of experts in place of the feed-forward layer, whose kind and activation its experts have; 0 for none: count (default 8), active (experts per token, default 2), width (default feed_forward's), normalize (divide the weights of a token's experts by their sum, as a softmax over only the chosen logits does), shared_width (an expert of every token with a sigmoid gate; default none), balance_loss and z_loss (coefficients of the router's losses in training; default 0), dense_layers (blocks that keep the feed-forward layer).
+    /// A mixture of experts in place of the feed-forward layer, whose kind and activation its experts have; 0 for none: count (default 8), active (experts per token, default 2), width (default feed_forward's), normalize (divide the weights of a token's experts by their sum, as a softmax over only the chosen logits does), scores ("softmax", the default, or "sigmoid" of the router's outputs), choice_bias (add a number per expert to the scores for the choice only; default false), groups { count, active } (choose among the experts of the best groups only; default none), scale (factor on the weights; default none), shared_width (an expert of every token; default none), shared_gate (weight it by a sigmoid gate; default true), balance_loss and z_loss (coefficients of the router's losses in training; default 0), dense_layers (blocks that keep the feed-forward layer).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
     /// The order of sublayers and norms in a block: kind "pre_norm", "post_norm", "output_norm", "sandwich" or "parallel" { shared_norm (default false) }.
@@ -287,46 +294,6 @@ impl FeedForward {
             expansion: Some(expansion),
             ..self
         }
-    }
-}
-
-/// A mixture of experts: feed-forward layers of which a router chooses some for each token.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Experts {
-    /// Experts per layer; by default 8.
-    #[serde(default = "Experts::default_count")]
-    pub count: usize,
-    /// Experts per token; by default 2.
-    #[serde(default = "Experts::default_active")]
-    pub active: usize,
-    /// Hidden elements of an expert; by default those of the feed-forward layer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub width: Option<usize>,
-    /// True if the weights of a token's experts are divided by their sum.
-    #[serde(default)]
-    pub normalize: bool,
-    /// Hidden elements of an expert that computes every token, weighted by a sigmoid gate; by default there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shared_width: Option<usize>,
-    /// Coefficient of the load-balancing loss in training.
-    #[serde(default)]
-    pub balance_loss: f64,
-    /// Coefficient of the squared logarithm of the router's normalizer in training.
-    #[serde(default)]
-    pub z_loss: f64,
-    /// Blocks, counted from 0, with a feed-forward layer and no experts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dense_layers: Vec<usize>,
-}
-
-impl Experts {
-    const fn default_count() -> usize {
-        8
-    }
-
-    const fn default_active() -> usize {
-        2
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Exchange {
     pub(crate) write: fn(&TransformerConfig) -> Map<String, Value>,
     /// Adds the parameters that the model type always has. They are zero and do not change the model's output.
     pub(crate) complete: fn(&mut ModelConfig),
+    /// True if files may have blocks after those of the model, which predict further tokens and are not read.
+    pub(crate) further_blocks: bool,
     /// The types of models for images and text whose text model may have this type.
     pub(crate) within: &'static [&'static str],
 }
@@ -58,6 +60,14 @@ impl Exchange {
     pub(crate) const fn within(self, types: &'static [&'static str]) -> Self {
         Self {
             within: types,
+            ..self
+        }
+    }
+
+    /// A type whose files may have further blocks.
+    pub(crate) const fn with_further_blocks(self) -> Self {
+        Self {
+            further_blocks: true,
             ..self
         }
     }
@@ -98,7 +108,7 @@ pub(crate) trait ModelType {
     fn source(&self, config: &TransformerConfig, path: &str) -> Option<Source>;
 
     /// Returns true if a tensor is not a weight of the model, but one that `transformers` ignores, too.
-    fn constant(&self, config: &TransformerConfig) -> fn(&str) -> bool;
+    fn constant(&self, config: &TransformerConfig) -> Box<dyn Fn(&str) -> bool>;
 
     /// Tensors that some files store in addition to another one, of which they are copies: the copy, the original.
     fn tied(&self, config: &TransformerConfig) -> Vec<(&'static str, &'static str)>;
@@ -165,8 +175,21 @@ impl ModelType for DecoderType {
         self.family.source(config, path)
     }
 
-    fn constant(&self, _config: &TransformerConfig) -> fn(&str) -> bool {
-        self.exchange.constant
+    fn constant(&self, config: &TransformerConfig) -> Box<dyn Fn(&str) -> bool> {
+        let Exchange {
+            prefix,
+            constant,
+            further_blocks,
+            ..
+        } = self.exchange;
+        let n_layers = config.n_layers();
+        Box::new(move |name| {
+            let block = name.strip_prefix(prefix).unwrap_or(name);
+            let block = block.strip_prefix("layers.");
+            let block = block.and_then(|block| block.split_once('.')?.0.parse::<usize>().ok());
+            let is_further = block.is_some_and(|block| block >= n_layers);
+            constant(name) || (further_blocks && is_further)
+        })
     }
 
     fn tied(&self, config: &TransformerConfig) -> Vec<(&'static str, &'static str)> {

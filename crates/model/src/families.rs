@@ -19,10 +19,14 @@ macro_rules! presets {
 mod bloom;
 mod cohere;
 mod cs336;
+mod deepseek_v2;
+mod deepseek_v3;
 mod falcon;
 mod gemma2;
 mod gemma3_text;
 mod glm4;
+mod glm4_moe;
+mod glm4_moe_lite;
 mod gpt2;
 mod gpt_neox;
 mod gpt_oss;
@@ -67,9 +71,9 @@ mod prelude {
         Family, Preset, common, complete_norms, head, layer_norm, normal, rotary,
     };
     pub(super) use crate::config::{
-        AttentionKind, Biases, DropoutSite, Experts, FeedForward, FullLayers, Head, Init,
-        LayerPositions, ModelConfig, Norm, Position, QkNormSpan, ResidualMix, RotaryScaling,
-        ValueEmbeddings, Window, Wiring,
+        AttentionKind, Biases, DropoutSite, ExpertGroups, ExpertScores, Experts, FeedForward,
+        FullLayers, Head, Init, LatentAttention, LayerPositions, ModelConfig, Norm, Position,
+        QkNormSpan, ResidualMix, RotaryScaling, ValueEmbeddings, Window, Wiring,
     };
     pub(super) use crate::error::HuggingFaceError;
     pub(super) use crate::exchange::fields::Fields;
@@ -195,6 +199,10 @@ families! {
     GptOss = gpt_oss,
     Qwen3Next = qwen3_next,
     Qwen3_5Text = qwen3_5_text,
+    DeepseekV2 = deepseek_v2,
+    DeepseekV3 = deepseek_v3,
+    Glm4Moe = glm4_moe,
+    Glm4MoeLite = glm4_moe_lite,
     Palm = palm,
     ;
     Bert = "bert",

@@ -262,7 +262,7 @@ impl HuggingFaceModel {
             let naming = Naming {
                 source: |path: &str| names.source(&self.config, path),
                 optional_prefix: "",
-                constant: gguf::is_constant,
+                constant: Box::new(gguf::is_constant),
                 tied: &[],
             };
             return load_decoder(blank, &*store, naming, None, format)
@@ -325,7 +325,7 @@ impl HuggingFaceModel {
             optional_prefix: own.prefix(),
             constant: match same_head {
                 true => own.constant(&config),
-                false => |_| true,
+                false => Box::new(|_: &str| true),
             },
             tied: &own.tied(&config),
         };
@@ -374,7 +374,7 @@ impl HuggingFaceModel {
     /// Those of [`HuggingFaceModel::tensors`].
     pub fn element(&self) -> Result<Element, HuggingFaceError> {
         let constant = match &self.gguf {
-            Some(_) => gguf::is_constant,
+            Some(_) => Box::new(gguf::is_constant),
             None => model_type_of(self.family())?.constant(&self.config),
         };
         let store = self.tensors()?;

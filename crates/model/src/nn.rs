@@ -12,6 +12,7 @@
 //! | [`Stack`] | blocks and a final norm |
 //! | [`ResidualMix`] | `a x + b x₀` |
 //! | [`DeltaNet`] | `rms(delta_rule(q, k, v)) · silu(gate)` |
+//! | [`LatentProjections`] | queries, keys and values from latent vectors |
 //! | [`ValueEmbedding`] | `v + 2 σ(x W) e` |
 //! | [`Embeddings`] | `scale · tokens[id] + positions[i]` |
 //! | [`LmHead`] | `hidden · Wᵀ` |
@@ -33,6 +34,7 @@ pub(crate) mod feed_forward;
 pub(crate) mod heads;
 pub(crate) mod init;
 pub mod kv_cache;
+pub(crate) mod latent;
 pub(crate) mod linear;
 pub(crate) mod lm_head;
 pub(crate) mod low_rank;
@@ -45,6 +47,7 @@ pub mod probe;
 pub(crate) mod relative_bias;
 pub(crate) mod residual_mix;
 pub(crate) mod router_loss;
+pub(crate) mod routing;
 pub(crate) mod stack;
 pub(crate) mod token_table;
 pub mod tokens;

@@ -150,6 +150,13 @@ on_cpu!(
         falcon_sequential = "falcon-sequential",
         gpt_oss_listed = "gpt_oss-listed",
         qwen3_5_text_bias = "qwen3_5_text-bias",
+        deepseek_v2_groups = "deepseek_v2-groups",
+        deepseek_v2_lite = "deepseek_v2-lite",
+        deepseek_v3_groups = "deepseek_v3-groups",
+        deepseek_v3_biases = "deepseek_v3-biases",
+        glm4_moe_norms = "glm4_moe-norms",
+        glm4_moe_groups = "glm4_moe-groups",
+        glm4_moe_lite_listed = "glm4_moe_lite-listed",
     ]
 );
 

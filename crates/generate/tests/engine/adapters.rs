@@ -38,13 +38,9 @@ fn models(name: &str) -> (Transformer<Flex>, Vec<Arc<Transformer<Flex>>>) {
     if name == "experts" {
         raw.experts = Some(Experts {
             count: 4,
-            active: 2,
-            width: None,
             normalize: true,
             shared_width: Some(32),
-            balance_loss: 0.0,
-            z_loss: 0.0,
-            dense_layers: Vec::new(),
+            ..Experts::default()
         });
     }
     let config = TransformerConfig::try_from(raw).unwrap();

@@ -262,7 +262,7 @@ impl<B: Backend> Transformer<B> {
         let naming = Naming {
             source: &source,
             optional_prefix: "",
-            constant: |_| false,
+            constant: Box::new(|_| false),
             tied: &[],
         };
         Ok(load_present(self, store, naming, |path| {

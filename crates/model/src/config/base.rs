@@ -22,6 +22,7 @@ pub(crate) fn common(family: Family) -> ModelConfig {
         attention: AttentionKind::SOFTMAX,
         gated_attention: false,
         delta_nets: None,
+        latent_attention: None,
         qk_norm: false,
         qk_norm_span: QkNormSpan::Head,
         dropout: 0.0,

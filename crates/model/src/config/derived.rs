@@ -5,7 +5,7 @@
 //! | `kv_heads` | `heads` |
 //! | `head_dim` | `d_model / heads` |
 //! | `feed_forward.width` | `feed_forward.expansion · d_model`; `expansion` defaults to 4 |
-//! | `position.dims` | `head_dim` |
+//! | `position.dims` | `head_dim`, or `latent_attention.rope_dim` |
 //! | `attention.features` | `4 · head_dim` |
 
 use super::{AttentionKind, FeedForward, ModelConfig, Position};
@@ -56,6 +56,14 @@ impl ModelConfig {
         }
     }
 
+    /// The elements of a head that rotary positions rotate by default.
+    fn rotated(&self, head_dim: Option<usize>) -> Option<usize> {
+        match &self.latent_attention {
+            Some(latent) => head_dim.map(|head_dim| latent.rope_dim_for(head_dim)),
+            None => head_dim,
+        }
+    }
+
     /// The sizes that the configuration leaves out, with their derived values.
     pub fn derived_sizes(&self) -> Vec<DerivedSize> {
         let head_dim = match self.heads {
@@ -82,10 +90,14 @@ impl ModelConfig {
                 _ => None,
             },
             match self.position {
-                Position::Rotary { dims: None, .. } => head_dim,
+                Position::Rotary { dims: None, .. } => self.rotated(head_dim),
                 _ => None,
             },
         );
+        let dims_from = match self.latent_attention {
+            Some(_) => "latent_attention.rope_dim",
+            None => "head_dim",
+        };
         let width = self.feed_forward.width_for(self.d_model);
         let width_from = match self.feed_forward.expansion {
             Some(_) => "expansion * d_model",
@@ -105,7 +117,7 @@ impl ModelConfig {
                 "d_model / heads",
             ),
             size("attention", "features", features, "4 * head_dim"),
-            size("position", "dims", dims, "head_dim"),
+            size("position", "dims", dims, dims_from),
             size(
                 "feed_forward",
                 "width",

@@ -68,6 +68,14 @@ pub enum Family {
     Qwen3Next,
     /// The text models of Qwen3.5.
     Qwen3_5Text,
+    /// DeepSeek-V2.
+    DeepseekV2,
+    /// DeepSeek-V3, Moonlight and Kimi K2.
+    DeepseekV3,
+    /// GLM-4.5, 4.6 and 4.7.
+    Glm4Moe,
+    /// GLM-4.7-Flash.
+    Glm4MoeLite,
     /// PaLM.
     Palm,
     /// BERT.

@@ -41,6 +41,12 @@ impl ModelConfig {
             nets.value_dim = nets.value_dim.map(|_| 5);
             nets.full_layers = FullLayers::Every { every: 2 };
         }
+        if let Some(latent) = &mut self.latent_attention {
+            latent.rank = 7;
+            latent.query_rank = latent.query_rank.map(|_| 9);
+            latent.rope_dim = Some(2);
+            latent.value_dim = latent.value_dim.map(|_| 5);
+        }
         if let Position::Rotary { dims, scaling, .. } = &mut self.position {
             *dims = dims.filter(|&dims| dims < head_dim).map(|_| 2);
             if let RotaryScaling::Llama3 {
@@ -79,7 +85,12 @@ impl ModelConfig {
         };
         self.feed_forward.width = Some(20);
         if let Some(experts) = &mut self.experts {
-            experts.count = experts.count.min(5);
+            experts.count = experts
+                .count
+                .min(if experts.groups.is_some() { 6 } else { 5 });
+            if let Some(groups) = &mut experts.groups {
+                (groups.count, groups.active) = (3, 2);
+            }
             experts.active = experts.active.min(2);
             experts.width = experts.width.map(|_| 12);
             experts.shared_width = experts.shared_width.map(|_| 8);

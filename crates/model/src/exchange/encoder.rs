@@ -208,12 +208,12 @@ impl ModelType for &'static EncoderExchange {
             .or_else(|| names::source(head, &attention, path))
     }
 
-    fn constant(&self, config: &TransformerConfig) -> fn(&str) -> bool {
+    fn constant(&self, config: &TransformerConfig) -> Box<dyn Fn(&str) -> bool> {
         match config.encoder_head() {
             Some(EncoderHeadConfig::Pooler | EncoderHeadConfig::Sequence { .. }) => {
-                |name| is_ignored(name, true)
+                Box::new(|name: &str| is_ignored(name, true))
             }
-            _ => |name| is_ignored(name, false),
+            _ => Box::new(|name: &str| is_ignored(name, false)),
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use crate::config::Experts;
+use crate::config::{ExpertGroups, Experts};
 use crate::error::HuggingFaceError;
 use crate::transformer::checked::TransformerConfig;
 
@@ -12,12 +12,8 @@ pub(crate) fn of(count: usize, active: usize, balance_loss: f64) -> Experts {
     Experts {
         count,
         active,
-        width: None,
-        normalize: false,
-        shared_width: None,
         balance_loss,
-        z_loss: 0.0,
-        dense_layers: Vec::new(),
+        ..Experts::default()
     }
 }
 
@@ -45,6 +41,72 @@ pub(crate) fn read(fields: &Fields<'_>, defaults: Experts) -> Result<Experts, Hu
         balance_loss,
         ..defaults
     })
+}
+
+/// Reads the fields of types whose experts may be in groups, beside an expert without a gate that is as wide as several. The
+/// layers without experts are each type's own.
+pub(crate) fn read_grouped(
+    fields: &Fields<'_>,
+    defaults: Experts,
+) -> Result<Experts, HuggingFaceError> {
+    let count = fields.size_by_names(["n_routed_experts", "num_local_experts"], defaults.count)?;
+    let active = fields.size("num_experts_per_tok", defaults.active)?;
+    let width = fields.size("moe_intermediate_size", defaults.width.unwrap_or_default())?;
+    let shared = fields.size("n_shared_experts", 1)?;
+    let groups = ExpertGroups {
+        count: fields.size("n_group", defaults.groups.map_or(1, |groups| groups.count))?,
+        active: fields.size(
+            "topk_group",
+            defaults.groups.map_or(1, |groups| groups.active),
+        )?,
+    };
+    let scale = fields.number("routed_scaling_factor", defaults.scale.unwrap_or(1.0))?;
+    let balance_loss = fields.number("router_aux_loss_coef", 0.0)?;
+    Ok(Experts {
+        count,
+        active,
+        width: Some(width),
+        groups: (groups.count > 1).then_some(groups),
+        scale: (scale != 1.0).then_some(scale),
+        shared_width: Some(shared.saturating_mul(width)),
+        shared_gate: false,
+        balance_loss,
+        ..defaults
+    })
+}
+
+/// The first layers, `first_k_dense_replace` of them, have no experts.
+pub(crate) fn first_dense_layers(
+    fields: &Fields<'_>,
+    default: usize,
+    n_layers: usize,
+) -> Result<Vec<usize>, HuggingFaceError> {
+    let first = fields.count("first_k_dense_replace", default)?;
+    Ok((0..first.min(n_layers)).collect())
+}
+
+/// The fields for [`read_grouped`] and [`first_dense_layers`].
+pub(crate) fn write_grouped(config: &TransformerConfig, fields: &mut Map<String, Value>) {
+    let Some(experts) = config.experts() else {
+        return;
+    };
+    write(config, "n_routed_experts", fields);
+    let width = experts.width.unwrap_or(1).max(1);
+    let shared = experts.shared_width.map(|shared| shared / width);
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("moe_intermediate_size", json!(experts.width));
+    set("n_shared_experts", json!(shared));
+    set(
+        "n_group",
+        json!(experts.groups.map_or(1, |groups| groups.count)),
+    );
+    set(
+        "topk_group",
+        json!(experts.groups.map_or(1, |groups| groups.active)),
+    );
+    set("routed_scaling_factor", json!(experts.scale.unwrap_or(1.0)));
+    set("norm_topk_prob", json!(experts.normalize));
+    set("first_k_dense_replace", json!(experts.dense_layers.len()));
 }
 
 /// The layers without experts, by `mlp_only_layers` and `decoder_sparse_step`.

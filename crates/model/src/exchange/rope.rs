@@ -42,13 +42,8 @@ pub(crate) fn read(
     head_dim: usize,
     seq_len: usize,
 ) -> Result<Position, HuggingFaceError> {
-    // As in `transformers`, a non-empty older field replaces the newer one entirely.
-    let parameters = match older(fields)? {
-        Some(parameters) => Some(parameters),
-        None => fields.object("rope_parameters")?,
-    };
     let empty = Map::new();
-    let parameters = parameters.unwrap_or_else(|| Fields::new(&empty));
+    let parameters = parameters(fields)?.unwrap_or_else(|| Fields::new(&empty));
     for nested in ["full_attention", "sliding_attention"] {
         parameters.refuse(
             nested,
@@ -56,6 +51,51 @@ pub(crate) fn read(
         )?;
     }
     described(&parameters, fields, names, head_dim, seq_len)
+}
+
+/// The fields of the positions. As in `transformers`, a non-empty older field replaces the newer one entirely.
+fn parameters<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>, HuggingFaceError> {
+    match older(fields)? {
+        Some(parameters) => Ok(Some(parameters)),
+        None => fields.object("rope_parameters"),
+    }
+}
+
+/// Reads the factor on the scores of types that scale them with the context: the square of that of `mscale_all_dim`.
+pub(crate) fn read_score_factor(fields: &Fields<'_>) -> Result<f64, HuggingFaceError> {
+    let Some(parameters) = parameters(fields)? else {
+        return Ok(1.0);
+    };
+    let kind = match parameters.optional_text("rope_type")? {
+        Some(kind) => Some(kind),
+        None => parameters.optional_text("type")?,
+    };
+    if kind.is_none_or(|kind| kind == "default") {
+        return Ok(1.0);
+    }
+    let all = parameters.number("mscale_all_dim", 0.0)?;
+    let growth = parameters.number("factor", 1.0)?;
+    Ok(score_factor(all, growth))
+}
+
+fn score_factor(all: f64, growth: f64) -> f64 {
+    let factor = 0.1 * all * growth.max(1.0).ln() + 1.0;
+    factor * factor
+}
+
+/// The `mscale_all_dim` that [`read_score_factor`] reads a factor from, with few digits if these give the same factor.
+pub(crate) fn score_scale(factor: f64, scaling: &RotaryScaling) -> Option<f64> {
+    let RotaryScaling::Yarn { factor: growth, .. } = *scaling else {
+        return None;
+    };
+    let exact = (factor.sqrt() - 1.0) / (0.1 * growth.ln());
+    let short = (exact * 1e6).round() / 1e6;
+    let distance = |all: f64| (score_factor(all, growth) - factor).abs();
+    Some(if distance(short) <= f64::EPSILON * factor {
+        short
+    } else {
+        exact
+    })
 }
 
 /// Reads the positions of one kind of layers, or of all layers.
@@ -179,7 +219,11 @@ pub(crate) fn write(config: &TransformerConfig, names: &RopeFields) -> Option<Va
         scaling,
         ..
     } = config.rotary()?;
-    let head_dim = config.head_dim();
+    let latent = config.latent_attention();
+    // The rotated elements of a head with latents are a vector by themselves.
+    let head_dim = latent.map_or(config.head_dim(), |latent| {
+        latent.rope_dim_for(config.head_dim())
+    });
     let mut fields = written(base, &scaling);
     if names.partial || dims != head_dim {
         let exact = dims as f64 / head_dim as f64;

@@ -228,9 +228,11 @@ impl ModelType for &'static T5 {
         source(config, path)
     }
 
-    fn constant(&self, _config: &TransformerConfig) -> fn(&str) -> bool {
+    fn constant(&self, _config: &TransformerConfig) -> Box<dyn Fn(&str) -> bool> {
         // A table that early files have and `transformers` ignores.
-        |name| name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+        const TABLE: &str =
+            "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+        Box::new(|name| name == TABLE)
     }
 
     fn tied(&self, config: &TransformerConfig) -> Vec<(&'static str, &'static str)> {

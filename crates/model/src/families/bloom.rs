@@ -42,6 +42,7 @@ fn sized(d_model: usize, n_layers: usize, heads: usize) -> ModelConfig {
 }
 
 pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
+    further_blocks: false,
     within: &[],
     model_type: "bloom",
     architecture: "BloomForCausalLM",

@@ -34,6 +34,7 @@ fn sized(sizes: Sizes, shared_norm: bool) -> ModelConfig {
 }
 
 pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
+    further_blocks: false,
     within: &[],
     model_type: "falcon",
     architecture: "FalconForCausalLM",

@@ -61,6 +61,7 @@ fn sized(seq_len: usize, d_model: usize, n_layers: usize, heads: usize) -> Model
 }
 
 pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
+    further_blocks: false,
     within: &[],
     model_type: "gpt2",
     architecture: "GPT2LMHeadModel",

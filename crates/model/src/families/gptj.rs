@@ -50,6 +50,7 @@ fn sized(
 }
 
 pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
+    further_blocks: false,
     within: &[],
     model_type: "gptj",
     architecture: "GPTJForCausalLM",

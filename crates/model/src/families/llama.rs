@@ -115,6 +115,7 @@ pub(super) const fn exchange(
         read,
         write,
         complete: |_| {},
+        further_blocks: false,
         within: &[],
     }
 }

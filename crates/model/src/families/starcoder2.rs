@@ -41,6 +41,7 @@ fn of_type(raw: ModelConfig, biased: bool, epsilon: f64, tied: bool) -> ModelCon
 }
 
 pub(super) const EXCHANGE: Option<Exchange> = Some(Exchange {
+    further_blocks: false,
     within: &[],
     complete: complete_norms,
     ..llama::exchange("starcoder2", "Starcoder2ForCausalLM", read, write)

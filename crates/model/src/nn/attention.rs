@@ -2,6 +2,7 @@
 //! is in `cross_attention`.
 
 mod config;
+mod latent;
 mod recurrent;
 
 pub(crate) use config::default_scale;
@@ -26,6 +27,7 @@ use crate::nn::delta_net::DeltaNet;
 use crate::nn::features::FeatureTable;
 use crate::nn::heads::{merge_heads, normed, rotated, take_heads, weighted_sums};
 use crate::nn::kv_cache::{LayerCache, cached_attention};
+use crate::nn::latent::LatentProjections;
 use crate::nn::linear::Linear;
 use crate::nn::norm::Norm;
 use crate::nn::packed::{BlockPass, RowSpan, Span};
@@ -51,7 +53,8 @@ use crate::nn::value_embedding::ValueEmbedding;
 /// ```
 #[derive(Module, Debug)]
 pub struct Attention<B: BurnBackend> {
-    /// Projection `[d_model, (heads + 2 · kv_heads) · head_dim]`: queries, then keys, then values, head by head.
+    /// Projection `[d_model, (heads + 2 · kv_heads) · head_dim]`: queries, then keys, then values, head by head. With latents, see
+    /// [`LatentProjections`].
     pub qkv: Linear<B>,
     /// Output projection `[heads · head_dim, d_model]`.
     pub out: Linear<B>,
@@ -59,6 +62,8 @@ pub struct Attention<B: BurnBackend> {
     pub gate: Option<Linear<B>>,
     /// The parameters of a gated delta net.
     pub delta: Option<DeltaNet<B>>,
+    /// The projections from latents to queries, keys and values.
+    pub latent: Option<LatentProjections<B>>,
     /// Norm of the queries, applied before the rotation.
     pub q_norm: Option<Norm<B>>,
     /// Norm of the keys, applied before the rotation.
@@ -179,6 +184,15 @@ impl<B: Backend> Attention<B> {
             None => mixed,
         };
         let qkv = self.projected(x, pass.ids.as_ref(), pass.adapters);
+        if let (Some(latent), None) = (&self.latent, &pass.probe) {
+            let q = latent.queries(&qkv, pass.adapters);
+            let of = |span: &mut Span<'_, B>| {
+                let (q, rows) = (span.rows.of_heads(&q), span.rows.of(&qkv));
+                self.mixed_latents(latent, q, &rows, span, rotary)
+            };
+            let mixed = RowSpan::joined(spans.iter_mut().map(of), [batch, seq]);
+            return self.out.run(gated(mixed), residual, pass.adapters);
+        }
         if let (Some(probe), [span]) = (&mut pass.probe, &*spans) {
             let mixed = merge_heads(self.probed(&qkv, span, rotary, probe));
             return self.out.run(gated(mixed), residual, pass.adapters);
@@ -259,10 +273,7 @@ impl<B: Backend> Attention<B> {
         rotary: Option<&RotaryTable<B>>,
         probe: &mut LayerProbe<'_, B>,
     ) -> Tensor<B, 4> {
-        let [heads, kv_heads] = [self.heads, self.kv_heads];
-        let q = take_heads(qkv, 0..heads, self.head_dim);
-        let k = take_heads(qkv, heads..heads + kv_heads, self.head_dim);
-        let v = take_heads(qkv, heads + kv_heads..heads + 2 * kv_heads, self.head_dim);
+        let [q, k, v] = self.heads_of(qkv);
         let q = probe.heads(Point::Queries, q);
         let k = probe.heads(Point::Keys, k);
         let v = probe.heads(Point::Values, v);
@@ -271,8 +282,8 @@ impl<B: Backend> Attention<B> {
             self.head_normed(&self.k_norm, k),
         );
         if let Some(angles) = span.angles(rotary) {
-            q = probe.heads(Point::RotatedQueries, rotated(q, &angles));
-            k = probe.heads(Point::RotatedKeys, rotated(k, &angles));
+            q = probe.heads(Point::RotatedQueries, self.rotated(q, &angles));
+            k = probe.heads(Point::RotatedKeys, self.rotated(k, &angles));
         }
         let mask = self.biased(span.mask.clone(), 0, span.rows.len);
         let weights = self.softmax(q, k, mask);
@@ -283,6 +294,9 @@ impl<B: Backend> Attention<B> {
     /// Sets the precision of the attention's matrix products, except those of its linear layers.
     pub(crate) fn set_precision(&mut self, precision: Precision) {
         self.options.precision = precision;
+        if let Some(latent) = &mut self.latent {
+            latent.set_precision(precision);
+        }
     }
 
     /// Sets the size of the attention's window, if it has one.
@@ -292,12 +306,15 @@ impl<B: Backend> Attention<B> {
         }
     }
 
-    /// The widths of queries, keys and values in the output of `qkv`.
-    pub(crate) fn qkv_widths(&self) -> [usize; 3] {
-        if let Some(delta) = &self.delta {
-            return delta.widths();
+    /// The widths of queries, keys and values in the output of `qkv`; those of its parts with latents.
+    pub(crate) fn qkv_widths(&self) -> Vec<usize> {
+        match (&self.delta, &self.latent) {
+            (Some(delta), _) => delta.widths().to_vec(),
+            (_, Some(latent)) => latent.widths(),
+            (None, None) => [self.heads, self.kv_heads, self.kv_heads]
+                .map(|heads| heads * self.head_dim)
+                .to_vec(),
         }
-        [self.heads, self.kv_heads, self.kv_heads].map(|heads| heads * self.head_dim)
     }
 
     fn kernel_config(&self) -> SelfAttention {
@@ -362,14 +379,32 @@ impl<B: Backend> Attention<B> {
         qkv: &Tensor<B, 3>,
         angles: Option<&ops::Angles<B>>,
     ) -> (Tensor<B, 4>, Tensor<B, 4>, Tensor<B, 4>) {
-        let (heads, kv_heads, head_dim) = (self.heads, self.kv_heads, self.head_dim);
-        let q = take_heads(qkv, 0..heads, head_dim);
-        let k = take_heads(qkv, heads..heads + kv_heads, head_dim);
-        let v = take_heads(qkv, heads + kv_heads..heads + 2 * kv_heads, head_dim);
-
+        let [q, k, v] = self.heads_of(qkv);
         match angles {
-            Some(angles) => (rotated(q, angles), rotated(k, angles), v),
+            Some(angles) => (self.rotated(q, angles), self.rotated(k, angles), v),
             None => (q, k, v),
+        }
+    }
+
+    /// The queries, keys and values in rows of `qkv`, before the rotation.
+    fn heads_of(&self, qkv: &Tensor<B, 3>) -> [Tensor<B, 4>; 3] {
+        if let Some(latent) = &self.latent {
+            return Self::latent_heads(latent, qkv);
+        }
+        let (heads, kv_heads) = (self.heads, self.kv_heads);
+        let sets = [
+            0..heads,
+            heads..heads + kv_heads,
+            heads + kv_heads..heads + 2 * kv_heads,
+        ];
+        sets.map(|set| take_heads(qkv, set, self.head_dim))
+    }
+
+    /// Rotates heads `[batch, heads, seq, head_dim]`, or the last elements of each with latents.
+    fn rotated(&self, x: Tensor<B, 4>, angles: &ops::Angles<B>) -> Tensor<B, 4> {
+        match &self.latent {
+            Some(latent) => latent.rotated(x, angles),
+            None => rotated(x, angles),
         }
     }
 

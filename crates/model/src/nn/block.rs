@@ -259,7 +259,10 @@ impl<B: Backend> Block<B> {
     pub(crate) fn linears(&self) -> impl Iterator<Item = (String, &Linear<B>)> {
         let attention = &self.attention;
         let gate = attention.gate.iter().map(|gate| ("attention.gate", gate));
+        let latent = attention.latent.iter();
+        let q_up = latent.flat_map(|latent| latent.q_up.as_ref());
         let own = iter::once(("attention.qkv", &attention.qkv))
+            .chain(q_up.map(|q_up| ("attention.latent.q_up", q_up)))
             .chain(gate)
             .chain([("attention.out", &attention.out)]);
         let cross = self.cross.iter().flat_map(|cross| {
@@ -281,7 +284,9 @@ impl<B: Backend> Block<B> {
     /// The linear layers in the order of [`Block::linears`].
     pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear<B>> {
         let attention = &mut self.attention;
+        let latent = attention.latent.iter_mut();
         let own = iter::once(&mut attention.qkv)
+            .chain(latent.flat_map(|latent| latent.q_up.as_mut()))
             .chain(&mut attention.gate)
             .chain([&mut attention.out]);
         let cross = self.cross.iter_mut().flat_map(|cross| {

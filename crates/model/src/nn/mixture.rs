@@ -11,19 +11,21 @@
 //! one product each, and are added to the result with their weights. The weights of an expert that no token chose are
 //! not read. The choice is made on the host: one transfer of `[tokens, count]` logits per layer.
 
-use burn::module::Module;
-use burn::tensor::activation::{self, sigmoid};
+use burn::module::{Module, Param};
+use burn::tensor::activation::sigmoid;
 use burn::tensor::backend::Backend as BurnBackend;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use emberlm_kernels::{Backend, ops};
 
+use crate::config::ExpertScores;
 use crate::nn::adapter_rows::AdapterRows;
 use crate::nn::context::FeedForwardContext;
 use crate::nn::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig, LinearWeight};
 use crate::nn::probe::Point;
+use crate::nn::routing::{Chosen, RoutingRule, softmax};
 
 /// The configuration of a [`Mixture`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,12 +34,14 @@ pub struct MixtureConfig {
     pub expert: FeedForwardConfig,
     /// Number of experts.
     pub count: usize,
-    /// Experts that compute a token.
-    pub active: usize,
-    /// True if the weights of a token's experts are divided by their sum.
-    pub normalize: bool,
+    /// The choice of a token's experts.
+    pub routing: RoutingRule,
+    /// True if a number per expert is added to the scores for the choice.
+    pub choice_bias: bool,
     /// Hidden elements of the shared expert, which computes every token; `None` if there is none.
     pub shared_width: Option<usize>,
+    /// True if the shared expert has a gate.
+    pub shared_gate: bool,
 }
 
 impl MixtureConfig {
@@ -46,9 +50,10 @@ impl MixtureConfig {
         Self {
             expert,
             count,
-            active,
-            normalize: true,
+            routing: RoutingRule::new(active),
+            choice_bias: false,
             shared_width: None,
+            shared_gate: true,
         }
     }
 
@@ -57,14 +62,20 @@ impl MixtureConfig {
         LinearConfig::new(self.expert.d_model, self.count).with_bias(self.expert.bias)
     }
 
-    /// The shared expert and its gate `[d_model, 1]`.
-    pub(crate) fn shared(&self) -> Option<(FeedForwardConfig, LinearConfig)> {
+    /// Number of biases of the choice.
+    pub(crate) fn choice_biases(&self) -> usize {
+        if self.choice_bias { self.count } else { 0 }
+    }
+
+    /// The shared expert and its gate `[d_model, 1]`, if any.
+    pub(crate) fn shared(&self) -> Option<(FeedForwardConfig, Option<LinearConfig>)> {
         let width = self.shared_width?;
         let shared = FeedForwardConfig {
             width,
             ..self.expert
         };
-        Some((shared, LinearConfig::new(self.expert.d_model, 1)))
+        let gate = LinearConfig::new(self.expert.d_model, 1);
+        Some((shared, self.shared_gate.then_some(gate)))
     }
 
     /// Builds a mixture with the initial weights of [`LinearConfig::init`].
@@ -88,11 +99,17 @@ impl MixtureConfig {
             router: linear(self.router(), "router"),
             experts: (0..self.count).map(expert).collect(),
             shared: self.shared().map(|(shared, gate)| SharedExpert {
-                gate: linear(gate, "shared.gate"),
+                gate: gate.map(|gate| linear(gate, "shared.gate")),
                 expert: shared.init_from(from, &format!("{path}.shared.expert")),
             }),
-            active: self.active.clamp(1, self.count.max(1)),
-            normalize: self.normalize,
+            choice_bias: self.choice_bias.then(|| {
+                let zeros = from.constant(0.0, self.count);
+                zeros.set_require_grad(false)
+            }),
+            routing: RoutingRule {
+                active: self.routing.active.clamp(1, self.count.max(1)),
+                ..self.routing
+            },
         }
     }
 }
@@ -117,17 +134,17 @@ pub struct Mixture<B: BurnBackend> {
     pub experts: Vec<FeedForward<B>>,
     /// The expert of every token.
     pub shared: Option<SharedExpert<B>>,
+    /// Added to the scores for the choice of experts, `[count]`. It has no gradient.
+    pub choice_bias: Option<Param<Tensor<B, 1>>>,
     #[module(skip)]
-    active: usize,
-    #[module(skip)]
-    normalize: bool,
+    routing: RoutingRule,
 }
 
-/// An expert that computes every token, weighted by a gate.
+/// An expert that computes every token.
 #[derive(Module, Debug)]
 pub struct SharedExpert<B: BurnBackend> {
-    /// `[d_model, 1]`; the sigmoid of its output is the expert's weight.
-    pub gate: Linear<B>,
+    /// `[d_model, 1]`; the sigmoid of its output is the expert's weight. Without it, the weight is 1.
+    pub gate: Option<Linear<B>>,
     /// The expert.
     pub expert: FeedForward<B>,
 }
@@ -137,7 +154,7 @@ pub struct SharedExpert<B: BurnBackend> {
 pub struct Routing<B: BurnBackend> {
     /// The router's output, `[tokens, count]`.
     pub logits: Tensor<B, 2>,
-    /// Its softmax, `[tokens, count]`.
+    /// The experts' scores divided by their sum, `[tokens, count]`.
     pub probabilities: Tensor<B, 2>,
     /// The tokens that each expert computes.
     pub tokens: Vec<usize>,
@@ -182,23 +199,27 @@ impl<B: Backend> Mixture<B> {
         let x = x.reshape(rows); // [tokens, d_model]
         let count = self.experts.len();
         let logits = self.router.forward(x.clone().unsqueeze(), None);
-        let mut logits = logits.reshape([rows[0], count]); // [tokens, count]
-        let mut probabilities = softmax(logits.clone());
+        let logits = logits.reshape([rows[0], count]); // [tokens, count]
+        let mut scores = self.routing.scores(logits.clone());
+        let mut log_scores = self.routing.log_scores(logits.clone());
         if let Some(mut probe) = probe {
-            let seen = probabilities.reshape([batch, seq, count]);
-            probabilities = probe
+            let seen = scores.reshape([batch, seq, count]);
+            scores = probe
                 .rows(Point::ExpertWeights, seen)
                 .reshape([rows[0], count]);
-            // The logits of the probabilities that the probe returned, but for a constant of each token.
-            logits = probabilities.clone().log();
+            log_scores = scores.clone().log();
         }
-        let chosen = Chosen::of(&logits, self.active);
-        let weights = self.weights(&logits, &probabilities, &chosen); // [tokens · active, 1]
+        let bias = self.choice_bias.as_ref().map(Param::val);
+        let chosen = self.routing.choose(&scores, &log_scores, bias);
+        let weights = self.routing.weights(&scores, &log_scores, &chosen); // [tokens · active, 1]
         let output = self.mixed(x, base.reshape(rows), &weights, &chosen, adapters);
         if let Some(routings) = routings {
             routings.push(Routing {
                 logits,
-                probabilities,
+                probabilities: match self.routing.scores {
+                    ExpertScores::Softmax => scores,
+                    ExpertScores::Sigmoid => softmax(log_scores),
+                },
                 tokens: chosen
                     .experts
                     .iter()
@@ -207,24 +228,6 @@ impl<B: Backend> Mixture<B> {
             });
         }
         output.reshape(shape)
-    }
-
-    /// The weights of each token's experts, in the order of [`Chosen::ids`], `[tokens · active, 1]`.
-    fn weights(
-        &self,
-        logits: &Tensor<B, 2>,
-        probabilities: &Tensor<B, 2>,
-        chosen: &Chosen,
-    ) -> Tensor<B, 2> {
-        let tokens = logits.dims()[0];
-        let ids = TensorData::new(chosen.ids.clone(), [tokens, self.active]);
-        let ids = Tensor::<B, 2, Int>::from_data(ids, &logits.device());
-        let weights = match self.normalize {
-            // Their probabilities divided by the sum of these.
-            true => softmax(logits.clone().gather(1, ids)),
-            false => probabilities.clone().gather(1, ids),
-        }; // [tokens, active]
-        weights.reshape([tokens * self.active, 1])
     }
 
     /// Adds the weighted outputs of the chosen experts for `x` to `base`, both `[tokens, d_model]`.
@@ -301,7 +304,10 @@ impl<B: Backend> SharedExpert<B> {
         residual: Option<Tensor<B, 3>>,
         adapters: Option<&AdapterRows>,
     ) -> Tensor<B, 3> {
-        let gate = sigmoid(self.gate.forward(x.clone(), None)); // [batch, seq, 1]
+        let Some(gate) = &self.gate else {
+            return self.expert.run(x, residual, adapters);
+        };
+        let gate = sigmoid(gate.forward(x.clone(), None)); // [batch, seq, 1]
         let output = self.expert.run(x, None, adapters) * gate;
         match residual {
             Some(residual) => residual + output,
@@ -315,90 +321,5 @@ fn is_trained<B: Backend>(expert: &FeedForward<B>) -> bool {
     match &expert.up.weight {
         LinearWeight::Float(weight) => weight.is_require_grad(),
         LinearWeight::Packed(_) => false,
-    }
-}
-
-/// The softmax of each row of `[rows, count]`, with the gradient `pᵢ (gᵢ - Σⱼ pⱼ gⱼ)` of `p` computed from products.
-///
-/// The backward pass of Burn's softmax divides, and on ndarray Burn's autodiff divides by an estimate of the reciprocal
-/// with 12 to 14 bits.
-fn softmax<B: Backend>(logits: Tensor<B, 2>) -> Tensor<B, 2> {
-    let constant = logits.clone().detach();
-    let p = activation::softmax(constant.clone(), 1);
-    let change = logits - constant; // zeros, with the gradient of the logits
-    let mean = (p.clone() * change.clone()).sum_dim(1);
-    p.clone() + p * (change - mean)
-}
-
-/// The experts of each token and the tokens of each expert.
-struct Chosen {
-    /// Token by token, its experts from the most probable on.
-    ids: Vec<i32>,
-    /// For each expert.
-    experts: Vec<ExpertRows>,
-}
-
-/// The tokens of one expert, in their order.
-#[derive(Clone, Default)]
-struct ExpertRows {
-    tokens: Vec<i32>,
-    /// The expert's place in [`Chosen::ids`] for each of the tokens.
-    places: Vec<i32>,
-}
-
-impl Chosen {
-    /// The `active` experts of each token with the largest logits `[tokens, count]`; of equal ones, the first.
-    fn of<B: Backend>(logits: &Tensor<B, 2>, active: usize) -> Self {
-        let [tokens, count] = logits.dims();
-        let data = logits.clone().into_data();
-        let logits: Vec<f32> = data.iter::<f32>().collect();
-        let mut chosen = Self {
-            ids: Vec::with_capacity(tokens * active),
-            experts: vec![ExpertRows::default(); count],
-        };
-        let mut best = Vec::with_capacity(active + 1);
-        for (token, row) in logits.chunks(count.max(1)).enumerate() {
-            largest(row, active, &mut best);
-            for &expert in &best {
-                let rows = &mut chosen.experts[expert];
-                rows.tokens.push(token as i32);
-                rows.places.push(chosen.ids.len() as i32);
-                chosen.ids.push(expert as i32);
-            }
-        }
-        chosen
-    }
-}
-
-/// Fills `best` with the places of the `count` largest values, the largest first. A value that is not a number is chosen
-/// only if there are too few others before it.
-fn largest(values: &[f32], count: usize, best: &mut Vec<usize>) {
-    best.clear();
-    for (place, value) in values.iter().enumerate() {
-        let smaller = |&other: &usize| *value > values[other];
-        let at = best.iter().position(smaller).unwrap_or(best.len());
-        if at < count {
-            best.truncate(count - 1);
-            best.insert(at, place);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_largest_are_found_in_their_order() {
-        let of = |values: &[f32], count| {
-            let mut best = Vec::new();
-            largest(values, count, &mut best);
-            best
-        };
-        assert_eq!(of(&[1.0, 3.0, 2.0, 3.0], 3), [1, 3, 2]);
-        assert_eq!(of(&[0.0; 4], 2), [0, 1]);
-        assert_eq!(of(&[-1.0, -2.0], 2), [0, 1]);
-        assert_eq!(of(&[f32::NAN; 3], 2), [0, 1]);
-        assert_eq!(of(&[5.0], 1), [0]);
     }
 }

@@ -4,6 +4,8 @@ mod additions;
 mod architecture;
 mod components;
 mod delta_nets;
+mod experts;
+mod latent_attention;
 mod positions;
 mod rules;
 #[cfg(test)]
@@ -13,8 +15,8 @@ use emberlm_kernels::Activation;
 
 use crate::config::{
     Architecture, AttentionKind, Biases, DeltaNets, DropoutSite, EncoderHeadConfig, Experts,
-    Family, FeedForward, Head, Init, LayerPositions, ModelConfig, ModelKind, Norm, Position,
-    ValueEmbeddings, Window, Wiring, ZeroInit,
+    Family, FeedForward, Head, Init, LatentAttention, LayerPositions, ModelConfig, ModelKind, Norm,
+    Position, ValueEmbeddings, Window, Wiring, ZeroInit,
 };
 use crate::error::{ConfigError, InputError};
 use crate::nn::router_loss::RouterCoefficients;
@@ -107,6 +109,8 @@ getters! {
     value_embeddings: Option<&ValueEmbeddings> = |raw| raw.value_embeddings.as_ref();
     /// The gated delta nets, if any.
     delta_nets: Option<&DeltaNets> = |raw| raw.delta_nets.as_ref();
+    /// The latent attention, if any, with its sizes filled in.
+    latent_attention: Option<&LatentAttention> = |raw| raw.latent_attention.as_ref();
     /// True if the output of the attention's heads has a gate.
     gated_attention: bool;
     /// Linear layers that start with zeros.

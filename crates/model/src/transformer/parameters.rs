@@ -3,6 +3,8 @@
 //! A path identifies a parameter in weight files, optimizer states and the random streams of the initialization. Each
 //! part of a split table is a separate parameter ([`crate::weights::part_of`]). Packed weights are not parameters.
 
+mod blocks;
+
 use std::collections::HashMap;
 
 use burn::module::{Param, ParamId};
@@ -10,12 +12,8 @@ use burn::tensor::Tensor;
 use burn::tensor::backend::Backend as BurnBackend;
 use emberlm_kernels::Backend;
 
-use crate::nn::low_rank::LowRank;
 use crate::nn::token_table::TokenTable;
-use crate::nn::{
-    AddedPositions, Attention, Block, CrossAttention, CrossSublayer, DeltaNet, Embeddings,
-    FeedForward, FeedForwardLayer, Linear, LinearWeight, LmHead, Mixture, Norm, Stack,
-};
+use crate::nn::{AddedPositions, Embeddings, LmHead, Norm, Stack};
 use crate::params::{part_path, whole_path};
 use crate::transformer::encoder::{EncoderHead, MaskedLmHead, SequenceClassifier, TokenClassifier};
 use crate::transformer::model::Transformer;
@@ -294,149 +292,6 @@ impl<B: Backend> AddedPositions<B> {
     fn list(&self, list: &mut ParameterLister) {
         if let Some(weight) = &self.weight {
             list.add("weight", ParameterRole::Embedding, weight);
-        }
-    }
-}
-
-impl<B: Backend> Block<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        if let Some(mix) = &self.mix {
-            list.module("mix", |list| {
-                list.add("stream", ParameterRole::Vector, &mix.stream);
-                list.add("embedding", ParameterRole::Vector, &mix.embedding);
-            });
-        }
-        list.norm("norm1", self.norm1.as_ref());
-        list.module("attention", |list| self.attention.list(list));
-        list.norm("norm1_after", self.norm1_after.as_ref());
-        if let Some(cross) = &self.cross {
-            list.module("cross", |list| cross.list(list));
-        }
-        list.norm("norm2", self.norm2.as_ref());
-        list.module("feed_forward", |list| self.feed_forward.list(list));
-        list.norm("norm2_after", self.norm2_after.as_ref());
-    }
-}
-
-impl<B: Backend> Attention<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        let qkv = ParameterRole::FusedMatrix {
-            widths: self.qkv_widths().to_vec(),
-        };
-        list.module("qkv", |list| self.qkv.list(list, qkv));
-        list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
-        if let Some(gate) = &self.gate {
-            list.module("gate", |list| gate.list(list, ParameterRole::Matrix));
-        }
-        if let Some(delta) = &self.delta {
-            list.module("delta", |list| delta.list(list));
-        }
-        list.norm("q_norm", self.q_norm.as_ref());
-        list.norm("k_norm", self.k_norm.as_ref());
-        if let Some(sinks) = &self.sinks {
-            list.add("sinks", ParameterRole::Vector, sinks);
-        }
-        if let Some(values) = &self.values {
-            list.module("values", |list| {
-                list.table("table", &ParameterRole::Embedding, &values.table);
-                list.add("gate", ParameterRole::Router, &values.gate);
-            });
-        }
-    }
-}
-
-impl<B: Backend> DeltaNet<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        list.add("convolution", ParameterRole::Router, &self.convolution);
-        list.module("rates", |list| self.rates.list(list, ParameterRole::Router));
-        list.add("decay", ParameterRole::Vector, &self.decay);
-        list.add("step_bias", ParameterRole::Vector, &self.step_bias);
-        list.norm("norm", Some(&self.norm));
-    }
-}
-
-impl<B: Backend> CrossSublayer<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        list.norm("norm", self.norm.as_ref());
-        list.module("attention", |list| self.attention.list(list));
-        list.norm("norm_after", self.norm_after.as_ref());
-    }
-}
-
-impl<B: Backend> CrossAttention<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        let kv = ParameterRole::FusedMatrix {
-            widths: self.kv_widths().to_vec(),
-        };
-        list.module("q", |list| self.q.list(list, ParameterRole::Matrix));
-        list.module("kv", |list| self.kv.list(list, kv));
-        list.module("out", |list| self.out.list(list, ParameterRole::Matrix));
-        list.norm("q_norm", self.q_norm.as_ref());
-        list.norm("k_norm", self.k_norm.as_ref());
-    }
-}
-
-impl<B: Backend> FeedForwardLayer<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        match self {
-            Self::Dense(layer) => layer.list(list),
-            Self::Experts(mixture) => mixture.list(list),
-        }
-    }
-}
-
-impl<B: Backend> Mixture<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        let role = ParameterRole::Router;
-        list.module("router", |list| self.router.list(list, role.clone()));
-        for (number, expert) in self.experts.iter().enumerate() {
-            list.module(format!("experts.{number}"), |list| expert.list(list));
-        }
-        if let Some(shared) = &self.shared {
-            list.module("shared.gate", |list| shared.gate.list(list, role));
-            list.module("shared.expert", |list| shared.expert.list(list));
-        }
-    }
-}
-
-impl<B: Backend> FeedForward<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        let layers = [
-            ("gate", self.gate.as_ref()),
-            ("up", Some(&self.up)),
-            ("down", Some(&self.down)),
-        ];
-        for (name, linear) in layers {
-            if let Some(linear) = linear {
-                list.module(name, |list| linear.list(list, ParameterRole::Matrix));
-            }
-        }
-    }
-}
-
-impl<B: Backend> Linear<B> {
-    fn list(&self, list: &mut ParameterLister, role: ParameterRole) {
-        match &self.weight {
-            LinearWeight::Float(weight) => list.add("weight", role, weight),
-            LinearWeight::Packed(_) => {}
-        }
-        if let Some(bias) = &self.bias {
-            list.add("bias", ParameterRole::Vector, bias);
-        }
-        if let Some(adapter) = &self.adapter {
-            for (number, part) in adapter.parts.iter().enumerate() {
-                list.module(format!("adapter.{number}"), |list| part.list(list));
-            }
-        }
-    }
-}
-
-impl<B: Backend> LowRank<B> {
-    fn list(&self, list: &mut ParameterLister) {
-        list.add("a", ParameterRole::Adapter, &self.a);
-        list.add("b", ParameterRole::Adapter, &self.b);
-        if let Some(magnitude) = &self.magnitude {
-            list.add("magnitude", ParameterRole::Vector, magnitude);
         }
     }
 }

@@ -21,8 +21,8 @@ pub(crate) struct Naming<'a, S> {
     pub(crate) source: S,
     /// Prefix that either all names have or none has.
     pub(crate) optional_prefix: &'static str,
-    /// Returns true if a tensor is not a weight, but a mask or rotary table that older versions saved.
-    pub(crate) constant: fn(&str) -> bool,
+    /// Returns true if a tensor is not read: a mask or rotary table that older versions saved, or weights for another purpose.
+    pub(crate) constant: Box<dyn Fn(&str) -> bool>,
     /// Tensors that some files store in addition to another one, of which they must be a copy, such as a tied head: the
     /// copy, the original.
     pub(crate) tied: &'a [(&'static str, &'static str)],
@@ -80,7 +80,7 @@ pub fn load_named<B: Backend, M: Module<B>>(
         Naming {
             source,
             optional_prefix: "",
-            constant: |_| false,
+            constant: Box::new(|_| false),
             tied: &[],
         },
     )
@@ -288,7 +288,7 @@ impl<'a, S: Fn(&str) -> Option<Source>> Loader<'a, S> {
             }
             self.unused.remove(&copy);
         }
-        let constant = self.naming.constant;
+        let constant = &self.naming.constant;
         let names: Vec<String> = self
             .unused
             .into_iter()

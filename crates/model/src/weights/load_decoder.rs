@@ -32,7 +32,7 @@ pub fn load_own_in<B: Backend>(
     let naming = Naming {
         source: |path: &str| Some(Source::as_is(path)),
         optional_prefix: "",
-        constant: |_| false,
+        constant: Box::new(|_| false),
         tied: &[],
     };
     load_decoder(

@@ -58,16 +58,8 @@ impl Source {
     /// Queries, keys and values in three matrices stored `[out, in]`, or three vectors.
     pub fn query_key_value(attention: &AttentionConfig, names: [String; 3]) -> Self {
         let heads = [attention.heads, attention.kv_heads, attention.kv_heads];
-        let tensors = names.into_iter().zip(heads);
-        Self {
-            tensors: tensors
-                .map(|(name, heads)| SourceTensor {
-                    width: Some(heads * attention.head_dim),
-                    ..SourceTensor::whole(name)
-                })
-                .collect(),
-            layout: Layout::Transposed,
-        }
+        let widths = heads.map(|heads| heads * attention.head_dim);
+        Self::side_by_side(names.into_iter().zip(widths))
     }
 
     /// [`Source::query_key_value`] with the rows of each head of queries and keys ordered by rotated pairs.
@@ -122,7 +114,12 @@ impl Source {
 
     /// Matrices stored `[out, in]`, or vectors, of `width` outputs each.
     pub(crate) fn columns(names: impl IntoIterator<Item = String>, width: usize) -> Self {
-        let tensors = names.into_iter().map(|name| SourceTensor {
+        Self::side_by_side(names.into_iter().map(|name| (name, width)))
+    }
+
+    /// Matrices stored `[out, in]`, or vectors, each with its number of outputs.
+    pub(crate) fn side_by_side(parts: impl IntoIterator<Item = (String, usize)>) -> Self {
+        let tensors = parts.into_iter().map(|(name, width)| SourceTensor {
             width: Some(width),
             ..SourceTensor::whole(name)
         });

@@ -63,6 +63,8 @@ enum Tensors {
     Transposed(&'static str),
     /// [`Source::query_key_value`].
     QueryKeyValue([&'static str; 3]),
+    /// [`Source::side_by_side`] with the parts of latent attention's projection.
+    Latents([&'static str; 2]),
     /// [`Source::paired_query_key_value`].
     PairedQueryKeyValue([&'static str; 3]),
     /// [`Source::part_of`], where the parts are the layer's experts.
@@ -98,7 +100,13 @@ pub(crate) const fn query_key_value(path: &'static str, names: [&'static str; 3]
     TensorName::of(path, Tensors::QueryKeyValue(names))
 }
 
-/// The same with the rows of queries and keys ordered by rotated pairs.
+/// The projection to latents, stored as two layers `[out, in]`: queries or their latents, and what keys and values are computed
+/// from.
+pub(crate) const fn latents(path: &'static str, names: [&'static str; 2]) -> TensorName {
+    TensorName::of(path, Tensors::Latents(names))
+}
+
+/// The fused projection to queries, keys and values with the rows of queries and keys ordered by rotated pairs.
 pub(crate) const fn paired_query_key_value(
     path: &'static str,
     names: [&'static str; 3],
@@ -234,6 +242,10 @@ fn find<'a>(
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),
             Tensors::QueryKeyValue(names) => Source::query_key_value(attention, names.map(named)),
+            Tensors::Latents(names) => {
+                let widths = attention.latent?.widths(attention.head_sizes());
+                Source::side_by_side(names.map(named).into_iter().zip(widths))
+            }
             Tensors::PairedQueryKeyValue(names) => {
                 Source::paired_query_key_value(attention, names.map(named))
             }

@@ -2,8 +2,9 @@
 //! varied, and the components of every preset.
 
 use emberlm_model::config::{
-    AttentionKind, Biases, DeltaNets, Experts, FeedForward, FullLayers, Head, Init, ModelConfig,
-    Norm, Position, ResidualMix, RotaryScaling, ValueEmbeddings, Window, Wiring,
+    AttentionKind, Biases, DeltaNets, ExpertScores, Experts, FeedForward, FullLayers, Head, Init,
+    LatentAttention, ModelConfig, Norm, Position, ResidualMix, RotaryScaling, ValueEmbeddings,
+    Window, Wiring,
 };
 use emberlm_model::{Activation, RotaryLayout, TransformerConfig, families};
 
@@ -104,6 +105,23 @@ fn vary(raw: &mut ModelConfig, n: usize) {
         attention_out: pick(3, 1) == 1,
         feed_forward: pick(5, 2) < 2,
     };
+    let plain = is_softmax && raw.delta_nets.is_none() && raw.value_embeddings.is_none();
+    if let Position::Rotary { dims, .. } = &mut raw.position
+        && plain
+        && !raw.qk_norm
+        && pick(3, 1) > 0
+    {
+        *dims = None;
+        let query_rank = [None, Some(5)][pick(2, 5)];
+        raw.kv_heads = None;
+        raw.bias.qkv &= query_rank.is_some();
+        raw.latent_attention = Some(LatentAttention {
+            rank: 7,
+            query_rank,
+            rope_dim: Some(2),
+            value_dim: [None, Some(5), Some(9)][pick(3, 1)],
+        });
+    }
     let activation = Activation::ALL[pick(6, 1)];
     raw.feed_forward = if pick(3, 1) == 1 {
         FeedForward::gated(activation).with_width(20)
@@ -116,7 +134,12 @@ fn vary(raw: &mut ModelConfig, n: usize) {
         active: [1, 2, 3][pick(3, 2)],
         width: [None, Some(12)][pick(2, 3)],
         normalize: pick(2, 5) == 1,
+        scores: [ExpertScores::Softmax, ExpertScores::Sigmoid][pick(2, 4)],
+        choice_bias: pick(3, 7) == 1,
+        groups: None,
+        scale: [None, Some(1.5)][pick(2, 3)],
         shared_width: [None, Some(8)][pick(2, 7)],
+        shared_gate: pick(2, 1) == 1,
         balance_loss: 0.2,
         z_loss: 0.1,
         dense_layers: [vec![], vec![0]][pick(2, 1)].clone(),

@@ -109,7 +109,7 @@ impl Block {
         let feed_forward = maps * width + if_present(dropped, width);
         let (width, feed_forward) = match &config.experts {
             Some(experts) => {
-                let [count, active] = [experts.count, experts.active].map(wide);
+                let [count, active] = [experts.count, experts.routing.active].map(wide);
                 let shared = experts.shared_width.map_or(0.0, wide);
                 let hidden = active * wide(experts.expert.width) + shared;
                 let rows = 2.0 * active * d + 4.0 * count;

@@ -1,5 +1,7 @@
 //! Configuration of an attention.
 
+use std::iter;
+
 use burn::tensor::Device;
 
 use emberlm_kernels::{AttentionOptions, Backend, Precision, Reach};
@@ -10,6 +12,7 @@ use crate::nn::alibi::AlibiSlopes;
 use crate::nn::delta_net::{DeltaNetConfig, HeadSizes};
 use crate::nn::features::FeatureTable;
 use crate::nn::init::{Initializer, OutputRole};
+use crate::nn::latent::LatentConfig;
 use crate::nn::linear::LinearConfig;
 use crate::nn::norm::NormConfig;
 use crate::nn::value_embedding::ValueEmbeddingConfig;
@@ -39,6 +42,8 @@ pub struct AttentionConfig {
     pub alibi: bool,
     /// True if the output of the heads is multiplied by `σ(gate(x))`. A delta net always has a gate.
     pub gated: bool,
+    /// Keys and values from latents, if any.
+    pub latent: Option<LatentConfig>,
     /// Rule that weights the values.
     pub mechanism: Mechanism,
 }
@@ -88,6 +93,7 @@ impl AttentionConfig {
             values: None,
             alibi: false,
             gated: false,
+            latent: None,
             mechanism: Mechanism::Softmax {
                 reach: Reach::Causal,
                 scale: default_scale(head_dim),
@@ -116,11 +122,10 @@ impl AttentionConfig {
 
     /// The fused projection to queries, keys and values, in this order.
     pub(crate) fn qkv(&self) -> LinearConfig {
-        let width = match self.mechanism {
-            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => {
-                (self.heads + 2 * self.kv_heads) * self.head_dim
-            }
-            Mechanism::Delta(delta) => delta.channels(self.head_sizes()),
+        let width = match (self.mechanism, self.latent) {
+            (Mechanism::Delta(delta), _) => delta.channels(self.head_sizes()),
+            (_, Some(latent)) => latent.projected(self.head_sizes()),
+            (_, None) => (self.heads + 2 * self.kv_heads) * self.head_dim,
         };
         LinearConfig::new(self.d_model, width).with_bias(self.qkv_bias)
     }
@@ -137,17 +142,43 @@ impl AttentionConfig {
         LinearConfig::new(self.mixed(), self.d_model).with_bias(self.out_bias)
     }
 
-    /// The linear layers: the projection to queries, keys and values; the gate, if any; the output projection.
+    /// The linear layers: the projection to queries, keys and values; that of the queries' latents, if any; the gate, if any;
+    /// the output projection.
     pub(crate) fn linear_layers(&self) -> impl Iterator<Item = LinearConfig> {
-        let gate = self.gate().into_iter();
-        [self.qkv()].into_iter().chain(gate).chain([self.out()])
+        let q_up = self
+            .latent
+            .and_then(|latent| latent.q_up(self.head_sizes()));
+        let own = iter::once(self.qkv()).chain(q_up);
+        own.chain(self.gate()).chain([self.out()])
+    }
+
+    /// The linear layers that are never packed: the rates of a delta net, and the projection from latents to keys and values.
+    pub(crate) fn unpacked_layers(&self) -> impl Iterator<Item = LinearConfig> {
+        let rates = self.delta().map(|delta| delta.rates(self.head_sizes()));
+        let up = self.latent.map(|latent| latent.up(self.head_sizes()));
+        rates.into_iter().chain(up)
+    }
+
+    /// Number of parameters of the projections from latents, with their norms.
+    pub(crate) fn latent_parameters(&self) -> u128 {
+        let latent = self.latent;
+        latent.map_or(0, |latent| latent.parameters(self.head_sizes()))
+    }
+
+    /// Heads and width of the keys that a cache holds, and the number of its tensors: keys and values, or latents.
+    pub(crate) fn cached(&self) -> ([usize; 2], usize) {
+        match self.latent {
+            Some(latent) => ([1, latent.row()], 1),
+            None => ([self.kv_heads, self.head_dim], 2),
+        }
     }
 
     /// Width of the outputs of all heads.
     fn mixed(&self) -> usize {
-        let width = match self.mechanism {
-            Mechanism::Softmax { .. } | Mechanism::Linear { .. } => self.head_dim,
-            Mechanism::Delta(delta) => delta.value_dim,
+        let width = match (self.mechanism, self.latent) {
+            (Mechanism::Delta(delta), _) => delta.value_dim,
+            (_, Some(latent)) => latent.value_dim,
+            (_, None) => self.head_dim,
         };
         self.heads * width
     }
@@ -214,6 +245,9 @@ impl AttentionConfig {
             delta: self
                 .delta()
                 .map(|delta| delta.init_from(self.head_sizes(), from, &format!("{path}.delta"))),
+            latent: self
+                .latent
+                .map(|latent| latent.init_from(self.head_sizes(), from, &format!("{path}.latent"))),
             q_norm,
             k_norm,
             values: self.values.map(|values| {

@@ -70,13 +70,13 @@ impl BlockConfig {
     }
 
     /// The block's linear layers, in this order:
-    /// - attention: fused queries, keys and values; gate, if any; output
+    /// - attention: fused queries, keys and values; queries of latents, if any; gate, if any; output
     /// - cross-attention, if any: queries; keys and values; output
     /// - feed-forward: gate, if any; up; down; those of each expert, then those of the shared one, in place of them if it
     ///   is a mixture
     ///
-    /// The router of a mixture, the gate of its shared expert and the rates of a delta net are not among them: they are never
-    /// packed.
+    /// The router of a mixture, the gate of its shared expert, the rates of a delta net and the projection to latent attention's
+    /// keys and values are not among them: they are never packed.
     pub fn linear_layers(&self) -> Vec<LinearConfig> {
         let feed_forward = match &self.experts {
             Some(mixture) => {
@@ -95,7 +95,7 @@ impl BlockConfig {
     }
 
     /// The linear layers that one token passes through: [`BlockConfig::linear_layers`], of a mixture only the active
-    /// experts, with the router, the gate of the shared expert and the rates of a delta net.
+    /// experts, with those that are never packed.
     pub fn active_linear_layers(&self) -> Vec<LinearConfig> {
         let feed_forward = match &self.experts {
             Some(mixture) => {
@@ -103,19 +103,15 @@ impl BlockConfig {
                 let shared = mixture.shared().into_iter();
                 let shared = shared.flat_map(|(shared, gate)| {
                     let layers = shared.linear_layers().into_iter();
-                    layers.chain([gate])
+                    layers.chain(gate)
                 });
-                let active = expert.repeat(mixture.active).into_iter();
+                let active = expert.repeat(mixture.routing.active).into_iter();
                 active.chain([mixture.router()]).chain(shared).collect()
             }
             None => self.feed_forward.linear_layers(),
         };
-        let attention = &self.attention;
-        let rates = attention
-            .delta()
-            .map(|delta| delta.rates(attention.head_sizes()));
         let mut active = self.with_attention(feed_forward);
-        active.extend(rates);
+        active.extend(self.attention.unpacked_layers());
         active
     }
 

@@ -65,11 +65,12 @@ impl CacheFormat {
     pub(crate) fn check_stack(self, stack: &StackConfig) -> Result<(), CacheFormatError> {
         let attention = &stack.block.attention;
         let block = self.packed().map_or(1, PackedFormat::block_len);
+        let ([_, width], _) = attention.cached();
         match attention.mechanism {
-            Mechanism::Softmax { .. } if !attention.head_dim.is_multiple_of(block) => {
+            Mechanism::Softmax { .. } if !width.is_multiple_of(block) => {
                 Err(CacheFormatError::HeadDim {
                     format: self.name(),
-                    head_dim: attention.head_dim,
+                    head_dim: width,
                     block,
                 })
             }

@@ -29,7 +29,8 @@ pub(super) enum LayerState<B: BurnBackend> {
 #[derive(Clone, Debug)]
 pub(super) struct KeysAndValues<B: BurnBackend> {
     /// `[batch, kv_heads, rows, head_dim]`, like `values`. Writes take the tensor out of the option, because Burn
-    /// updates a tensor in place only if it has a single owner.
+    /// updates a tensor in place only if it has a single owner. Of latent attention, these are the latents and the rotated parts
+    /// of the keys, and there are no values.
     pub(super) keys: Option<CachedTokens<B>>,
     pub(super) values: Option<CachedTokens<B>>,
     format: CacheFormat,
@@ -51,10 +52,11 @@ impl<B: Backend> LayerCache<B> {
             Mechanism::Softmax { reach, .. } => {
                 let retention = Retention::of(reach);
                 let rows = retention.rows(capacity);
-                let shape = [batch, attention.kv_heads, rows, attention.head_dim];
+                let ([heads, width], tensors) = attention.cached();
+                let zeros = || CachedTokens::zeros([batch, heads, rows, width], format, device);
                 LayerState::KeysAndValues(KeysAndValues {
-                    keys: Some(CachedTokens::zeros(shape, format, device)),
-                    values: Some(CachedTokens::zeros(shape, format, device)),
+                    keys: Some(zeros()),
+                    values: (tensors > 1).then(zeros),
                     format,
                     retention,
                     dropped: 0,
@@ -159,6 +161,20 @@ impl<B: Backend> LayerCache<B> {
         }
     }
 
+    /// Appends rows of latents `[batch, 1, seq, width]` and returns all rows that the new tokens can attend to.
+    pub(crate) fn append_rows(&mut self, rows: Tensor<B, 4>) -> CachedTokens<B> {
+        let start = self.len;
+        self.len += rows.dims()[2];
+        match &mut self.held {
+            LayerState::KeysAndValues(held) => {
+                let place = held.place(start, rows.dims()[2]);
+                place.put(&mut held.keys, rows)
+            }
+            // Not reached: latent attention has no other state.
+            LayerState::Recurrent(_) => CachedTokens::Floats(rows),
+        }
+    }
+
     /// Appends the keys and values in the output of a fused projection, and returns the attention of its queries over all
     /// tokens. `None` if these are not in f32, or some must be dropped for them: then [`LayerCache::append`] is for them.
     pub(crate) fn attention(
@@ -228,7 +244,14 @@ impl<B: Backend> KeysAndValues<B> {
         keys: Tensor<B, 4>,
         values: Tensor<B, 4>,
     ) -> (CachedTokens<B>, CachedTokens<B>) {
-        let (start, seq) = (len - self.dropped, keys.dims()[2]);
+        let place = self.place(len, keys.dims()[2]);
+        let keys = place.put(&mut self.keys, keys);
+        (keys, place.put(&mut self.values, values))
+    }
+
+    /// The place of `seq` tokens after the first `len`. Tokens that must be dropped for them are counted as dropped.
+    fn place(&mut self, len: usize, seq: usize) -> Place {
+        let start = len - self.dropped;
         let rows = self.keys.as_ref().map_or(0, CachedTokens::len);
         let dropped = match start + seq > rows {
             true => self.retention.droppable(len + seq).max(self.dropped),
@@ -236,13 +259,12 @@ impl<B: Backend> KeysAndValues<B> {
         };
         let more = dropped - self.dropped;
         self.dropped = dropped;
-        let [keys, values] = [keys, values].map(|new| CachedTokens::of(new, self.format));
-        let pairs = [(&mut self.keys, keys), (&mut self.values, values)];
-        let [keys, values] = match more {
-            0 => pairs.map(|(held, new)| write(held, new, start)),
-            _ => pairs.map(|(held, new)| shift(held, new, start, self.retention.head(), more)),
-        };
-        (keys, values)
+        Place {
+            start,
+            head: self.retention.head(),
+            dropped: more,
+            format: self.format,
+        }
     }
 
     fn copy_from(&mut self, other: &Self, len: usize) {
@@ -260,6 +282,33 @@ impl<B: Backend> KeysAndValues<B> {
             if let Some(other) = other {
                 write(held, other.clone().narrow(0, rows), 0);
             }
+        }
+    }
+}
+
+/// A place for new tokens.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Rows before the tokens.
+    start: usize,
+    /// Rows that are never dropped.
+    head: usize,
+    /// Rows after these to drop.
+    dropped: usize,
+    format: CacheFormat,
+}
+
+impl Place {
+    /// Puts new tokens there, and returns them with the ones before.
+    fn put<B: Backend>(
+        self,
+        held: &mut Option<CachedTokens<B>>,
+        new: Tensor<B, 4>,
+    ) -> CachedTokens<B> {
+        let new = CachedTokens::of(new, self.format);
+        match self.dropped {
+            0 => write(held, new, self.start),
+            dropped => shift(held, new, self.start, self.head, dropped),
         }
     }
 }

@@ -3,7 +3,7 @@
 use burn::tensor::TensorData;
 use emberlm_kernels::Backend;
 
-use super::layer::{KeysAndValues, LayerState};
+use super::layer::LayerState;
 use super::tokens::CachedTokens;
 use super::{KvCache, LayerCache};
 
@@ -12,7 +12,7 @@ use super::{KvCache, LayerCache};
 pub struct SavedCache {
     /// Number of tokens.
     pub tokens: usize,
-    /// The keys and the values of the first block, those of the second, and so on.
+    /// The keys and the values of the first block, those of the second, and so on. A block with latent attention has one tensor.
     pub tensors: Vec<TensorData>,
 }
 
@@ -20,7 +20,7 @@ impl<B: Backend> KvCache<B> {
     /// The contents. `None` if a block has linear attention, or a window whose first tokens are no longer held.
     pub fn saved(&self) -> Option<SavedCache> {
         let layers = self.layers.iter().map(LayerCache::saved);
-        let layers: Option<Vec<[TensorData; 2]>> = layers.collect();
+        let layers: Option<Vec<Vec<TensorData>>> = layers.collect();
         Some(SavedCache {
             tokens: self.len(),
             tensors: layers?.into_iter().flatten().collect(),
@@ -32,15 +32,10 @@ impl<B: Backend> KvCache<B> {
     pub fn restore(&mut self, saved: SavedCache) -> bool {
         self.clear();
         let SavedCache { tokens, tensors } = saved;
-        let is_whole = tokens <= self.capacity && tensors.len() == 2 * self.layers.len();
         let mut tensors = tensors.into_iter();
-        let is_restored = is_whole
-            && self.layers.iter_mut().all(|layer| {
-                let (Some(keys), Some(values)) = (tensors.next(), tensors.next()) else {
-                    return false;
-                };
-                layer.restore(keys, values, tokens)
-            });
+        let is_restored = tokens <= self.capacity
+            && (self.layers.iter_mut()).all(|layer| layer.restore(&mut tensors, tokens))
+            && tensors.next().is_none();
         if !is_restored {
             self.clear();
         }
@@ -49,31 +44,32 @@ impl<B: Backend> KvCache<B> {
 }
 
 impl<B: Backend> LayerCache<B> {
-    fn saved(&self) -> Option<[TensorData; 2]> {
-        let LayerState::KeysAndValues(KeysAndValues {
-            keys: Some(keys),
-            values: Some(values),
-            dropped: 0,
-            ..
-        }) = &self.held
-        else {
+    fn saved(&self) -> Option<Vec<TensorData>> {
+        let LayerState::KeysAndValues(held) = &self.held else {
             return None;
         };
         let data = |tokens: &CachedTokens<B>| tokens.clone().narrow(0, self.len).into_data();
-        Some([data(keys), data(values)])
+        let tensors = [&held.keys, &held.values].into_iter().flatten();
+        (held.dropped == 0).then(|| tensors.map(data).collect())
     }
 
-    fn restore(&mut self, keys: TensorData, values: TensorData, tokens: usize) -> bool {
+    fn restore(&mut self, tensors: &mut impl Iterator<Item = TensorData>, tokens: usize) -> bool {
         let LayerState::KeysAndValues(held) = &mut self.held else {
             return false;
         };
-        for (held, data) in [(&mut held.keys, keys), (&mut held.values, values)] {
-            let new = held.as_ref().and_then(|held| held.like(data));
-            let Some(new) = new.filter(|new| new.len() == tokens) else {
-                return false;
-            };
+        for held in [&mut held.keys, &mut held.values] {
+            let Some(memory) = held.take() else { continue };
+            let new = tensors.next().and_then(|data| memory.like(data));
+            let new = new.filter(|new| new.len() == tokens);
+            let is_new = new.is_some();
             // Taken out, so that nothing else owns the memory.
-            *held = held.take().map(|memory| memory.write(new, 0));
+            *held = Some(match new {
+                Some(new) => memory.write(new, 0),
+                None => memory,
+            });
+            if !is_new {
+                return false;
+            }
         }
         self.len = tokens;
         true

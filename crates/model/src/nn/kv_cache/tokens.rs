@@ -116,7 +116,7 @@ impl<B: Backend> CachedTokens<B> {
     }
 
     /// The tokens in f32.
-    fn floats(self) -> Tensor<B, 4> {
+    pub fn floats(self) -> Tensor<B, 4> {
         match self {
             Self::Floats(floats) => floats,
             Self::Packed(packed) => ops::unpack_tokens(packed),

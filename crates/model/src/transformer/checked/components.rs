@@ -13,6 +13,7 @@ use crate::nn::lm_head::LmHeadConfig;
 use crate::nn::mixture::MixtureConfig;
 use crate::nn::position::{AddedPositionsConfig, RotaryConfig};
 use crate::nn::relative_bias::RelativeConfig;
+use crate::nn::routing::RoutingRule;
 use crate::nn::stack::{LayerRotaryConfig, StackConfig};
 use crate::nn::value_embedding::ValueEmbeddingConfig;
 
@@ -163,6 +164,7 @@ impl TransformerConfig {
             }),
             alibi: self.filled.position == Position::Alibi,
             gated: self.filled.gated_attention,
+            latent: self.latent(),
             mechanism: match &self.filled.attention {
                 AttentionKind::Softmax {
                     window,
@@ -225,8 +227,16 @@ impl TransformerConfig {
             ..feed_forward
         };
         Some(MixtureConfig {
-            normalize: experts.normalize,
+            routing: RoutingRule {
+                active: experts.active,
+                scores: experts.scores,
+                normalize: experts.normalize,
+                groups: experts.groups,
+                scale: experts.scale,
+            },
+            choice_bias: experts.choice_bias,
             shared_width: experts.shared_width,
+            shared_gate: experts.shared_gate,
             ..MixtureConfig::new(expert, experts.count, experts.active)
         })
     }

@@ -2,9 +2,7 @@
 
 use super::TransformerConfig;
 use crate::config::limits::{LARGEST_SIZE, MOST_LAYERS, positive, within};
-use crate::config::{
-    AttentionKind, DropoutSite, Experts, FullLayers, Init, ModelConfig, Position, Window,
-};
+use crate::config::{AttentionKind, DropoutSite, FullLayers, Init, ModelConfig, Position, Window};
 use crate::error::ConfigError;
 use crate::nn::attention::default_scale;
 
@@ -20,6 +18,7 @@ impl TryFrom<ModelConfig> for TransformerConfig {
         config.check_components()?;
         config.check_additions()?;
         config.check_delta_nets()?;
+        config.check_latent_attention()?;
         config.check_architecture()?;
         Ok(config)
     }
@@ -27,9 +26,6 @@ impl TryFrom<ModelConfig> for TransformerConfig {
 
 /// Far above practical values: with 65,536 features, the error of the estimate is at most about 1 %.
 const MAX_FEATURES: usize = 1 << 16;
-
-/// Several times the most of any published model.
-const MAX_EXPERTS: usize = 1 << 12;
 
 /// Fills in defaults and checks the sizes.
 fn with_defaults(mut raw: ModelConfig) -> Result<TransformerConfig, ConfigError> {
@@ -65,6 +61,12 @@ fn with_defaults(mut raw: ModelConfig) -> Result<TransformerConfig, ConfigError>
         nets.value_dim.get_or_insert(key_dim);
         nets.full_layers = FullLayers::Listed(nets.full_layers.layers(raw.n_layers));
     }
+    let mut rotated = head_dim;
+    if let Some(latent) = &mut raw.latent_attention {
+        rotated = latent.rope_dim_for(head_dim);
+        latent.rope_dim = Some(rotated);
+        latent.value_dim.get_or_insert(head_dim);
+    }
     match &mut raw.attention {
         AttentionKind::Softmax { window, scale, .. } => {
             if let Some(window) = window {
@@ -77,7 +79,7 @@ fn with_defaults(mut raw: ModelConfig) -> Result<TransformerConfig, ConfigError>
         }
     }
     if let Position::Rotary { dims, .. } = &mut raw.position {
-        dims.get_or_insert(head_dim);
+        dims.get_or_insert(rotated);
     }
     if let Some(positions) = &mut raw.layer_positions {
         let layers = positions.layers_mut();
@@ -158,38 +160,6 @@ impl TransformerConfig {
         }
     }
 
-    fn check_experts(&self, experts: &Experts) -> Result<(), ConfigError> {
-        within("experts.count", experts.count, 1..=MAX_EXPERTS)?;
-        within("experts.active", experts.active, 1..=experts.count)?;
-        for (field, width) in [
-            ("experts.width", experts.width),
-            ("experts.shared_width", experts.shared_width),
-        ] {
-            if let Some(width) = width {
-                within(field, width, 1..=LARGEST_SIZE)?;
-            }
-        }
-        for (field, coefficient) in [
-            ("experts.balance_loss", experts.balance_loss),
-            ("experts.z_loss", experts.z_loss),
-        ] {
-            if !(coefficient.is_finite() && coefficient >= 0.0) {
-                let rule = "must be at least 0 and finite";
-                return Err(ConfigError::new(field, coefficient, rule));
-            }
-            if coefficient > 0.0 {
-                positive(field, coefficient)?;
-            }
-        }
-        match experts.dense_layers.last() {
-            Some(&layer) if layer >= self.filled.n_layers => {
-                let rule = format!("must be below n_layers = {}", self.filled.n_layers);
-                Err(ConfigError::new("experts.dense_layers", layer, rule))
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn check_components(&self) -> Result<(), ConfigError> {
         within(
             "feed_forward.width",
@@ -220,7 +190,7 @@ mod tests {
     use emberlm_kernels::RotaryLayout;
 
     use super::*;
-    use crate::config::RotaryScaling;
+    use crate::config::{Experts, RotaryScaling};
     use crate::error::InputError;
     use crate::families::{self, Family};
     use crate::transformer::checked::tests;
@@ -292,13 +262,10 @@ mod tests {
             error_of(|c| {
                 let mut experts = Experts {
                     count: 4,
-                    active: 2,
-                    width: None,
                     normalize: true,
-                    shared_width: None,
                     balance_loss: 0.01,
-                    z_loss: 0.0,
                     dense_layers: vec![1],
+                    ..Experts::default()
                 };
                 change(&mut experts);
                 c.experts = Some(experts);

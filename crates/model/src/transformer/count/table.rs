@@ -183,7 +183,7 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
             some(
                 blocks,
                 Component::AttentionQkv,
-                attention.qkv().parameters(),
+                attention.qkv().parameters() + attention.latent_parameters(),
             ),
             some(blocks, Component::AttentionGate, gate),
             some(
@@ -210,13 +210,13 @@ fn of_stack(stack: &StackConfig, role: Option<StackRole>) -> Vec<ComponentCount>
     if let Some(mixture) = &block.experts {
         let [up, down] = both(&mixture.expert).map(|each| mixture.count as u128 * each);
         let shared = mixture.shared().map_or(0, |(shared, gate)| {
-            both(&shared).iter().sum::<u128>() + gate.parameters()
+            both(&shared).iter().sum::<u128>() + gate.map_or(0, |gate| gate.parameters())
         });
         counts.extend([
             some(
                 with_experts,
                 Component::Router,
-                mixture.router().parameters(),
+                mixture.router().parameters() + mixture.choice_biases() as u128,
             ),
             some(with_experts, Component::ExpertsUp, up),
             some(with_experts, Component::ExpertsDown, down),
@@ -262,7 +262,7 @@ pub(super) fn idle(config: &TransformerConfig) -> u128 {
     let with_experts = stack.expert_layers();
     stack.block.experts.map_or(0, |mixture| {
         let each: u128 = both(&mixture.expert).iter().sum();
-        with_experts as u128 * (mixture.count - mixture.active) as u128 * each
+        with_experts as u128 * (mixture.count - mixture.routing.active) as u128 * each
     })
 }
 

@@ -29,10 +29,12 @@ pub(crate) fn scaled<B: Backend>(
 
 /// Multiplies the weights that compute a block's queries.
 fn scale_queries<B: Backend>(block: &mut Block<B>, factor: f64) {
-    let [queries, keys, values] = block.attention.qkv_widths();
+    let widths = block.attention.qkv_widths();
+    let queries = widths[0];
+    let others: usize = widths[1..].iter().sum();
     let weight = &mut block.attention.qkv.weight;
     *weight = weight.clone().mapped(|weight| {
-        let rest = weight.clone().narrow(1, queries, keys + values);
+        let rest = weight.clone().narrow(1, queries, others);
         Tensor::cat(vec![weight.narrow(1, 0, queries) * factor, rest], 1)
     });
     if let Some(cross) = &mut block.cross {

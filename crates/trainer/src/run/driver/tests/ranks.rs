@@ -7,7 +7,7 @@ use burn::module::AutodiffModule;
 use emberlm_checkpoint::checkpoint::OPTIMIZER;
 use emberlm_data::{Packing, Split};
 use emberlm_model::ExpertLoad;
-use emberlm_model::config::Experts;
+use emberlm_model::config::{ExpertScores, Experts};
 use emberlm_model::weights::{HostTensor, named_tensors};
 
 use super::threads::Threads;
@@ -283,13 +283,14 @@ fn ranks_with_experts_match_one_process_to_the_bit() {
     let model = &mut config.model;
     model.experts = Some(Experts {
         count: 4,
-        active: 2,
         width: Some(32),
         normalize: true,
+        scores: ExpertScores::Sigmoid,
+        choice_bias: true,
         shared_width: Some(16),
         balance_loss: 0.2,
         z_loss: 0.1,
-        dense_layers: Vec::new(),
+        ..Experts::default()
     });
     let one = steps_of_one(&place, &config);
     let tokens = &one.0.expert_load.layers[0];
