@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-/// Outputs of a tensor in groups of pieces. A parameter has some of the pieces: the first one of every group, then the next one
-/// of every group, and so on.
+/// Outputs of a tensor in groups of pieces. A parameter has the outputs before them and some of the pieces: the first one of every
+/// group, then the next one of every group, and so on. The inputs of a tensor can have such an order as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pieces {
+    /// Outputs before the groups, in the parameter's order.
+    pub(crate) before: usize,
     /// Number of groups, one after another in the tensor.
     pub(crate) groups: usize,
     /// Outputs of each piece of a group.
@@ -15,20 +17,33 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
+    /// Groups of pieces that all belong to the parameter.
+    pub(crate) fn in_groups(groups: usize, sizes: Vec<usize>) -> Self {
+        Self {
+            before: 0,
+            groups,
+            own: 0..sizes.len(),
+            sizes,
+        }
+    }
+
     /// Outputs of a group.
     fn of_group(&self) -> usize {
         self.sizes.iter().sum()
     }
 
-    /// Outputs of all groups.
+    /// Outputs of the tensor.
     pub(super) fn outputs(&self) -> usize {
-        self.groups * self.of_group()
+        self.before + self.groups * self.of_group()
     }
 
     /// The parameter's column for an output; `None` for that of another parameter.
     pub(super) fn column(&self, output: usize) -> Option<usize> {
+        let Some(output) = output.checked_sub(self.before) else {
+            return Some(output);
+        };
         let (group, mut within) = (output / self.of_group(), output % self.of_group());
-        let mut before = 0;
+        let mut before = self.before;
         for (piece, &size) in self.sizes.iter().enumerate() {
             let is_own = self.own.contains(&piece);
             if within < size {
@@ -38,6 +53,20 @@ impl Pieces {
             before += if is_own { self.groups * size } else { 0 };
         }
         None
+    }
+
+    /// The place of each piece in the parameter, in the order of the tensor. Returns `None` unless the tensor consists of pieces of
+    /// one size, a multiple of `unit`.
+    pub(super) fn places(&self, unit: usize) -> Option<Vec<usize>> {
+        let &size = self.sizes.first()?;
+        let is_even = self.sizes.iter().all(|&other| other == size);
+        if !is_even || self.before > 0 || size == 0 || !size.is_multiple_of(unit) {
+            return None;
+        }
+        let firsts = (0..self.outputs()).step_by(size);
+        firsts
+            .map(|first| Some(self.column(first)? / size))
+            .collect()
     }
 
     /// True if other parameters have some of the pieces.
