@@ -55,9 +55,12 @@ impl Pieces {
         None
     }
 
-    /// The place of each piece in the parameter, in the order of the tensor. Returns `None` unless the tensor consists of pieces of
-    /// one size, a multiple of `unit`.
+    /// The place in the parameter of each of the equal chunks of a tensor that only this parameter has. Returns `None` if chunks of a
+    /// multiple of `unit` have no places, because pieces are smaller.
     pub(super) fn places(&self, unit: usize) -> Option<Vec<usize>> {
+        if self.groups == 1 || self.sizes.len() == 1 {
+            return Some(vec![0]);
+        }
         let &size = self.sizes.first()?;
         let is_even = self.sizes.iter().all(|&other| other == size);
         if !is_even || self.before > 0 || size == 0 || !size.is_multiple_of(unit) {
@@ -87,4 +90,34 @@ pub struct EqualPart {
 impl EqualPart {
     /// The only parameter of a tensor.
     pub(super) const WHOLE: Self = Self { index: 0, count: 1 };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_follow_what_is_before_them() {
+        // Two tiles of three pieces of two elements, after one element.
+        let pieces = Pieces {
+            before: 1,
+            ..Pieces::in_groups(2, vec![2; 3])
+        };
+        assert_eq!(pieces.outputs(), 13);
+        let columns: Vec<_> = (0..13).filter_map(|output| pieces.column(output)).collect();
+        assert_eq!(columns, [0, 1, 2, 5, 6, 9, 10, 3, 4, 7, 8, 11, 12]);
+        assert_eq!(pieces.places(1), None);
+    }
+
+    #[test]
+    fn pieces_have_places_if_they_are_whole_units() {
+        let pieces = Pieces::in_groups(2, vec![64; 3]);
+        assert_eq!(pieces.places(32), Some(vec![0, 2, 4, 1, 3, 5]));
+        assert_eq!(pieces.places(256), None);
+        assert_eq!(Pieces::in_groups(2, vec![64, 32]).places(1), None);
+        // In the parameter's order.
+        for (groups, sizes) in [(1, vec![64; 3]), (3, vec![64])] {
+            assert_eq!(Pieces::in_groups(groups, sizes).places(256), Some(vec![0]));
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Models with delta nets, exported.
 
+use std::path::Path;
+
 use burn_flex::Flex;
 use emberlm_gguf::{GgufFile, TensorType};
 use emberlm_kernels::cpu::gptq::Gptq;
@@ -9,6 +11,7 @@ use emberlm_model::config::{DeltaNets, FullLayers, Position};
 use emberlm_model::gguf::FileType;
 use emberlm_model::gguf_export::{GgufOptions, export};
 use emberlm_model::hugging_face::HuggingFaceModel;
+use emberlm_model::nn::LinearWeight;
 use emberlm_model::{
     Family, InputImportance, InputProducts, ModelConfig, PackedFormat, Transformer, WeightFormat,
 };
@@ -67,26 +70,53 @@ fn delta_nets_are_quantized_except_for_convolutions_and_vectors() {
             let query = file.tensor("blk.1.attn_q.weight").unwrap();
             assert_eq!(query.tensor_type, expected);
             // Heads of inputs in another order are read block by block.
-            let opened = HuggingFaceModel::open(&path).unwrap();
-            let format = opened.inference_format().unwrap();
-            let [held, unpacked] = [format, WeightFormat::F32].map(|format| {
-                let decoder = opened.decoder_in(format, &Default::default());
-                let decoder: Transformer<Flex> = decoder.unwrap();
-                let values = logits(&decoder).into_iter().map(f32::from_bits);
-                (decoder.weight_format(), values.collect::<Vec<f32>>())
-            });
-            assert_eq!(held.0.layers(), Some(packed), "{expected:?}");
-            let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
-            let mut differences = held.1.iter().zip(&unpacked.1).map(|(a, b)| a - b);
-            let error = norm(&mut differences) / norm(&mut unpacked.1.iter().copied());
-            // The inputs of quantized layers are rounded.
-            let most = if expected == TensorType::F16 {
-                1e-10
-            } else {
-                1e-3
-            };
-            assert!(error < most, "{family:?} {expected:?}: {error}");
+            assert_eq!(out_format(&path), Some(packed), "{family:?}");
         }
+    }
+}
+
+#[test]
+fn weights_whose_blocks_have_several_heads_stay_packed_only_in_the_order_of_the_decoder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    for (keys, expected) in [(2, None), (8, Some(PackedFormat::Q4K))] {
+        let model = delta_net(Family::Qwen3_5Text, |config| {
+            if let Some(nets) = &mut config.delta_nets {
+                (nets.key_heads, nets.value_heads) = (Some(keys), Some(8));
+            }
+        });
+        let file = exported(&model, &path, FileType::Q4KM);
+        let out = file.tensor("blk.0.ssm_out.weight").unwrap();
+        assert_eq!(out.tensor_type, TensorType::Q4K);
+        assert_eq!(out_format(&path), expected);
+    }
+}
+
+/// The format in which a delta net's projection back is held, with logits like those of unpacked weights.
+fn out_format(path: &Path) -> Option<PackedFormat> {
+    let opened = HuggingFaceModel::open(path).unwrap();
+    let format = opened.inference_format().unwrap();
+    let [held, unpacked] = [format, WeightFormat::F32].map(|format| {
+        let decoder = opened.decoder_in(format, &Default::default());
+        let decoder: Transformer<Flex> = decoder.unwrap();
+        decoder
+    });
+    let [found, expected] = [&held, &unpacked].map(|decoder| {
+        let values = logits(decoder).into_iter().map(f32::from_bits);
+        values.collect::<Vec<f32>>()
+    });
+    let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
+    let mut differences = found.iter().zip(&expected).map(|(a, b)| a - b);
+    let error = norm(&mut differences) / norm(&mut expected.iter().copied());
+    // The inputs of quantized layers are rounded to 8 bits.
+    let is_exact = format.layers() == Some(PackedFormat::F16);
+    assert!(
+        error < if is_exact { 1e-10 } else { 1e-3 },
+        "{format:?}: {error}"
+    );
+    match &held.stack.blocks[0].attention.out.weight {
+        LinearWeight::Packed(rows) => Some(rows.parts()[0].format()),
+        LinearWeight::Float(_) => None,
     }
 }
 
