@@ -6,7 +6,7 @@ use emberlm_model::Transformer;
 use emberlm_model::hugging_face::HuggingFaceModel;
 use emberlm_model::weights::named_tensors;
 
-use super::{fixtures, logits, refused_of, same};
+use super::{edited, fixtures, logits, refused_of, same};
 
 const DELTA_NETS: [&str; 2] = ["qwen3_next-listed", "qwen3_5_text-tiled"];
 
@@ -46,6 +46,23 @@ fn blocks_of_multi_token_prediction_are_not_read() {
     let file = GgufFile::open(&path).unwrap();
     assert!(file.tensor("blk.4.nextn.eh_proj.weight").is_some());
     assert!(logits(&path) == logits(&folder.join(name)));
+}
+
+/// Older files have no list of layers, or not even an interval, which is 4 by default.
+#[test]
+fn layers_without_a_list_follow_the_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = fixtures().join("gguf/qwen3_5_text-tiled.gguf");
+    let expected = logits(&source);
+    let keys = ["attention.recurrent_layers", "full_attention_interval"];
+    for count in 1..=keys.len() {
+        let edit = |header: &mut GgufHeader| {
+            for key in &keys[..count] {
+                without(header, &format!("qwen35.{key}"));
+            }
+        };
+        assert!(logits(&edited(&source, folder.path(), edit, same)) == expected);
+    }
 }
 
 /// Removes a key.

@@ -86,6 +86,8 @@ fn weights_whose_blocks_have_several_heads_stay_packed_only_in_the_order_of_the_
             }
         });
         let file = exported(&model, &path, FileType::Q4KM);
+        let interval = file.metadata().count("qwen35.full_attention_interval");
+        assert_eq!(interval.unwrap(), Some(2));
         let out = file.tensor("blk.0.ssm_out.weight").unwrap();
         assert_eq!(out.tensor_type, TensorType::Q4K);
         assert_eq!(out_format(&path), expected);
