@@ -11,13 +11,14 @@
 //! | `description` | a configuration to metadata |
 //! | `rope` | rotary scaling, which files store as metadata or as factors |
 //! | `names` | tensor names |
-//! | `store` | tensors of a file, decoded |
+//! | `store`, `encoding` | tensors of a file, decoded |
 //! | `export`, `file_type` | writing files, and the type of each tensor |
 //! | `recorded_type` | the name of a file's type |
 
 pub(crate) mod architecture;
 pub(crate) mod described;
 pub(crate) mod description;
+pub(crate) mod encoding;
 pub(crate) mod fields;
 pub(crate) mod file_type;
 mod key_names;
@@ -37,6 +38,7 @@ pub(crate) use key_names::of_metadata;
 
 pub use recorded_type::type_name;
 
+use self::metadata::Keys;
 use self::names::GgufNames;
 use self::store::GgufStore;
 use crate::error::HuggingFaceError;
@@ -69,10 +71,18 @@ pub(crate) fn names(file: &GgufFile) -> Result<GgufNames, HuggingFaceError> {
 /// The tensors of a file.
 ///
 /// # Errors
-/// The architecture is not supported.
+/// The architecture is not supported, or the number of blocks is missing.
 pub(crate) fn store(file: &GgufFile) -> Result<GgufStore<'_>, HuggingFaceError> {
     let architecture = architecture::of(file.metadata()).map_err(in_file(file))?;
-    Ok(GgufStore::new(file, architecture.offset_norms))
+    let blocks = Keys::new(file, architecture).blocks();
+    let blocks = blocks.map_err(in_file(file))?;
+    Ok(GgufStore::new(file, architecture, blocks))
+}
+
+/// The index of the block in the name of a tensor.
+fn block_of(name: &str) -> Option<u64> {
+    let (index, _) = name.strip_prefix("blk.")?.split_once('.')?;
+    index.parse().ok()
 }
 
 /// Returns true if a tensor is a setting and not a weight.

@@ -19,7 +19,7 @@ use crate::gguf::described::Planned;
 use crate::gguf::file_type::{FileType, Traits};
 use crate::gguf::names::GgufNames;
 use crate::gguf::rounding::Rounding;
-use crate::gguf::store::{EXPERT_BIASES, GAIN, element, packed_format};
+use crate::gguf::store::{EXPERT_BIASES, element, packed_format};
 use crate::gguf::{ROPE_FACTORS, description, fields};
 use crate::hugging_face::{Exported, model_type_of, read_config, with_required_parameters};
 use crate::transformer::calibration::{InputImportance, InputProducts};
@@ -297,9 +297,7 @@ fn write_tensor<B: Backend, W: Write>(
     rounding: &mut Rounding<'_>,
 ) -> std::io::Result<()> {
     let mut values = tensor.values().values;
-    if architecture.offset_norms && tensor.name().ends_with(GAIN) {
-        values.iter_mut().for_each(|gain| *gain += 1.0);
-    }
+    architecture.encoding(tensor.name()).encode(&mut values);
     let Some(format) = packed_format(kind) else {
         let element = element(kind).unwrap_or(Element::F32);
         return writer.write(&encoded(&values, element));
@@ -307,6 +305,7 @@ fn write_tensor<B: Backend, W: Write>(
     let columns = tensor.dims().last().copied().unwrap_or(1).max(1);
     let rows = values.len() / columns;
     let parts = layers.len().max(1);
+    let order = tensor.input_order();
     let each = rows / parts;
     for part in 0..parts {
         let rows = Matrix::row_major(
@@ -315,7 +314,7 @@ fn write_tensor<B: Backend, W: Write>(
             columns,
         );
         let layer = layers.get(part).map(String::as_str);
-        writer.write(rounding.pack(format, rows, layer).bytes())?;
+        writer.write(rounding.pack(format, rows, layer, order.as_deref()).bytes())?;
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! GGUF files that llama.cpp's conversion wrote, compared with the Hugging Face directories that they were made from.
 //! `fixtures/make_gguf.py` generates them.
 
+mod delta_nets;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +42,7 @@ fn files() -> Vec<PathBuf> {
 #[test]
 fn files_have_the_logits_of_their_directories() {
     let files = files();
-    assert!(files.len() >= 22, "{files:?}");
+    assert!(files.len() >= 24, "{files:?}");
     for file in files {
         let name = file.file_stem().unwrap();
         let own = file.with_extension("");
@@ -230,8 +232,18 @@ fn refused(
     rename: impl Fn(&str) -> Option<String>,
     expected: &str,
 ) {
+    refused_of("llama-gqa", edit, rename, expected);
+}
+
+/// Checks the error of an edited file.
+fn refused_of(
+    name: &str,
+    edit: impl Fn(&mut GgufHeader),
+    rename: impl Fn(&str) -> Option<String>,
+    expected: &str,
+) {
     let folder = tempfile::tempdir().unwrap();
-    let source = fixtures().join("gguf/llama-gqa.gguf");
+    let source = fixtures().join("gguf").join(name).with_extension("gguf");
     let path = edited(&source, folder.path(), edit, rename);
     let error = error_of(&path).to_string();
     let start = path.display().to_string();

@@ -1,5 +1,7 @@
 //! Models exported as GGUF files, compared with the files that llama.cpp's conversion wrote of the same models.
 
+mod delta_nets;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,6 +116,14 @@ fn tensors_are_those_of_the_conversion() {
                 }
                 continue;
             }
+            if name.ends_with(".ssm_a") {
+                // Here they are rounded once; the conversion's exponential function in single precision is not exact.
+                let bits = |bytes: &[u8]| floats(bytes).into_iter().map(f32::to_bits);
+                for (found, expected) in bits(&found).zip(bits(&expected)) {
+                    assert!(found.abs_diff(expected) <= 1, "{shown}: {name}");
+                }
+                continue;
+            }
             assert!(found == expected, "{shown}: {name}");
         }
     }
@@ -212,6 +222,7 @@ fn matrices_have_the_type_of_the_file() {
     }
 }
 
+/// Returns the error of the export of a model.
 fn refused(config: TransformerConfig) -> String {
     let folder = tempfile::tempdir().unwrap();
     let decoder: Transformer<Flex> = config.init(1, &Default::default());

@@ -180,6 +180,25 @@ fn small() -> Metadata {
     metadata
 }
 
+/// Qwen3.5 splits like Qwen2, but keeps marks with the letters before them.
+#[test]
+fn marks_are_parts_of_words_since_qwen3_5() {
+    let list = |texts: &[&str]| strings(texts.iter().map(|text| (*text).to_owned()).collect());
+    for (pre, expected) in [("qwen2", &[0, 3][..]), ("qwen35", &[4])] {
+        let mut metadata = small();
+        metadata.insert("tokenizer.ggml.pre", Value::String(pre.to_owned()));
+        let tokens = list(&["q", "Ì", "ģ", "Ìģ", "qÌģ", "<end>"]);
+        metadata.insert("tokenizer.ggml.tokens", tokens);
+        metadata.insert("tokenizer.ggml.merges", list(&["Ì ģ", "q Ìģ"]));
+        let types = Value::Array(Array::I32(vec![1, 1, 1, 1, 1, 3]));
+        metadata.insert("tokenizer.ggml.token_type", types);
+        metadata.insert("tokenizer.ggml.eos_token_id", Value::U32(5));
+        let tokenizer = read(&metadata).tokenizer().unwrap();
+        // No character is composed of the two.
+        assert_eq!(tokenizer.encode("q\u{301}").unwrap(), expected, "{pre}");
+    }
+}
+
 #[test]
 fn ids_of_no_token_are_absent_and_unusable_ids_that_no_text_needs_are_warnings() {
     const IDS: [&str; 9] = [

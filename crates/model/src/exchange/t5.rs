@@ -22,7 +22,8 @@ use crate::exchange::names::{activation, activation_name, activation_named};
 use crate::exchange::{FileFacts, ModelType, ReadFacts, quantization};
 use crate::transformer::checked::TransformerConfig;
 use crate::transformer::encoder_decoder::{EncoderDecoderSettings, RelativePositions};
-use crate::weights::map::{Source, block_path};
+use crate::weights::map::Source;
+use crate::weights::names::block_path;
 use crate::weights::{SafetensorsStore, TensorStore, equal};
 
 /// The tensor of the token embedding.

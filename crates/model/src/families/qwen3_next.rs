@@ -17,7 +17,8 @@ use super::qwen3_moe::EXPERTS;
 use crate::config::DeltaNets;
 use crate::nn::attention::AttentionConfig;
 use crate::weights::names::{
-    TensorName, as_is, channels, gate_beside_queries, linear, pieces, query_key_value_beside_gate,
+    TensorName, as_is, channels, gate_beside_queries, linear, per_head_of_key,
+    query_key_value_beside_gate,
 };
 use crate::weights::pieces::Pieces;
 
@@ -213,32 +214,22 @@ pub(super) const DELTA_NET: &[TensorName] = &[
 
 /// The projections of the input, in groups of the heads that share a key.
 const FUSED: &[TensorName] = &[
-    pieces("attention.qkv", "linear_attn.in_proj_qkvz", |attention| {
-        qkvz(attention, 0..3)
-    })
-    .in_delta_nets(true),
-    pieces("attention.gate", "linear_attn.in_proj_qkvz", |attention| {
-        qkvz(attention, 3..4)
-    })
-    .in_delta_nets(true),
-    pieces(
-        "attention.delta.rates",
-        "linear_attn.in_proj_ba",
-        |attention| Pieces {
-            groups: attention.kv_heads,
-            sizes: vec![attention.heads / attention.kv_heads; 2],
-            own: 0..2,
-        },
-    ),
+    linear("attention.qkv", "linear_attn.in_proj_qkvz")
+        .with_outputs(|attention| qkvz(attention, 0..3))
+        .in_delta_nets(true),
+    linear("attention.gate", "linear_attn.in_proj_qkvz")
+        .with_outputs(|attention| qkvz(attention, 3..4))
+        .in_delta_nets(true),
+    per_head_of_key("attention.delta.rates", "linear_attn.in_proj_ba"),
 ];
 
 /// A query, a key, the values that share it, and their gates.
 fn qkvz(attention: &AttentionConfig, own: std::ops::Range<usize>) -> Pieces {
     let value_dim = attention.delta().map_or(0, |net| net.value_dim);
     let values = attention.heads / attention.kv_heads * value_dim;
+    let sizes = vec![attention.head_dim, attention.head_dim, values, values];
     Pieces {
-        groups: attention.kv_heads,
-        sizes: vec![attention.head_dim, attention.head_dim, values, values],
         own,
+        ..Pieces::in_groups(attention.kv_heads, sizes)
     }
 }

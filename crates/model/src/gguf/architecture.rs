@@ -3,10 +3,13 @@
 use emberlm_gguf::{GgufError, Metadata, Value as GgufValue};
 use serde_json::{Map, Value};
 
+use super::encoding::{self, Encoding};
 use super::fields;
 use super::key_names::ATTENTION_SCALE;
 use super::metadata::Keys;
-use super::names::{FALCON, GEMMA, GLM4, GPT_OSS, OLMO2, PHI3};
+use super::names::{
+    FALCON, GEMMA, GLM4, GPT_OSS, GROUPED_VALUES, HYBRID, OLMO2, PHI3, TILED_VALUES,
+};
 use crate::config::Family;
 use crate::transformer::checked::TransformerConfig;
 use crate::weights::names::TensorName;
@@ -34,14 +37,16 @@ pub(crate) struct Architecture {
     pub(crate) expert_width: bool,
     /// A key that only this architecture has.
     pub(crate) further: Option<fn(&TransformerConfig) -> Key>,
+    /// True if the last blocks may be those of multi-token prediction, which are not read.
+    pub(crate) predictions: bool,
     /// Tensor names that differ from those common to all architectures.
-    pub(crate) names: &'static [TensorName],
+    pub(crate) names: &'static [&'static [TensorName]],
     /// True if queries, keys and values are written as one tensor.
     pub(crate) fused: bool,
     /// True if the rows of queries and keys are ordered by rotated pairs of elements.
     pub(crate) paired_rows: bool,
-    /// True if the gains of norms have 1 added.
-    pub(crate) offset_norms: bool,
+    /// The encodings of values by the ends of tensor names, of which the first one counts.
+    pub(crate) encodings: &'static [(&'static str, Encoding)],
     /// True if mixtures of types have Q8_0 for the head, and fewer bits than usual for the feed-forward layers.
     pub(crate) wide_head: bool,
 }
@@ -67,6 +72,13 @@ impl Architecture {
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.name)
     }
+
+    /// The encoding of a tensor's values.
+    pub(crate) fn encoding(&self, tensor: &str) -> Encoding {
+        let mut all = self.encodings.iter();
+        let found = all.find(|(end, _)| tensor.ends_with(end));
+        found.map_or(Encoding::Plain, |(_, encoding)| *encoding)
+    }
 }
 
 /// An architecture with the common names.
@@ -85,16 +97,17 @@ const fn plain(
         window_base: false,
         expert_width: false,
         further: None,
+        predictions: false,
         names: &[],
         fused: false,
         paired_rows: false,
-        offset_norms: false,
+        encodings: &[],
         wide_head: false,
     }
 }
 
 /// Every supported architecture.
-static ARCHITECTURES: [Architecture; 20] = [
+static ARCHITECTURES: [Architecture; 22] = [
     Architecture {
         paired_rows: true,
         ..plain(
@@ -129,27 +142,27 @@ static ARCHITECTURES: [Architecture; 20] = [
             ("final_logit_softcapping", "final_logit_softcapping"),
         ],
         windows: Windows::Every(2),
-        names: GEMMA,
-        offset_norms: true,
+        names: &[GEMMA],
+        encodings: encoding::GEMMA,
         ..plain("gemma2", &[Family::Gemma2], fields::gemma2)
     },
     Architecture {
         caps: &[("final_logit_softcapping", "final_logit_softcapping")],
         windows: Windows::Every(6),
         window_base: true,
-        names: GEMMA,
-        offset_norms: true,
+        names: &[GEMMA],
+        encodings: encoding::GEMMA,
         ..plain("gemma3", &[Family::Gemma3Text], fields::gemma3)
     },
     Architecture {
         windows: Windows::AllLayers,
-        names: PHI3,
+        names: &[PHI3],
         fused: true,
         ..plain("phi3", &[Family::Phi3], fields::phi3)
     },
     Architecture {
         further: Some(fields::layout),
-        names: FALCON,
+        names: &[FALCON],
         fused: true,
         wide_head: true,
         ..plain("falcon", &[Family::Falcon], fields::falcon)
@@ -164,7 +177,7 @@ static ARCHITECTURES: [Architecture; 20] = [
         ..plain("command-r", &[Family::Cohere], fields::cohere)
     },
     Architecture {
-        names: GLM4,
+        names: &[GLM4],
         ..plain("glm4", &[Family::Glm4], fields::glm4)
     },
     Architecture {
@@ -184,14 +197,28 @@ static ARCHITECTURES: [Architecture; 20] = [
     Architecture {
         windows: Windows::Listed(4),
         window_base: true,
-        names: OLMO2,
+        names: &[OLMO2],
         ..plain("olmo2", &[Family::Olmo2, Family::Olmo3], fields::olmo)
     },
     Architecture {
         windows: Windows::Every(2),
         expert_width: true,
-        names: GPT_OSS,
+        names: &[GPT_OSS],
         ..plain("gpt-oss", &[Family::GptOss], fields::gpt_oss)
+    },
+    Architecture {
+        expert_width: true,
+        predictions: true,
+        names: &[HYBRID, GROUPED_VALUES],
+        encodings: encoding::HYBRID,
+        ..plain("qwen3next", &[Family::Qwen3Next], fields::qwen3_next)
+    },
+    Architecture {
+        further: Some(fields::sections),
+        predictions: true,
+        names: &[HYBRID, TILED_VALUES],
+        encodings: encoding::HYBRID,
+        ..plain("qwen35", &[Family::Qwen3_5Text], fields::qwen3_5_text)
     },
 ];
 

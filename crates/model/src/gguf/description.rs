@@ -5,9 +5,9 @@ use serde_json::Map;
 
 use super::architecture::{self, Architecture, Windows};
 use super::key_names::{
-    ACTIVE_EXPERTS, CONTEXT, EXPERT_WIDTH, EXPERTS, FEED_FORWARD, HEADS, KEY_LENGTH, KV_HEADS,
-    LAYER_EPSILON, LAYERS, RMS_EPSILON, SHARED_WIDTH, VALUE_LENGTH, VOCABULARY, WIDTH, WINDOW,
-    WINDOW_PATTERN,
+    ACTIVE_EXPERTS, CONTEXT, DELTA_SIZES, EXPERT_WIDTH, EXPERTS, FEED_FORWARD, HEADS, INNER_SIZE,
+    INTERVAL, KEY_LENGTH, KV_HEADS, LAYER_EPSILON, LAYERS, RECURRENT, RMS_EPSILON, SHARED_WIDTH,
+    USUAL_INTERVAL, VALUE_LENGTH, VOCABULARY, WIDTH, WINDOW, WINDOW_PATTERN,
 };
 use super::rope;
 use crate::config::Norm;
@@ -52,6 +52,7 @@ pub(crate) fn write(
         }
     }
     windows(config, architecture, &mut set);
+    delta_nets(config, fields, &mut set);
     for (key, field) in architecture.factors.iter().chain(architecture.caps) {
         if let Some(number) = fields.get(*field).and_then(serde_json::Value::as_f64) {
             set(key, Value::F32(number as f32));
@@ -91,13 +92,44 @@ fn windows(
         return;
     }
     // A whole number, which all readers of this key support, if there is one for these layers.
-    let is_period = |every: &u64| {
-        let mut layers = slides.iter().zip(1..);
-        layers.all(|(&slides, layer): (_, u64)| slides != layer.is_multiple_of(*every))
-    };
-    if !is_period(&every)
-        && let Some(other) = (1..=layers as u64 + 1).find(is_period)
-    {
+    if let Some(other) = period(&slides, every).filter(|&other| other != every) {
         set(WINDOW_PATTERN, Value::U32(other as u32));
     }
+}
+
+/// Finds `n` such that the flags are true for all layers but the last of every `n`: `usual` if it is such a number.
+fn period(flags: &[bool], usual: u64) -> Option<u64> {
+    let is_period = |every: &u64| {
+        let mut layers = flags.iter().zip(1..);
+        layers.all(|(&flag, layer): (_, u64)| flag != layer.is_multiple_of(*every))
+    };
+    let others = 1..=flags.len() as u64 + 1;
+    [usual].into_iter().chain(others).find(is_period)
+}
+
+/// Writes the sizes of delta nets and the layers that have them.
+fn delta_nets(
+    config: &TransformerConfig,
+    fields: &Map<String, serde_json::Value>,
+    set: &mut impl FnMut(&str, Value),
+) {
+    let Some(nets) = config.delta_nets() else {
+        return;
+    };
+    let size = |field: &str| fields.get(field).and_then(serde_json::Value::as_u64);
+    for (key, [field, _]) in DELTA_SIZES {
+        if let Some(size) = size(field) {
+            set(key, Value::U32(size as u32));
+        }
+    }
+    let [heads, width] = ["linear_num_value_heads", "linear_value_head_dim"].map(size);
+    if let (Some(heads), Some(width)) = (heads, width) {
+        set(INNER_SIZE, Value::U32((heads * width) as u32));
+    }
+    let layers = nets.layers(config.n_layers());
+    let recurrent = (0..config.n_layers()).map(|layer| layers.binary_search(&layer).is_ok());
+    let recurrent: Vec<bool> = recurrent.collect();
+    let interval = period(&recurrent, USUAL_INTERVAL).unwrap_or(USUAL_INTERVAL);
+    set(INTERVAL, Value::U32(interval as u32));
+    set(RECURRENT, Value::Array(Array::Bool(recurrent)));
 }

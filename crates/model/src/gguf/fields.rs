@@ -1,18 +1,19 @@
 //! Metadata of GGUF files as fields of `config.json`.
 
+mod delta_nets;
 mod layer_norm;
 
 use emberlm_gguf::GgufError;
 use serde_json::{Map, Value, json};
 
+pub(super) use delta_nets::{qwen3_5_text, qwen3_next, sections};
 pub(super) use layer_norm::{bloom, cohere, falcon, gpt_neox, gpt2, layout, parallel, starcoder2};
 
 use super::architecture::Windows;
 use super::described::Described;
 use super::key_names::{
     ACTIVE_EXPERTS, ATTENTION_SCALE, CONTEXT, EXPERT_WIDTH, EXPERTS, FEED_FORWARD, HEADS,
-    KEY_LENGTH, KV_HEADS, LAYERS, RMS_EPSILON, SHARED_WIDTH, VALUE_LENGTH, WIDTH, WINDOW,
-    WINDOW_PATTERN,
+    KEY_LENGTH, KV_HEADS, RMS_EPSILON, SHARED_WIDTH, VALUE_LENGTH, WIDTH, WINDOW, WINDOW_PATTERN,
 };
 use super::metadata::Keys;
 use super::{EMBEDDING, HEAD, architecture, rope};
@@ -22,6 +23,8 @@ type Read<T> = Result<T, GgufError>;
 
 /// Key of the kind of file: a model, an adapter, or another part of one.
 const KIND: &str = "general.type";
+/// Number of layers from which on lists of layers are cut, so that a damaged number takes no memory. No model has that many.
+const MOST_LAYERS: u64 = 1 << 16;
 /// Names of the special tokens in `config.json`.
 const TOKENS: [(&str, &str); 3] = [
     ("tokenizer.ggml.bos_token_id", "bos_token_id"),
@@ -117,7 +120,7 @@ fn sizes(keys: &Keys<'_>, fields: &mut Fields, model_type: &str) -> Read<()> {
         json!(keys.size(CONTEXT)?),
     );
     set(fields, "hidden_size", json!(keys.size(WIDTH)?));
-    set(fields, "num_hidden_layers", json!(keys.size(LAYERS)?));
+    set(fields, "num_hidden_layers", json!(keys.blocks()?));
     set(fields, "num_attention_heads", json!(heads));
     set(
         fields,
@@ -200,9 +203,9 @@ fn experts(keys: &Keys<'_>, fields: &mut Fields, normalized: bool) -> Read<()> {
     if !matches!(gating, None | Some(1)) {
         return Err(keys.error("expert_gating_func", "must be 1, the softmax"));
     }
-    let layers = keys.size(LAYERS)?;
+    let layers = keys.blocks()?;
     let is_dense = |layer: &u64| !keys.has_tensor(&format!("blk.{layer}.ffn_gate_inp.weight"));
-    let dense: Vec<u64> = (0..layers.min(1 << 16)).filter(is_dense).collect();
+    let dense: Vec<u64> = (0..layers.min(MOST_LAYERS)).filter(is_dense).collect();
     set(fields, "mlp_only_layers", json!(dense));
     Ok(())
 }
@@ -262,7 +265,7 @@ fn whole_head(mut rope: Fields) -> Fields {
 fn gemma(keys: &Keys<'_>, fields: &mut Fields, model_type: &str, largest: u64) -> Read<u64> {
     sizes(keys, fields, model_type)?;
     let head_dim = head_dim(keys)?;
-    let layers = keys.size(LAYERS)?;
+    let layers = keys.blocks()?;
     let scalar = match layers == largest {
         true => keys.size(WIDTH)? / keys.size(HEADS)?.max(1),
         false => head_dim,
@@ -282,8 +285,8 @@ fn window(keys: &Keys<'_>, fields: &mut Fields) -> Read<()> {
     };
     let tokens = keys.optional_size(WINDOW)?;
     let tokens = tokens.filter(|&tokens| tokens > 0);
-    let layers = keys.size(LAYERS)?;
-    let pattern = keys.layers(WINDOW_PATTERN, layers.min(1 << 16), every)?;
+    let layers = keys.blocks()?.min(MOST_LAYERS);
+    let pattern = keys.layers(WINDOW_PATTERN, layers, every)?;
     let types = pattern
         .iter()
         .map(|&slides| match slides && tokens.is_some() {

@@ -158,7 +158,7 @@ impl FileType {
         }
     }
 
-    /// The type of a tensor. Vectors, norms, biases, learned positions and routers are f32.
+    /// The type of a tensor. Vectors, norms, biases, learned positions, routers and short convolutions are f32.
     pub(crate) fn tensor_type(self, name: &str, shape: &[usize], model: Traits) -> TensorType {
         let main = self.main();
         if shape.len() < 2 || is_small(name) {
@@ -178,7 +178,10 @@ impl FileType {
                 [experts, _, _] if *experts > 1 => TensorType::Mxfp4,
                 _ => main,
             },
-            part => self.within_block(part, layer_of(name), model),
+            part => {
+                let layer = super::block_of(name).unwrap_or_default();
+                self.within_block(part, layer as usize, model)
+            }
         };
         fitting(chosen, columns)
     }
@@ -239,6 +242,7 @@ fn is_small(name: &str) -> bool {
     !name.ends_with(".weight")
         || name.contains("_norm.weight")
         || name.contains("ffn_gate_inp")
+        || name.contains("ssm_conv1d")
         || name == "position_embd.weight"
 }
 
@@ -256,14 +260,6 @@ fn use_of(name: &str, tied: bool) -> Use {
         part if part.starts_with("ffn_down") => Use::Down,
         _ => Use::Other,
     }
-}
-
-/// The number of the block in a name.
-fn layer_of(name: &str) -> usize {
-    let number = name.split('.').nth(1);
-    number
-        .and_then(|number| number.parse().ok())
-        .unwrap_or_default()
 }
 
 /// Returns true for the first and last eighth of the layers, and for every third between them.
@@ -363,5 +359,6 @@ mod tests {
         assert_eq!(of(FileType::F16, table, true), "F16");
         assert_eq!(of(FileType::Q4KM, "position_embd.weight", true), "F32");
         assert_eq!(of(FileType::Q4KM, "blk.0.ffn_gate_inp.weight", true), "F32");
+        assert_eq!(of(FileType::F16, "blk.0.ssm_conv1d.weight", true), "F32");
     }
 }

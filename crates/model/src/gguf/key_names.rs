@@ -27,6 +27,36 @@ pub(super) const ACTIVE_EXPERTS: &str = "expert_used_count";
 pub(super) const EXPERT_WIDTH: &str = "expert_feed_forward_length";
 pub(super) const SHARED_WIDTH: &str = "expert_shared_feed_forward_length";
 
+pub(super) const PREDICTIONS: &str = "nextn_predict_layers";
+
+/// Sizes of delta nets: the key of each, its field in `config.json`, and that in a model's configuration.
+pub(super) const DELTA_SIZES: [(&str, [&str; 2]); 4] = [
+    (
+        "ssm.conv_kernel",
+        ["linear_conv_kernel_dim", "delta_nets.taps"],
+    ),
+    (STATE_SIZE, ["linear_key_head_dim", "delta_nets.key_dim"]),
+    (
+        "ssm.group_count",
+        ["linear_num_key_heads", "delta_nets.key_heads"],
+    ),
+    (
+        VALUE_HEADS,
+        ["linear_num_value_heads", "delta_nets.value_heads"],
+    ),
+];
+/// Width of a head of queries, keys or values.
+pub(super) const STATE_SIZE: &str = "ssm.state_size";
+pub(super) const VALUE_HEADS: &str = "ssm.time_step_rank";
+/// Width of all heads of values.
+pub(super) const INNER_SIZE: &str = "ssm.inner_size";
+/// The layers with delta nets.
+pub(super) const RECURRENT: &str = "attention.recurrent_layers";
+/// The distance of the layers without delta nets where [`RECURRENT`] is not given.
+pub(super) const INTERVAL: &str = "full_attention_interval";
+/// The value of [`INTERVAL`] where it is not given.
+pub(super) const USUAL_INTERVAL: u64 = 4;
+
 pub(super) const PARALLEL: &str = "use_parallel_residual";
 pub(super) const LAYOUT: &str = "tensor_data_layout";
 /// The only value of [`LAYOUT`].
@@ -36,6 +66,8 @@ pub(super) const ROPE_BASE: &str = "rope.freq_base";
 /// Base of layers with a window.
 pub(super) const ROPE_WINDOW_BASE: &str = "rope.freq_base_swa";
 pub(super) const ROPE_DIMS: &str = "rope.dimension_count";
+/// The pairs of elements that rotate by each of four positions, of which text has three equal ones.
+pub(super) const ROPE_SECTIONS: &str = "rope.dimension_sections";
 pub(super) const ROPE_SCALING: &str = "rope.scaling.type";
 pub(super) const ROPE_FACTOR: &str = "rope.scaling.factor";
 pub(super) const ROPE_ORIGINAL: &str = "rope.scaling.original_context_length";
@@ -88,7 +120,10 @@ fn key_of(field: &str) -> Option<&'static str> {
         ),
     ];
     let found = KEYS.iter().find(|(fields, _)| fields.contains(&field));
-    found.map(|(_, key)| *key)
+    let size = DELTA_SIZES
+        .iter()
+        .find(|(_, fields)| fields.contains(&field));
+    found.map(|(_, key)| *key).or(size.map(|(key, _)| *key))
 }
 
 /// The error of a `config.json`, about the metadata of the GGUF file at `path` from which its fields were made.

@@ -7,7 +7,7 @@ use emberlm_gguf::{GgufError, Value};
 
 use super::architecture::Architecture;
 use super::described::Described;
-use super::key_names::VOCABULARY;
+use super::key_names::{LAYERS, PREDICTIONS, VOCABULARY};
 
 /// Keys that describe a file, not a model.
 const IGNORED: [&str; 3] = [
@@ -118,6 +118,39 @@ impl<'a> Keys<'a> {
     pub(super) fn size(&self, name: &str) -> Read<u64> {
         let size = self.optional_size(name)?;
         size.ok_or_else(|| self.error(name, "must be given"))
+    }
+
+    /// The number of the model's blocks, which those of multi-token prediction follow.
+    pub(super) fn blocks(&self) -> Read<u64> {
+        let all = self.size(LAYERS)?;
+        if !self.architecture.predictions {
+            return Ok(all);
+        }
+        let predictions = self.optional_size(PREDICTIONS)?.unwrap_or(0);
+        let rule = || format!("must be less than the {all} blocks of the file");
+        let blocks = all.checked_sub(predictions).filter(|&blocks| blocks > 0);
+        blocks.ok_or_else(|| self.error(PREDICTIONS, rule()))
+    }
+
+    /// Whole numbers, if present.
+    pub(super) fn sizes(&self, name: &str) -> Read<Option<Vec<u64>>> {
+        let key = self.key(name);
+        let metadata = self.file.metadata();
+        let Some(value) = metadata.get(&key) else {
+            return Ok(None);
+        };
+        let size = |value: Value| u64::try_from(value.integer()?).ok();
+        let sizes = match value {
+            Value::Array(list) => list.iter().map(size).collect::<Option<Vec<u64>>>(),
+            _ => None,
+        };
+        let rule = "must be a list of whole numbers of at least 0";
+        sizes.map_or_else(|| Err(metadata.error(&key, rule)), |sizes| Ok(Some(sizes)))
+    }
+
+    /// Returns true if a key is given.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.file.metadata().get(&self.key(name)).is_some()
     }
 
     /// A number, if present.

@@ -8,11 +8,14 @@ use emberlm_gguf::GgufFile;
 use super::architecture::Architecture;
 use super::{EMBEDDING, HEAD};
 use crate::config::Wiring;
+use crate::nn::attention::AttentionConfig;
 use crate::transformer::checked::TransformerConfig;
 use crate::weights::map::Source;
 use crate::weights::names::{
-    Names, TensorName, as_is, expert_of, linear, paired_query_key_value, part_of, query_key_value,
+    Names, TensorName, as_is, expert_of, gate_beside_queries, linear, paired_query_key_value,
+    part_of, per_head, per_head_of_key, query_key_value, query_key_value_beside_gate,
 };
+use crate::weights::pieces::Pieces;
 
 /// The tables of the tensors of a block that apply to a file.
 pub(crate) struct GgufNames {
@@ -33,7 +36,7 @@ impl GgufNames {
             false => EXPERTS,
         };
         Self {
-            blocks: vec![architecture.names, projections, experts, BLOCK],
+            blocks: [architecture.names, &[projections, experts, BLOCK]].concat(),
         }
     }
 
@@ -45,7 +48,7 @@ impl GgufNames {
             (false, false) => SEPARATE,
         };
         Self {
-            blocks: vec![architecture.names, projections, EXPERTS, BLOCK],
+            blocks: [architecture.names, &[projections, EXPERTS, BLOCK]].concat(),
         }
     }
 
@@ -139,6 +142,66 @@ pub(crate) const OLMO2: &[TensorName] = &[
     as_is("norm1", "post_attention_norm"),
     as_is("norm2", "post_ffw_norm"),
 ];
+
+/// Attention with a gate, and delta nets without the tensors whose values are ordered by heads.
+pub(crate) const HYBRID: &[TensorName] = &[
+    as_is("norm2", "post_attention_norm"),
+    query_key_value_beside_gate("attention.qkv", ["attn_q", "attn_k", "attn_v"])
+        .in_delta_nets(false),
+    gate_beside_queries("attention.gate", "attn_q").in_delta_nets(false),
+    as_is("attention.delta.norm", "ssm_norm"),
+];
+
+/// Delta nets whose heads of values that share a key are next to each other, as in the decoder.
+pub(crate) const GROUPED_VALUES: &[TensorName] = &[
+    linear("attention.qkv", "attn_qkv").in_delta_nets(true),
+    linear("attention.gate", "attn_gate").in_delta_nets(true),
+    linear("attention.out", "ssm_out").in_delta_nets(true),
+    per_head_of_key("attention.delta.rates", "ssm_ba"),
+    linear("attention.delta.convolution", "ssm_conv1d.weight"),
+    as_is("attention.delta.decay", "ssm_a"),
+    as_is("attention.delta.step_bias", "ssm_dt.bias"),
+];
+
+/// The same with the first head of values of every key, then the next one of every key, and so on.
+pub(crate) const TILED_VALUES: &[TensorName] = &[
+    linear("attention.qkv", "attn_qkv")
+        .with_outputs(after_keys)
+        .in_delta_nets(true),
+    linear("attention.gate", "attn_gate")
+        .with_outputs(values)
+        .in_delta_nets(true),
+    linear("attention.out", "ssm_out")
+        .with_inputs(values)
+        .in_delta_nets(true),
+    per_head("attention.delta.rates", ["ssm_beta", "ssm_alpha"]).with_outputs(heads),
+    linear("attention.delta.convolution", "ssm_conv1d.weight").with_outputs(after_keys),
+    as_is("attention.delta.decay", "ssm_a").with_outputs(heads),
+    as_is("attention.delta.step_bias", "ssm_dt.bias").with_outputs(heads),
+];
+
+/// Heads of values, with `size` elements each, in tiles of one head per key.
+fn tiled(attention: &AttentionConfig, size: usize) -> Pieces {
+    let tiles = attention.heads / attention.kv_heads;
+    Pieces::in_groups(tiles, vec![size; attention.kv_heads])
+}
+
+fn heads(attention: &AttentionConfig) -> Pieces {
+    tiled(attention, 1)
+}
+
+fn values(attention: &AttentionConfig) -> Pieces {
+    let size = attention.delta().map(|net| net.value_dim);
+    tiled(attention, size.unwrap_or(attention.head_dim))
+}
+
+/// Values after queries and keys.
+fn after_keys(attention: &AttentionConfig) -> Pieces {
+    Pieces {
+        before: 2 * attention.kv_heads * attention.head_dim,
+        ..values(attention)
+    }
+}
 
 /// With two norms, the second name is that of the attention's.
 pub(crate) const FALCON: &[TensorName] = &[

@@ -1,5 +1,7 @@
 //! Rounds the matrices of a file to blocks.
 
+use std::borrow::Cow;
+
 use emberlm_kernels::PackedFormat;
 use emberlm_kernels::cpu::gptq::Gptq;
 use emberlm_kernels::cpu::matrix::Matrix;
@@ -27,25 +29,42 @@ impl<'a> Rounding<'a> {
         }
     }
 
-    /// Packs the rows of a tensor that belong to the layer at `path`, if it is that of a linear layer.
+    /// Packs the rows of a tensor that belong to the layer at `path`, if it is that of a linear layer. `order` has the layer's input
+    /// for each input of the tensor, if they have another order.
     pub(crate) fn pack(
         &mut self,
         format: PackedFormat,
         w: Matrix<'_>,
         path: Option<&str>,
+        order: Option<&[usize]>,
     ) -> PackedMatrix {
         let importance = path.and_then(|path| self.importance?.of_layer(path));
-        let mut packed = pack_by_importance(format, w, importance);
-        if let Some(gptq) = path.and_then(|path| self.gptq(path)) {
+        let importance = importance.map(|of| match order {
+            Some(order) => Cow::from_iter(order.iter().map(|&input| of[input])),
+            None => Cow::from(of),
+        });
+        let mut packed = pack_by_importance(format, w, importance.as_deref());
+        if let Some(gptq) = path.and_then(|path| self.gptq(path, order)) {
             gptq.choose(w, &mut packed);
         }
         packed
     }
 
-    fn gptq(&mut self, path: &str) -> Option<&Gptq> {
+    fn gptq(&mut self, path: &str, order: Option<&[usize]>) -> Option<&Gptq> {
         let products = self.products?;
         if self.last.as_ref().is_none_or(|(last, _)| last != path) {
-            let gptq = products.of_layer(path).and_then(Gptq::new);
+            let products = products.of_layer(path).map(|of| match order {
+                Some(order) => order
+                    .iter()
+                    .flat_map(|row| {
+                        order
+                            .iter()
+                            .map(move |column| of[row * order.len() + column])
+                    })
+                    .collect(),
+                None => Cow::from(of),
+            });
+            let gptq = products.and_then(|products| Gptq::new(&products));
             self.last = Some((path.to_owned(), gptq));
         }
         self.last.as_ref()?.1.as_ref()

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use emberlm_gguf::{GgufFile, TensorInfo, TensorType};
+use emberlm_gguf::{GgufError, GgufFile, TensorInfo, TensorType};
 use emberlm_kernels::PackedFormat;
 use emberlm_kernels::cpu::packed::{PackedView, unpack};
 
+use super::architecture::Architecture;
+use super::block_of;
 use crate::error::WeightsError;
 use crate::weights::{Element, TensorStore};
 
@@ -16,20 +18,22 @@ const RUN_BYTES: usize = 4 << 20;
 const ROW_MATRIX: &str = ".ffn_gate_inp_shexp.weight";
 /// End of the names of vectors of all experts, which files store as a matrix.
 pub(crate) const EXPERT_BIASES: &str = "_exps.bias";
-/// End of the names of norms' gains.
-pub(crate) const GAIN: &str = "norm.weight";
 
 /// The tensors of a GGUF file. A tensor of more than two dimensions is a matrix here: the matrices of all experts, one
 /// below the other. The vectors of all experts are one vector.
 pub(crate) struct GgufStore<'a> {
     file: &'a GgufFile,
     shapes: BTreeMap<&'a str, Vec<usize>>,
-    /// True if the gains of norms have 1 added, which is subtracted here. That is exact unless a gain is below ½.
-    offset_norms: bool,
+    architecture: &'static Architecture,
 }
 
 impl<'a> GgufStore<'a> {
-    pub(crate) fn new(file: &'a GgufFile, offset_norms: bool) -> Self {
+    /// The tensors of the first `blocks` blocks, and those outside of blocks.
+    pub(crate) fn new(
+        file: &'a GgufFile,
+        architecture: &'static Architecture,
+        blocks: u64,
+    ) -> Self {
         let shape = |tensor: &TensorInfo| match tensor.shape.as_slice() {
             &[columns] if tensor.name.ends_with(ROW_MATRIX) => vec![1, columns],
             shape if tensor.name.ends_with(EXPERT_BIASES) => vec![shape.iter().product()],
@@ -38,13 +42,14 @@ impl<'a> GgufStore<'a> {
             }
             shape => shape.to_vec(),
         };
-        let tensors = file.tensors();
+        let is_read = |tensor: &&TensorInfo| block_of(&tensor.name).is_none_or(|of| of < blocks);
+        let tensors = file.tensors().filter(is_read);
         Self {
             file,
             shapes: tensors
                 .map(|tensor| (tensor.name.as_str(), shape(tensor)))
                 .collect(),
-            offset_norms,
+            architecture,
         }
     }
 
@@ -95,7 +100,7 @@ impl TensorStore for GgufStore<'_> {
         };
         let at_once = (RUN_BYTES / (columns * size_of::<f32>()).max(1)).max(1);
         let mut values = Vec::new();
-        let offset = self.offset_norms && name.ends_with(GAIN);
+        let encoding = self.architecture.encoding(name);
         let mut failure = None;
         self.file
             .read_rows(tensor, stored, at_once, &mut |run, bytes| {
@@ -106,10 +111,12 @@ impl TensorStore for GgufStore<'_> {
                     failure.get_or_insert(error);
                     return;
                 }
-                if offset {
-                    values.iter_mut().for_each(|gain| *gain -= 1.0);
-                }
                 if !whole {
+                    let decoded = encoding.decode(&mut values);
+                    if let Err(rule) = decoded {
+                        failure.get_or_insert(in_tensor(name, rule));
+                        return;
+                    }
                     read(run, &values);
                 }
             })
@@ -118,6 +125,8 @@ impl TensorStore for GgufStore<'_> {
             return Err(error);
         }
         if whole {
+            let decoded = encoding.decode(&mut values);
+            decoded.map_err(|rule| in_tensor(name, rule))?;
             let row = values.len() / own.max(1);
             read(rows.clone(), &values[rows.start * row..rows.end * row]);
         }
@@ -139,6 +148,13 @@ impl TensorStore for GgufStore<'_> {
         let read = self.file.read_rows(tensor, rows, at_once, read);
         read.map_err(WeightsError::Gguf)
     }
+}
+
+fn in_tensor(name: &str, rule: &str) -> WeightsError {
+    WeightsError::Gguf(GgufError::Tensor {
+        name: name.to_owned(),
+        reason: rule.to_owned(),
+    })
 }
 
 /// The format of a matrix in blocks or 16 bits; `None` for other tensors.

@@ -47,6 +47,17 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
         let Some(runs) = self.runs(&tensors, outputs, all_outputs, own) else {
             return Ok(None);
         };
+        // The chunks of each row in the order of the decoder; a row without another order of inputs is one chunk.
+        let chunks = tensors.iter().map(|stored| match &stored.inputs {
+            Some(order) => {
+                let format = self.store.packed_format(&self.name_in_file(&stored.name));
+                order.places(format?.block_len())
+            }
+            None => Some(vec![0]),
+        });
+        let Some(chunks) = chunks.collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
         let has_format = |run: &Run| format.is_none_or(|format| run.format == format);
         if runs.len() > MOST_PARTS || !runs.iter().all(has_format) {
             return Ok(None);
@@ -64,16 +75,20 @@ impl<S: Fn(&str) -> Option<Source>> Loader<'_, S> {
             .iter()
             .map(|run| vec![0; run.format.bytes([run.rows, inputs])])
             .collect();
-        for stored in tensors {
+        for (stored, chunks) in tensors.into_iter().zip(chunks) {
             let name = self.name_in_file(&stored.name);
             check_shape(self.store, &name, &[stored.len(), inputs])?;
             let rows = stored.file_rows_with(0..all_outputs);
             self.store.read_packed_rows(&name, rows, &mut |run, read| {
                 let bytes = read.len() / run.len().max(1);
+                let each = bytes / chunks.len();
                 stored.for_each_element(run.clone(), |element, row| {
                     if let Some((part, to)) = own(element).map(|own| starts[own]) {
                         let from = (row - run.start) * bytes;
-                        parts[part][to..to + bytes].copy_from_slice(&read[from..from + bytes]);
+                        for (from, place) in (from..).step_by(each).zip(&chunks) {
+                            let to = to + place * each;
+                            parts[part][to..to + each].copy_from_slice(&read[from..from + each]);
+                        }
                     }
                 });
             })?;

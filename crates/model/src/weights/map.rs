@@ -27,6 +27,8 @@ struct SourceTensor {
     every: EqualPart,
     /// The order of the tensor's outputs if it is another one, or if other parameters have some of them.
     pieces: Option<Pieces>,
+    /// The order of the tensor's inputs if it is another one.
+    inputs: Option<Pieces>,
     /// Elements of a head if the rows of each head are ordered by rotated pairs, `(0, d/2), (1, d/2 + 1), …`.
     paired: Option<usize>,
 }
@@ -82,20 +84,17 @@ impl Source {
         let groups = attention.kv_heads;
         let queries = attention.heads / groups * attention.head_dim;
         let sizes = vec![queries, attention.head_dim, attention.head_dim];
-        let own = 0..sizes.len();
-        Self::pieces(name, Pieces { groups, sizes, own })
+        Self::transposed(name).ordered(Some(Pieces::in_groups(groups, sizes)), None)
     }
 
-    /// Pieces of a matrix stored `[out, in]`, or of a vector.
-    pub(crate) fn pieces(name: impl Into<String>, pieces: Pieces) -> Self {
-        let tensor = SourceTensor {
-            pieces: Some(pieces),
-            ..SourceTensor::whole(name.into())
-        };
-        Self {
-            tensors: vec![tensor],
-            layout: Layout::Transposed,
+    /// The source with other orders of the outputs and inputs of each tensor, unless they are `None`. Other parameters may have some
+    /// of the outputs.
+    pub(crate) fn ordered(mut self, outputs: Option<Pieces>, inputs: Option<Pieces>) -> Self {
+        for tensor in &mut self.tensors {
+            tensor.pieces = outputs.clone().or(tensor.pieces.take());
+            tensor.inputs.clone_from(&inputs);
         }
+        self
     }
 
     /// [`Source::query_key_value`], where each head of the queries is followed by that of a gate in the first tensor.
@@ -105,9 +104,8 @@ impl Source {
     ) -> Self {
         let mut source = Self::query_key_value(attention, names);
         source.tensors[0].pieces = Some(Pieces {
-            groups: attention.heads,
-            sizes: vec![attention.head_dim; 2],
             own: 0..1,
+            ..Pieces::in_groups(attention.heads, vec![attention.head_dim; 2])
         });
         source
     }
@@ -248,6 +246,7 @@ impl Source {
                 part: tensor.part.unwrap_or(EqualPart::WHOLE),
                 every: tensor.every,
                 pieces: tensor.pieces.clone(),
+                inputs: tensor.inputs.clone(),
                 paired: tensor.paired,
                 layout: self.layout,
             };
@@ -267,6 +266,7 @@ impl SourceTensor {
             part: None,
             every: EqualPart::WHOLE,
             pieces: None,
+            inputs: None,
             paired: None,
         }
     }
@@ -290,6 +290,8 @@ pub(crate) struct Stored {
     every: EqualPart,
     /// See [`SourceTensor`].
     pieces: Option<Pieces>,
+    /// See [`SourceTensor`].
+    pub(crate) inputs: Option<Pieces>,
     /// Elements of a head if the rows of each head are ordered by rotated pairs.
     paired: Option<usize>,
     layout: Layout,
@@ -400,10 +402,12 @@ impl Stored {
                 let mut first = own_rows.start;
                 while first < own_rows.end {
                     let last = own_rows.end.min(first + TRANSPOSED_ROWS);
+                    let column = |row: usize| self.own_column(row - own_outputs.start);
+                    let columns: Vec<Option<usize>> = (first..last).map(column).collect();
                     for i in 0..fan_in {
-                        let own = i * self.columns + self.start;
-                        for row in first..last {
-                            if let Some(column) = self.own_column(row - own_outputs.start) {
+                        let own = self.own_row(i) * self.columns + self.start;
+                        for (row, column) in (first..last).zip(&columns) {
+                            if let Some(column) = column {
                                 visit(own + column, row * fan_in + i);
                             }
                         }
@@ -412,6 +416,12 @@ impl Stored {
                 }
             }
         }
+    }
+
+    /// Maps the index of an input in a matrix `[out, in]` to its row in the parameter.
+    pub(crate) fn own_row(&self, input: usize) -> usize {
+        let row = self.inputs.as_ref().map(|order| order.column(input));
+        row.flatten().unwrap_or(input)
     }
 
     /// Maps the index of an output in the range of [`Stored::own_outputs`] to its column in the parameter, relative to
@@ -430,10 +440,4 @@ impl Stored {
             None => Some(output),
         }
     }
-}
-
-/// Splits a path `blocks.N.rest` into the block's index and the rest.
-pub fn block_path(path: &str) -> Option<(usize, &str)> {
-    let (number, rest) = path.strip_prefix("blocks.")?.split_once('.')?;
-    Some((number.parse().ok()?, rest))
 }

@@ -22,7 +22,14 @@ pub(crate) struct TensorName {
     in_delta_net: Option<bool>,
     /// Names and layout in the files.
     tensors: Tensors,
+    /// The order of the outputs of each tensor if it is another one, or if other parameters have some of them.
+    outputs: Option<Order>,
+    /// The order of the inputs if it is another one.
+    inputs: Option<Order>,
 }
+
+/// The order of outputs or inputs by the sizes of the attention.
+type Order = fn(&AttentionConfig) -> Pieces;
 
 impl TensorName {
     const fn of(path: &'static str, tensors: Tensors) -> Self {
@@ -31,6 +38,24 @@ impl TensorName {
             applies: |_| true,
             in_delta_net: None,
             tensors,
+            outputs: None,
+            inputs: None,
+        }
+    }
+
+    /// Reorders the outputs of each tensor.
+    pub(crate) const fn with_outputs(self, order: Order) -> Self {
+        Self {
+            outputs: Some(order),
+            ..self
+        }
+    }
+
+    /// Reorders the inputs.
+    pub(crate) const fn with_inputs(self, order: Order) -> Self {
+        Self {
+            inputs: Some(order),
+            ..self
         }
     }
 
@@ -73,8 +98,6 @@ enum Tensors {
     FusedPerGroup(&'static str),
     /// [`Source::query_key_value_beside_gate`].
     QueryKeyValueBesideGate([&'static str; 3]),
-    /// [`Source::pieces`].
-    Pieces(&'static str, fn(&AttentionConfig) -> Pieces),
     /// [`Source::columns`] with an output for each head.
     PerHead([&'static str; 2]),
     /// [`Source::channels`].
@@ -136,21 +159,19 @@ pub(crate) const fn query_key_value_beside_gate(
 
 /// The gate of [`query_key_value_beside_gate`], in the tensor of the queries.
 pub(crate) const fn gate_beside_queries(path: &'static str, name: &'static str) -> TensorName {
-    let pieces = |attention: &AttentionConfig| Pieces {
-        groups: attention.heads,
-        sizes: vec![attention.head_dim; 2],
+    linear(path, name).with_outputs(|attention| Pieces {
         own: 1..2,
-    };
-    TensorName::of(path, Tensors::Pieces(name, pieces))
+        ..Pieces::in_groups(attention.heads, vec![attention.head_dim; 2])
+    })
 }
 
-/// A linear layer stored `[out, in]` in pieces of a tensor's outputs.
-pub(crate) const fn pieces(
-    path: &'static str,
-    name: &'static str,
-    of: fn(&AttentionConfig) -> Pieces,
-) -> TensorName {
-    TensorName::of(path, Tensors::Pieces(name, of))
+/// A linear layer with two outputs for each head, stored `[out, in]`: the first ones and the second ones of the heads that share a
+/// key, for one key after another.
+pub(crate) const fn per_head_of_key(path: &'static str, name: &'static str) -> TensorName {
+    linear(path, name).with_outputs(|attention| {
+        let each = attention.heads / attention.kv_heads;
+        Pieces::in_groups(attention.kv_heads, vec![each; 2])
+    })
 }
 
 /// A linear layer stored as two layers `[heads, in]`.
@@ -238,7 +259,7 @@ fn find<'a>(
             _ => return None,
         };
         let named = |name: &str| format!("{prefix}{}{suffix}", with_numbers(name, &numbers));
-        Some(match row.tensors {
+        let source = match row.tensors {
             Tensors::AsIs(name) => Source::as_is(named(name)),
             Tensors::Transposed(name) => Source::transposed(named(name)),
             Tensors::QueryKeyValue(names) => Source::query_key_value(attention, names.map(named)),
@@ -258,7 +279,6 @@ fn find<'a>(
             Tensors::QueryKeyValueBesideGate(names) => {
                 Source::query_key_value_beside_gate(attention, names.map(named))
             }
-            Tensors::Pieces(name, of) => Source::pieces(named(name), of(attention)),
             Tensors::PerHead(names) => Source::columns(names.map(named), attention.heads),
             Tensors::Channels(name) => Source::channels(named(name)),
             Tensors::PartOf(name, part) => Source::part_of(named(name), part),
@@ -271,8 +291,16 @@ fn find<'a>(
                 let end = if suffix == ".bias" { "_bias" } else { "" };
                 Source::stacked(format!("{prefix}{name}{end}"), expert, every)
             }
-        })
+        };
+        let order = |order: Option<Order>| order.map(|of| of(attention));
+        Some(source.ordered(order(row.outputs), order(row.inputs)))
     })
+}
+
+/// Splits a path `blocks.N.rest` into the block's index and the rest.
+pub(crate) fn block_path(path: &str) -> Option<(usize, &str)> {
+    let (index, rest) = in_block(path)?;
+    Some((index.parse().ok()?, rest))
 }
 
 /// The index of the block that a path is in, and the path within the block.

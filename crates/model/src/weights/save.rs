@@ -81,6 +81,14 @@ impl<B: Backend> Published<B> {
         &self.shape
     }
 
+    /// The parameter's input for each input of the tensor, if they have another order.
+    pub(crate) fn input_order(&self) -> Option<Vec<usize>> {
+        let (stored, _) = self.parameters.first()?;
+        stored.inputs.as_ref()?;
+        let inputs = self.shape.last().copied().unwrap_or_default();
+        Some((0..inputs).map(|input| stored.own_row(input)).collect())
+    }
+
     /// Computes the tensor in f32.
     pub fn values(&self) -> HostTensor {
         let mut values = vec![0.0; self.len()];

@@ -44,6 +44,11 @@ const TEKKEN: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|",
     r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
+/// Qwen's pattern since Qwen3.5: that of Qwen2 with marks as parts of words.
+const QWEN3_5: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|",
+    r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+);
 /// BLOOM's pattern: everything but white space and sentence marks.
 const BLOOM: &str = r" ?[^(\s|[.,!?…。，、।۔،])]+";
 /// Three digits.
@@ -57,7 +62,7 @@ const PLAIN: PreTokenizer = PreTokenizer {
     begins: false,
 };
 
-const ALL: [PreTokenizer; 13] = [
+const ALL: [PreTokenizer; 14] = [
     PreTokenizer {
         names: &["gpt-2", "phi-2", "jina-es", "jina-de", "mellum", "exaone4"],
         ..PLAIN
@@ -100,6 +105,12 @@ const ALL: [PreTokenizer; 13] = [
         names: &["qwen2"],
         normalizer: Some("NFC"),
         splits: &[Split::Regex(patterns::QWEN2)],
+        ..PLAIN
+    },
+    PreTokenizer {
+        names: &["qwen35"],
+        normalizer: Some("NFC"),
+        splits: &[Split::Regex(QWEN3_5)],
         ..PLAIN
     },
     PreTokenizer {
