@@ -27,7 +27,7 @@ LONG_ORIGINAL = 4
 TYPES = [
     "gpt2", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma2", "mixtral", "qwen2_moe", "qwen3_moe",
     "olmoe", "olmo2", "olmo3", "smollm3", "phi3", "granite", "gemma3_text", "starcoder2", "cohere", "glm4", "bloom",
-    "falcon", "gpt_oss", "qwen3_next", "qwen3_5_text",
+    "falcon", "gpt_oss", "qwen3_next", "qwen3_5_text", "deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite",
 ]
 
 
@@ -97,6 +97,48 @@ def delta_nets(kind, rng, common):
     )
 
 
+def grouped_experts(rng):
+    """Experts in groups, of which enough take part, beside a shared one."""
+    groups, of_group = rng.choice([1, 1, 2, 3]), rng.choice([2, 3])
+    active_groups = rng.choice([n for n in (1, 2) if n <= groups])
+    return {
+        "n_group": groups, "topk_group": active_groups, "n_routed_experts": groups * of_group,
+        "num_experts_per_tok": rng.choice([n for n in (1, 2, 4) if n <= active_groups * of_group]),
+        "moe_intermediate_size": rng.choice([8, 20]), "n_shared_experts": rng.choice([1, 2]),
+        "routed_scaling_factor": rng.choice([1.0, 2.446, 16.0]),
+    }
+
+
+def latents(kind, rng, common):
+    """Types with latent attention or with DeepSeek-V3's experts."""
+    layers, flag = common["num_hidden_layers"], [True, False]
+    common |= grouped_experts(rng)
+    if kind == "deepseek_v2":
+        common["topk_method"] = "greedy" if common["n_group"] == 1 else rng.choice(["greedy", "group_limited_greedy"])
+    else:
+        common |= either(rng, norm_topk_prob=flag)
+    if kind == "glm4_moe_lite":
+        common["mlp_layer_types"] = rng.choice([None, [rng.choice(["dense", "sparse"]) for _ in range(layers)]])
+    else:
+        common |= either(rng, first_k_dense_replace=[0, 1])
+    if kind == "glm4_moe":
+        return transformers.Glm4MoeConfig(**common, **either(rng, attention_bias=flag, use_qk_norm=flag), num_mtp_layers=0)
+    del common["head_dim"]
+    common["hidden_size"] = common["num_attention_heads"] * rng.choice([4, 6])
+    common |= {
+        "num_key_value_heads": common["num_attention_heads"], "q_lora_rank": rng.choice([None, 5, 12]),
+        "kv_lora_rank": rng.choice([3, 8, 14]), "qk_nope_head_dim": rng.choice([2, 5, 8]),
+        "qk_rope_head_dim": rng.choice([2, 4, 6]), "v_head_dim": rng.choice([3, 8, 20]),
+    }
+    common["attention_bias"] = common["q_lora_rank"] is not None and rng.random() < 0.5
+    if kind == "deepseek_v2":
+        return transformers.DeepseekV2Config(**common)
+    common |= either(rng, rope_interleave=flag)
+    if kind == "glm4_moe_lite":
+        return transformers.Glm4MoeLiteConfig(**common)
+    return transformers.DeepseekV3Config(**common, num_mtp_layers=0)
+
+
 def newer(kind, rng, common, heads, head_dim):
     """The types since OLMo 2; `common` has LLaMA's fields."""
     layers = common["num_hidden_layers"]
@@ -121,6 +163,8 @@ def newer(kind, rng, common, heads, head_dim):
         )
     if kind in ("qwen3_next", "qwen3_5_text"):
         return delta_nets(kind, rng, common)
+    if kind in ("deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite"):
+        return latents(kind, rng, common)
     if kind == "glm4":
         return transformers.Glm4Config(**common, **either(rng, attention_bias=flag))
     del common["head_dim"]
@@ -269,6 +313,9 @@ def try_one(binary, rng, types, folder):
     made = AutoModelForCausalLM.from_config(config(rng, types), attn_implementation="eager").eval()
     for parameter in made.parameters():
         parameter.data.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.2))
+    for name, buffer in made.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.copy_(torch.randn_like(buffer) * 0.2)
     kind = rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16])
     made.to(kind).save_pretrained(folder / "model", max_shard_size=rng.choice(["5GB", "5KB"]))
     is_long = getattr(made.config, "original_max_position_embeddings", None) == LONG_ORIGINAL

@@ -28,6 +28,7 @@ const D: f64 = 96.0;
 const HEADS_WIDTH: f64 = 120.0;
 const WIDTH: f64 = 200.0;
 const EXPERTS: f64 = 3.0;
+const RANK: f64 = 40.0;
 const LAYERS: f64 = 3.0;
 
 /// Standard deviation of a standard normal distribution truncated at ±3: √(1 - 6φ(3) / (2Φ(3) - 1)).
@@ -46,10 +47,19 @@ fn config(family: Family) -> TransformerConfig {
     if let Position::Rotary { dims, .. } = &mut raw.position {
         *dims = dims.map(|dims| dims.min(4));
     }
+    if let Some(latent) = &mut raw.latent_attention {
+        latent.rank = RANK as usize;
+        latent.query_rank = latent.query_rank.map(|_| RANK as usize);
+        (latent.rope_dim, latent.value_dim) = (None, None);
+        if let Position::Rotary { dims, .. } = &mut raw.position {
+            *dims = None;
+        }
+    }
     raw.feed_forward.width = Some(WIDTH as usize);
     if let Some(experts) = &mut raw.experts {
         (experts.count, experts.active) = (EXPERTS as usize, 2);
         experts.width = None;
+        experts.groups = None;
         experts.shared_width = experts.shared_width.map(|_| WIDTH as usize);
     }
     if let Some(nets) = &mut raw.delta_nets {
@@ -104,6 +114,15 @@ fn kind_of(path: &str, config: &TransformerConfig) -> ParameterKind {
         "positions" => return ParameterKind::Embedding { rows: SEQ_LEN },
         "head" | "head_bias" => (D, VOCAB, false),
         sinks if sinks.ends_with("attention.sinks") => return ParameterKind::NormBias,
+        bias if bias.ends_with("choice_bias") => return ParameterKind::NormBias,
+        layer if layer.ends_with("latent.q_up") => (RANK, HEADS_WIDTH, false),
+        // Half of a head is not rotated.
+        layer if layer.ends_with("latent.up") => (RANK, 1.5 * HEADS_WIDTH, false),
+        layer if layer.ends_with("attention.qkv") && config.latent_attention().is_some() => {
+            let latent = config.latent_attention().unwrap();
+            let queries = latent.query_rank.map_or(HEADS_WIDTH, |_| RANK);
+            (D, queries + RANK + 10.0, false)
+        }
         layer if layer.ends_with("attention.qkv") => {
             (D, HEADS_WIDTH + 2.0 * kv_heads * 20.0, false)
         }
@@ -151,6 +170,10 @@ fn expected(family: Family) -> (Scheme, usize) {
         Family::GptOss => (normal, 84),
         Family::Qwen3Next => (normal, 72),
         Family::Qwen3_5Text => (normal, 39),
+        Family::DeepseekV2 => (normal, 62),
+        Family::DeepseekV3 => (normal, 36),
+        Family::Glm4Moe => (normal, 64),
+        Family::Glm4MoeLite => (normal, 72),
         Family::Gemma3Text => (normal, 35),
         Family::Starcoder2 => (starcoder2, 39),
         Family::Cohere => (normal, 20),
@@ -342,7 +365,9 @@ fn every_parameter_of_a_new_model_is_trained() {
     type Training = Autodiff<Flex>;
     fn check(name: &str, parameters: &Parameters) {
         for parameter in parameters.iter() {
-            assert!(parameter.trainable, "{name}: {}", parameter.path);
+            // It is not trained by gradients.
+            let is_bias = parameter.path.ends_with("choice_bias");
+            assert_ne!(parameter.trainable, is_bias, "{name}: {}", parameter.path);
         }
     }
     let device = Default::default();

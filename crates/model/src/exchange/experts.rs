@@ -90,10 +90,14 @@ pub(crate) fn write_grouped(config: &TransformerConfig, fields: &mut Map<String,
     let Some(experts) = config.experts() else {
         return;
     };
-    write(config, "n_routed_experts", fields);
     let width = experts.width.unwrap_or(1).max(1);
     let shared = experts.shared_width.map(|shared| shared / width);
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("n_routed_experts", json!(experts.count));
+    set("num_experts_per_tok", json!(experts.active));
+    if experts.balance_loss > 0.0 {
+        set("router_aux_loss_coef", json!(experts.balance_loss));
+    }
     set("moe_intermediate_size", json!(experts.width));
     set("n_shared_experts", json!(shared));
     set(

@@ -110,6 +110,8 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
         None => "greedy",
     };
     fields.insert("topk_method".to_owned(), json!(method));
+    // The type has only interleaved pairs.
+    fields.remove("rope_interleave");
     fields
 }
 

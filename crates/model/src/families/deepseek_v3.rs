@@ -52,7 +52,7 @@ impl Latents {
     /// The configuration of a model with these widths, and with rotary positions.
     pub(super) fn in_model(self, position: Position, raw: ModelConfig) -> ModelConfig {
         ModelConfig {
-            kv_heads: Some(raw.heads),
+            kv_heads: None,
             head_dim: Some(self.head_dim()),
             latent_attention: Some(LatentAttention {
                 rank: self.rank,

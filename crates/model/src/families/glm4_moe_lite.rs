@@ -76,7 +76,9 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 fn write(config: &TransformerConfig) -> Map<String, Value> {
     let mut fields = write_latent(config);
     experts::write_grouped(config, &mut fields);
+    // The type has other fields for the dense layers and the rotated elements.
     fields.remove("first_k_dense_replace");
+    fields.remove("head_dim");
     let dense = config
         .experts()
         .map_or(&[][..], |experts| &experts.dense_layers);

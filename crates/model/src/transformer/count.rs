@@ -287,6 +287,13 @@ mod tests {
             ("falcon-40b", 41_303_293_952),
             ("qwen3-next-80b-a3b", 79_674_391_296),
             ("qwen3.5-9b", 8_953_803_264),
+            ("deepseek-v3", 671_026_419_200),
+            ("moonlight-16b-a3b", 15_960_110_208),
+            ("deepseek-v2-lite", 15_706_484_224),
+            ("deepseek-v2", 235_741_434_880),
+            ("glm-4.5-air", 106_852_251_264),
+            ("glm-4.5", 352_797_829_024),
+            ("glm-4.7-flash", 29_943_393_920),
         ];
         for (name, count) in published {
             assert_eq!(parameters(&preset(name)).total, count, "{name}");

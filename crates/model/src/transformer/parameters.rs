@@ -32,8 +32,8 @@ pub enum ParameterRole {
     Embedding,
     /// The weight of an untied head, `[vocab_size, d_model]`, or of a classifier's last layer, `[d_model, labels]`.
     Head,
-    /// The weight of a mixture's router, of a gate of a shared expert or of value embeddings, or of a delta net's convolutions and
-    /// rates, which is never packed.
+    /// The weight of a mixture's router, of a gate of a shared expert or of value embeddings, of a delta net's convolutions and
+    /// rates, or of latent attention's projection to keys and values, which is never packed.
     Router,
     /// A gain or a bias.
     Vector,

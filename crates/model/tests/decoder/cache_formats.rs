@@ -3,6 +3,7 @@
 
 use burn_flex::Flex;
 use burn_ndarray::NdArray;
+use emberlm_model::config::Position;
 use emberlm_model::{CacheFormat, Transformer, TransformerConfig, count};
 
 use crate::decoder::decoding::device;
@@ -20,6 +21,12 @@ fn decoders() -> impl Iterator<Item = (String, Transformer<Flex>)> {
     let wide = configs.filter_map(|config| {
         let mut raw = config.raw().clone();
         raw.head_dim = Some(32);
+        if let Some(latent) = &mut raw.latent_attention {
+            (latent.rank, latent.rope_dim) = (24, Some(8));
+            if let Position::Rotary { dims, .. } = &mut raw.position {
+                *dims = None;
+            }
+        }
         TransformerConfig::try_from(raw).ok()
     });
     let wide = wide.filter(|config| config.experts().is_none());

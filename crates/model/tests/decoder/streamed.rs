@@ -37,6 +37,10 @@ fn streamed_gradients_arrive_by_block_and_are_those_of_one_graph() {
             let blocks = decoder.stack.blocks.len();
             for (path, (segment, gradient)) in arrived {
                 assert_eq!(gradient.as_ref(), whole.get(&path), "{name}: {path}");
+                // The only parameter that is not trained comes after all others.
+                if gradient.is_none() && path.ends_with("choice_bias") {
+                    continue;
+                }
                 let expected = match path.split('.').collect::<Vec<_>>()[..] {
                     ["tokens", ..] => blocks + 1,
                     ["blocks", block, ..] => blocks - block.parse::<usize>().unwrap(),

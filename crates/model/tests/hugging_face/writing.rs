@@ -84,8 +84,9 @@ fn fields_match_transformers() {
             if name == "qwen3_moe-sparse" && of_layers {
                 continue;
             }
-            // An export has the attention factor that follows from the two lengths.
-            if name == "phi3-longrope" && field == "rope_parameters" {
+            // An export has the attention factor that follows from the two lengths, or from the fields of both scales.
+            let has_factor = ["phi3-longrope", "deepseek_v2-lite", "deepseek_v3-groups"];
+            if has_factor.contains(&name.as_str()) && field == "rope_parameters" {
                 assert!(theirs[field].get("attention_factor").is_none());
                 continue;
             }
@@ -201,6 +202,14 @@ fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Transformer<Flex
     raw.head_dim = Some(12);
     if let Position::Rotary { dims, .. } = &mut raw.position {
         *dims = dims.map(|dims| dims.min(4));
+    }
+    if let Some(latent) = &mut raw.latent_attention {
+        (latent.rank, latent.rope_dim) = (7, None);
+        latent.query_rank = latent.query_rank.map(|_| 9);
+        latent.value_dim = Some(10);
+        if let Position::Rotary { dims, .. } = &mut raw.position {
+            *dims = None;
+        }
     }
     if let AttentionKind::Softmax {
         window: Some(window),

@@ -12,19 +12,29 @@ use super::Groups;
 use super::docs::tables;
 
 /// Nested keys of the model that no preset sets and that are not of [`MODEL_CHOICES`].
-const NOT_IN_PRESETS: [&str; 16] = [
+const NOT_IN_PRESETS: [&str; 26] = [
     "model.attention.window.tokens",
     "model.attention.window.global_tokens",
     "model.attention.window.full_layers",
     "model.head.soft_cap",
     "model.experts.shared_width",
     "model.experts.dense_layers",
+    "model.experts.scores",
+    "model.experts.choice_bias",
+    "model.experts.groups.count",
+    "model.experts.groups.active",
+    "model.experts.scale",
+    "model.experts.shared_gate",
     "model.delta_nets.key_heads",
     "model.delta_nets.value_heads",
     "model.delta_nets.key_dim",
     "model.delta_nets.value_dim",
     "model.delta_nets.taps",
     "model.delta_nets.full_layers",
+    "model.latent_attention.rank",
+    "model.latent_attention.query_rank",
+    "model.latent_attention.rope_dim",
+    "model.latent_attention.value_dim",
     "model.residual_mix.stream",
     "model.residual_mix.embedding",
     "model.value_embeddings.layers",

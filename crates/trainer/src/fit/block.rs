@@ -100,6 +100,8 @@ impl Block {
         let separate = attention.qk_norm.is_some() || linear;
         let copies =
             if_present(separate, queries + keys) + if_present(attention.gated, 3.0 * queries);
+        // Heads are put together from rotated and other parts, and padded to one width.
+        let copies = copies + if_present(attention.latent.is_some(), 3.0 * (queries + 2.0 * keys));
         let inside = inside_attention(attention, seq);
         let maps = match config.feed_forward.kind {
             FeedForwardKind::Dense => 2.0,

@@ -23,9 +23,15 @@ fn small(name: &str) -> TransformerConfig {
     if let Some(experts) = &mut config.experts {
         (experts.count, experts.active, experts.width) = (3, 2, None);
         experts.shared_width = experts.shared_width.map(|_| 12);
+        (experts.groups, experts.dense_layers) = (None, Vec::new());
     }
     if let Position::Rotary { dims, .. } = &mut config.position {
         *dims = None;
+    }
+    if let Some(latent) = &mut config.latent_attention {
+        config.head_dim = Some(4);
+        (latent.rank, latent.rope_dim, latent.value_dim) = (3, None, None);
+        latent.query_rank = latent.query_rank.map(|_| 5);
     }
     TransformerConfig::try_from(config).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
@@ -75,7 +81,14 @@ fn groups_partition_every_preset_s_parameters() {
         let shared = config
             .experts()
             .is_some_and(|experts| experts.shared_width.is_some());
-        maps.extend(shared.then(|| "feed_forward.shared.gate".to_owned()));
+        let gated_experts = config.experts().is_some_and(|experts| experts.shared_gate);
+        let shared_gate = shared && gated_experts;
+        maps.extend(shared_gate.then(|| "feed_forward.shared.gate".to_owned()));
+        if let Some(latent) = config.latent_attention() {
+            maps.push("attention.latent.up".to_owned());
+            let q_up = latent.query_rank.is_some();
+            maps.extend(q_up.then(|| "attention.latent.q_up".to_owned()));
+        }
         for name in names {
             maps.extend(shared.then(|| format!("feed_forward.shared.expert.{name}")));
             let of_expert = |expert| format!("feed_forward.experts.{expert}.{name}");
@@ -121,7 +134,7 @@ fn groups_partition_every_preset_s_parameters() {
         assert_eq!(paths("embeddings"), embeddings, "{name}");
         assert_eq!(paths("head"), head, "{name}");
         let gain_or_bias = |path: &String| {
-            let ends = [".delta.decay", ".delta.step_bias"];
+            let ends = [".delta.decay", ".delta.step_bias", ".choice_bias"];
             let factor = path.contains(".mix.") || ends.iter().any(|end| path.ends_with(end));
             factor || path.ends_with(".gain") || path.ends_with(".bias") || path == "head_bias"
         };
@@ -150,12 +163,12 @@ fn groups_partition_every_preset_s_parameters() {
         assert_eq!(elements("head") + head_bias, counted.head, "{name}");
         let maps = config.d_model() * (8 + 2 * 2 * config.kv_heads()) + 8 * config.d_model();
         let feed_forward = if gated { 3 } else { 2 } * config.d_model() * 12;
-        let shared = usize::from(shared);
-        let feed_forward =
-            feed_forward * (experts.max(1) + shared) + config.d_model() * (experts + shared);
+        let [shared, gates_of_shared] = [shared, shared_gate].map(usize::from);
+        let feed_forward = feed_forward * (experts.max(1) + shared)
+            + config.d_model() * (experts + gates_of_shared);
         let matrices = 2 * (maps + feed_forward) + gates;
-        // The sizes of delta nets are in the count of all elements.
-        if nets.is_empty() {
+        // The sizes of delta nets and latents are in the count of all elements.
+        if nets.is_empty() && config.latent_attention().is_none() {
             assert_eq!(elements("matrices"), matrices, "{name}");
         }
         seen.insert((gated, learned, config.head().tied, config.head().bias));

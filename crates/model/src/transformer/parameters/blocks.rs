@@ -67,7 +67,7 @@ impl<B: Backend> LatentProjections<B> {
             list.module("q_up", |list| q_up.list(list, ParameterRole::Matrix));
         }
         list.norm("norm", Some(&self.norm));
-        list.module("up", |list| self.up.list(list, ParameterRole::Matrix));
+        list.module("up", |list| self.up.list(list, ParameterRole::Router));
     }
 }
 

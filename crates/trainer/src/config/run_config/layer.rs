@@ -237,7 +237,7 @@ pub(super) fn is_whole_model(layer: &Table) -> bool {
 }
 
 /// Optional keys of the model by their table: absent if they are derived from other keys or unused.
-const OPTIONAL_KEYS: [(&[&str], &[&str]); 7] = [
+const OPTIONAL_KEYS: [(&[&str], &[&str]); 8] = [
     (
         &["model"],
         &[
@@ -252,12 +252,20 @@ const OPTIONAL_KEYS: [(&[&str], &[&str]); 7] = [
             "value_embeddings",
             "gated_attention",
             "delta_nets",
+            "latent_attention",
             "zero_init",
             "layer_positions",
             "architecture",
         ],
     ),
-    (&["model", "experts"], &["width", "shared_width"]),
+    (
+        &["model", "experts"],
+        &["width", "shared_width", "groups", "scale"],
+    ),
+    (
+        &["model", "latent_attention"],
+        &["query_rank", "rope_dim", "value_dim"],
+    ),
     (
         &["model", "delta_nets"],
         &["key_heads", "value_heads", "key_dim", "value_dim"],
