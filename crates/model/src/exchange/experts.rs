@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use crate::config::{ExpertGroups, Experts};
+use crate::config::{ExpertGroups, ExpertScores, Experts};
 use crate::error::HuggingFaceError;
 use crate::transformer::checked::TransformerConfig;
 
@@ -49,6 +49,18 @@ pub(crate) fn read_grouped(
     fields: &Fields<'_>,
     defaults: Experts,
 ) -> Result<Experts, HuggingFaceError> {
+    let (scores, method) = match defaults.scores {
+        ExpertScores::Softmax => ("softmax", None),
+        ExpertScores::Sigmoid => ("sigmoid", Some("noaux_tc")),
+    };
+    let only = [("scoring_func", Some(scores)), ("topk_method", method)];
+    for (name, value) in only {
+        if let (Some(value), Some(given)) = (value, fields.optional_text(name)?)
+            && given != value
+        {
+            return Err(fields.error(name, format!("must be {value} for this type")));
+        }
+    }
     let count = fields.size_by_names(["n_routed_experts", "num_local_experts"], defaults.count)?;
     let active = fields.size("num_experts_per_tok", defaults.active)?;
     let width = fields.size("moe_intermediate_size", defaults.width.unwrap_or_default())?;

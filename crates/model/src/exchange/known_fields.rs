@@ -52,6 +52,21 @@ const UNREAD: FieldTable = FieldTable(&[
     ("output_past", NoEffect),
     ("output_router_logits", NoEffect),
     ("pretraining_tp", NoEffect),
+    // The sum of two fields.
+    ("qk_head_dim", NoEffect),
+    // Blocks that are not read, and settings of training and of ranks (DeepSeek).
+    ("num_nextn_predict_layers", NoEffect),
+    ("num_mtp_layers", NoEffect),
+    ("aux_loss_alpha", NoEffect),
+    ("seq_aux", NoEffect),
+    ("ep_size", NoEffect),
+    (
+        "moe_layer_freq",
+        Only {
+            value: "1",
+            rule: "every layer after the first ones has experts",
+        },
+    ),
     ("reference_compile", NoEffect),
     ("reorder_and_upcast_attn", NoEffect),
     ("repad_logits_with_grad", NoEffect),

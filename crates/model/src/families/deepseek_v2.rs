@@ -107,7 +107,12 @@ fn write(config: &TransformerConfig) -> Map<String, Value> {
     let groups = config.experts().and_then(|experts| experts.groups);
     let method = match groups {
         Some(_) => "group_limited_greedy",
-        None => "greedy",
+        None => {
+            for field in ["n_group", "topk_group"] {
+                fields.insert(field.to_owned(), Value::Null);
+            }
+            "greedy"
+        }
     };
     fields.insert("topk_method".to_owned(), json!(method));
     // The type has only interleaved pairs.

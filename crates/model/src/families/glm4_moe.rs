@@ -66,7 +66,10 @@ pub(super) fn presets() -> Vec<Preset> {
 }
 
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
-    let found = read_rotated(fields, Family::Glm4Moe, AIR, None, &ROPE)?;
+    // As in `transformers`, a default that need not fill the width.
+    let heads = fields.size("num_attention_heads", AIR.heads)?;
+    let head_dim = fields.size("hidden_size", AIR.d_model)? / heads;
+    let found = read_rotated(fields, Family::Glm4Moe, AIR, Some(head_dim), &ROPE)?;
     Ok(ModelConfig {
         bias: Biases {
             qkv: fields.flag("attention_bias", false)?,

@@ -235,7 +235,7 @@ mod tests {
     // Counts from `transformers` 5.23: `AutoModelForCausalLM.from_config(…).num_parameters()` on the `meta` device.
     #[test]
     fn parameter_counts_match_transformers() {
-        let published: [(&str, usize); 51] = [
+        let published: [(&str, usize); 58] = [
             ("gpt2-small", 124_439_808),
             ("gpt2-medium", 354_823_168),
             ("gpt2-large", 774_030_080),

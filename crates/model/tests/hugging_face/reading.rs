@@ -4,10 +4,11 @@ use std::cell::RefCell;
 
 use emberlm_model::config::{FullLayers, RotaryScaling};
 use emberlm_model::hugging_face::{HuggingFaceModel, read_config};
+use emberlm_model::weights::named_tensors;
 use emberlm_model::{RotaryLayout, TransformerConfig, count};
 use serde_json::json;
 
-use super::{changed, fixture, fixtures, stored};
+use super::{Copied, changed, fixture, fixtures, load, stored};
 use crate::tables::check_table;
 
 #[test]
@@ -235,4 +236,20 @@ fn missing_fields_have_defaults_of_type() {
             window(&config)
         )
     });
+}
+
+/// Blocks after the last one of the configuration predict further tokens.
+#[test]
+fn blocks_of_multi_token_prediction_are_not_read() {
+    for (name, layer) in [("deepseek_v3-groups", 3), ("glm4_moe-norms", 3)] {
+        let copied = Copied::of(name);
+        copied.rewrite(|tensors| {
+            let norm = tensors["model.norm.weight"].clone();
+            for end in ["eh_proj", "input_layernorm", "shared_head.norm"] {
+                tensors.insert(format!("model.layers.{layer}.{end}.weight"), norm.clone());
+            }
+        });
+        let [found, expected] = [copied.0.path(), &fixture(name)].map(load);
+        assert!(named_tensors(&found) == named_tensors(&expected), "{name}");
+    }
 }

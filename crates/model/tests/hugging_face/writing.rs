@@ -203,6 +203,9 @@ fn tiny(preset: &str, change: impl FnOnce(&mut ModelConfig)) -> Transformer<Flex
     if let Position::Rotary { dims, .. } = &mut raw.position {
         *dims = dims.map(|dims| dims.min(4));
     }
+    if let Some(experts) = &mut raw.experts {
+        experts.dense_layers.retain(|&layer| layer < raw.n_layers);
+    }
     if let Some(latent) = &mut raw.latent_attention {
         (latent.rank, latent.rope_dim) = (7, None);
         latent.query_rank = latent.query_rank.map(|_| 9);

@@ -115,9 +115,6 @@ impl<B: Backend> Mixture<B> {
     pub(super) fn list(&self, list: &mut ParameterLister) {
         let role = ParameterRole::Router;
         list.module("router", |list| self.router.list(list, role.clone()));
-        if let Some(bias) = &self.choice_bias {
-            list.add("choice_bias", ParameterRole::Vector, bias);
-        }
         for (number, expert) in self.experts.iter().enumerate() {
             list.module(format!("experts.{number}"), |list| expert.list(list));
         }
@@ -126,6 +123,9 @@ impl<B: Backend> Mixture<B> {
                 list.module("shared.gate", |list| gate.list(list, role));
             }
             list.module("shared.expert", |list| shared.expert.list(list));
+        }
+        if let Some(bias) = &self.choice_bias {
+            list.add("choice_bias", ParameterRole::Vector, bias);
         }
     }
 }
