@@ -3,6 +3,7 @@
 
 mod format;
 mod layer;
+mod place;
 mod recurrent;
 mod retention;
 mod saved;

@@ -64,7 +64,7 @@ impl RoutingRule {
         log_scores: &Tensor<B, 2>,
         bias: Option<Tensor<B, 1>>,
     ) -> Chosen {
-        // The logarithms tell small numbers of a softmax apart.
+        // Probabilities that are too small for f32 are equal, but their logarithms are not.
         let values = match (self.scores, bias) {
             (ExpertScores::Softmax, None) => log_scores.clone(),
             (ExpertScores::Sigmoid, None) => scores.clone(),

@@ -145,7 +145,10 @@ fn attention_products(attention: &AttentionConfig, seq_len: usize) -> u128 {
     ]
     .map(|size| size as u128);
     match attention.mechanism {
-        Mechanism::Softmax { .. } => 4 * heads * head_dim * seq_len,
+        Mechanism::Softmax { .. } => {
+            let latent = attention.latent.map(|latent| latent.value_dim as u128);
+            2 * heads * (head_dim + latent.unwrap_or(head_dim)) * seq_len
+        }
         Mechanism::Linear { features, .. } => {
             let features = features as u128;
             // Values have an additional column of ones, which yields the normalizer.
@@ -172,8 +175,9 @@ fn cached_bytes(attention: &AttentionConfig, seq_len: usize, format: CacheFormat
     let [kv_heads, head_dim] = [attention.kv_heads, attention.head_dim].map(|size| size as u128);
     match attention.mechanism {
         Mechanism::Softmax { .. } => {
-            let vectors = 2 * kv_heads * held_tokens(attention, seq_len) as u128;
-            vectors * format.vector_bytes(attention.head_dim) as u128
+            let ([heads, width], tensors) = attention.cached();
+            let vectors = (tensors * heads) as u128 * held_tokens(attention, seq_len) as u128;
+            vectors * format.vector_bytes(width) as u128
         }
         Mechanism::Linear { features, .. } => {
             4 * kv_heads * (features as u128 * (head_dim + 1) + 1)
@@ -375,6 +379,15 @@ mod tests {
         }
         let softmax = preset("gpt2");
         assert_eq!(memory(&softmax).kv_cache, 4 * 12 * 2 * 12 * 64 * 1024);
+    }
+
+    // Calculated by hand: 512 + 64 elements per token and block, and scores and sums of 16 heads of 192 and 128.
+    #[test]
+    fn latents_are_all_that_a_cache_holds() {
+        let lite = preset("deepseek-v2-lite");
+        assert_eq!(memory(&lite).kv_cache, 4 * 576 * 27 * 163_840);
+        let attention = lite.stack().block.attention;
+        assert_eq!(attention_products(&attention, 1000), 2 * 16 * 320 * 1000);
     }
 
     // Every size has its largest valid value. Counts that do not fit are clamped, the others are exact.

@@ -5,6 +5,7 @@ use burn::tensor::{BasicOps, Device, Int, Tensor};
 use emberlm_kernels::{AttentionMask, Backend, SelfAttention, ops};
 
 use super::CacheFormat;
+use super::place::{Place, write};
 use super::recurrent::RecurrentState;
 use super::retention::Retention;
 use super::tokens::CachedTokens;
@@ -284,74 +285,6 @@ impl<B: Backend> KeysAndValues<B> {
             }
         }
     }
-}
-
-/// A place for new tokens.
-#[derive(Clone, Copy)]
-struct Place {
-    /// Rows before the tokens.
-    start: usize,
-    /// Rows that are never dropped.
-    head: usize,
-    /// Rows after these to drop.
-    dropped: usize,
-    format: CacheFormat,
-}
-
-impl Place {
-    /// Puts new tokens there, and returns them with the ones before.
-    fn put<B: Backend>(
-        self,
-        held: &mut Option<CachedTokens<B>>,
-        new: Tensor<B, 4>,
-    ) -> CachedTokens<B> {
-        let new = CachedTokens::of(new, self.format);
-        match self.dropped {
-            0 => write(held, new, self.start),
-            dropped => shift(held, new, self.start, self.head, dropped),
-        }
-    }
-}
-
-/// Writes `new` after the first `start` rows and returns the rows up to its end.
-fn write<B: Backend>(
-    held: &mut Option<CachedTokens<B>>,
-    new: CachedTokens<B>,
-    start: usize,
-) -> CachedTokens<B> {
-    let end = start + new.len();
-    let all = match held.take() {
-        Some(all) => all.write(new, start),
-        None => new,
-    };
-    let seen = all.clone().narrow(0, end);
-    *held = Some(all);
-    seen
-}
-
-/// Returns the first `start` rows followed by `new`, and stores them without the first `dropped` rows after the head.
-fn shift<B: Backend>(
-    held: &mut Option<CachedTokens<B>>,
-    new: CachedTokens<B>,
-    start: usize,
-    head: usize,
-    dropped: usize,
-) -> CachedTokens<B> {
-    let Some(memory) = held.take() else {
-        return new;
-    };
-    let all = match start {
-        0 => new,
-        _ => memory.clone().narrow(0, start).followed_by(new),
-    };
-    let first = head + dropped;
-    let kept = all.clone().narrow(first, all.len() - first);
-    let memory = match head {
-        0 => memory,
-        _ => memory.write(all.clone().narrow(0, head), 0),
-    };
-    *held = Some(memory.write(kept, head));
-    all
 }
 
 /// Removes `count` elements of a dimension after the first `head`.

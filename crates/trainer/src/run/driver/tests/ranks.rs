@@ -289,7 +289,6 @@ fn ranks_with_experts_match_one_process_to_the_bit() {
         choice_bias: true,
         shared_width: Some(16),
         balance_loss: 0.2,
-        z_loss: 0.1,
         ..Experts::default()
     });
     let one = steps_of_one(&place, &config);
