@@ -1,5 +1,9 @@
 //! Fields of rotary positions: `rope_parameters` since `transformers` 5; before, `rope_scaling` and top-level fields.
 
+mod scores;
+
+pub(crate) use scores::{read_score_factor, score_scale};
+
 use serde_json::{Map, Value, json};
 
 use emberlm_kernels::RotaryLayout;
@@ -59,43 +63,6 @@ fn parameters<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>, HuggingFace
         Some(parameters) => Ok(Some(parameters)),
         None => fields.object("rope_parameters"),
     }
-}
-
-/// Reads the factor on the scores of types that scale them with the context: the square of that of `mscale_all_dim`.
-pub(crate) fn read_score_factor(fields: &Fields<'_>) -> Result<f64, HuggingFaceError> {
-    let Some(parameters) = parameters(fields)? else {
-        return Ok(1.0);
-    };
-    let kind = match parameters.optional_text("rope_type")? {
-        Some(kind) => Some(kind),
-        None => parameters.optional_text("type")?,
-    };
-    if kind.is_none_or(|kind| kind == "default") {
-        return Ok(1.0);
-    }
-    let all = parameters.number("mscale_all_dim", 0.0)?;
-    let growth = parameters.number("factor", 1.0)?;
-    Ok(score_factor(all, growth))
-}
-
-fn score_factor(all: f64, growth: f64) -> f64 {
-    let factor = 0.1 * all * growth.max(1.0).ln() + 1.0;
-    factor * factor
-}
-
-/// The `mscale_all_dim` that [`read_score_factor`] reads a factor from, with few digits if these give the same factor.
-pub(crate) fn score_scale(factor: f64, scaling: &RotaryScaling) -> Option<f64> {
-    let RotaryScaling::Yarn { factor: growth, .. } = *scaling else {
-        return None;
-    };
-    let exact = (factor.sqrt() - 1.0) / (0.1 * growth.ln());
-    let short = (exact * 1e6).round() / 1e6;
-    let distance = |all: f64| (score_factor(all, growth) - factor).abs();
-    Some(if distance(short) <= f64::EPSILON * factor {
-        short
-    } else {
-        exact
-    })
 }
 
 /// Reads the positions of one kind of layers, or of all layers.

@@ -214,7 +214,7 @@ pub(super) fn write_latent(config: &TransformerConfig) -> Map<String, Value> {
         scale: Some(scale), ..
     } = config.attention()
         && let Position::Rotary { scaling, .. } = config.position()
-        && let Some(all) = rope::score_scale(scale / default_scale(head_dim), scaling)
+        && let Some(all) = rope::score_scale(*scale, default_scale(head_dim), scaling)
         && let Some(parameters) = fields.get_mut("rope_parameters")
     {
         parameters["mscale_all_dim"] = json!(all);

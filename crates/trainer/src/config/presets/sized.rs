@@ -26,6 +26,9 @@ pub fn sized(base: &ModelConfig, d_model: usize, n_layers: usize) -> ModelConfig
         }
     };
     (model.d_model, model.n_layers, model.heads) = (d_model, n_layers, heads);
+    if let Some(experts) = &mut model.experts {
+        experts.dense_layers.retain(|&layer| layer < n_layers);
+    }
     if let Some(kv_heads) = base.kv_heads {
         let wanted = (kv_heads * heads)
             .div_ceil(base.heads.max(1))
