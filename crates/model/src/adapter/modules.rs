@@ -55,12 +55,14 @@ impl<B: Backend> Transformer<B> {
 }
 
 /// True if part `number` of the `count` parts of the layer at `path` has queries or values. The fused layer of
-/// self-attention has queries, keys and values, that of cross-attention keys and values.
+/// self-attention has queries, keys and values, or queries and what keys and values are computed from; that of cross-attention
+/// keys and values.
 fn is_default(path: &str, number: usize, count: usize) -> bool {
     if path.ends_with(".cross.attention.kv") {
         return count == 1 || number == 1;
     }
-    let is_fused = path.ends_with(".attention.qkv") && (count == 1 || number != 1);
+    let is_keys = (number, count) == (1, 3);
+    let is_fused = path.ends_with(".attention.qkv") && !is_keys;
     is_fused || path.ends_with(".cross.attention.q")
 }
 
