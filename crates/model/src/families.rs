@@ -78,7 +78,7 @@ mod prelude {
     pub(super) use crate::error::HuggingFaceError;
     pub(super) use crate::exchange::fields::Fields;
     pub(super) use crate::exchange::names::{activation, activation_name, pytorch_activation_name};
-    pub(super) use crate::exchange::rope::{self, FULL_HEAD, ORIGINAL, RopeFields};
+    pub(super) use crate::exchange::rope::{self, FULL_HEAD, HALF_HEAD, ORIGINAL, RopeFields};
     pub(super) use crate::exchange::{Exchange, PADDING, experts, layers};
     pub(super) use crate::transformer::checked::TransformerConfig;
     pub(super) use crate::weights::names::Names;

@@ -79,12 +79,6 @@ pub(crate) fn store(file: &GgufFile) -> Result<GgufStore<'_>, HuggingFaceError> 
     Ok(GgufStore::new(file, architecture, blocks))
 }
 
-/// The index of the block in the name of a tensor.
-fn block_of(name: &str) -> Option<u64> {
-    let (index, _) = name.strip_prefix("blk.")?.split_once('.')?;
-    index.parse().ok()
-}
-
 /// Returns true if a tensor is a setting and not a weight.
 pub(crate) fn is_constant(name: &str) -> bool {
     name == ROPE_FACTORS

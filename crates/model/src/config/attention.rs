@@ -36,12 +36,17 @@ pub enum AttentionKind {
 
 impl AttentionKind {
     /// Softmax attention to every earlier token, with the default scale and no cap.
-    pub const SOFTMAX: Self = Self::Softmax {
-        window: None,
-        scale: None,
-        soft_cap: None,
-        sinks: false,
-    };
+    pub const SOFTMAX: Self = Self::scaled(None);
+
+    /// Softmax attention to every earlier token, with a factor on the scores.
+    pub const fn scaled(scale: Option<f64>) -> Self {
+        Self::Softmax {
+            window: None,
+            scale,
+            soft_cap: None,
+            sinks: false,
+        }
+    }
 
     /// Softmax attention to a window.
     pub const fn windowed(window: Window) -> Self {

@@ -56,12 +56,10 @@ impl ModelConfig {
         }
     }
 
-    /// The elements of a head that rotary positions rotate by default.
-    fn rotated(&self, head_dim: Option<usize>) -> Option<usize> {
-        match &self.latent_attention {
-            Some(latent) => head_dim.map(|head_dim| latent.rope_dim_for(head_dim)),
-            None => head_dim,
-        }
+    /// The elements of a head that is `head_dim` wide that rotary positions rotate by default.
+    pub(crate) fn rotatable_dim(&self, head_dim: usize) -> usize {
+        let latent = self.latent_attention.as_ref();
+        latent.map_or(head_dim, |latent| latent.rope_dim_for(head_dim))
     }
 
     /// The sizes that the configuration leaves out, with their derived values.
@@ -90,7 +88,9 @@ impl ModelConfig {
                 _ => None,
             },
             match self.position {
-                Position::Rotary { dims: None, .. } => self.rotated(head_dim),
+                Position::Rotary { dims: None, .. } => {
+                    head_dim.map(|head_dim| self.rotatable_dim(head_dim))
+                }
                 _ => None,
             },
         );

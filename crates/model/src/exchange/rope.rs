@@ -1,8 +1,6 @@
 //! Fields of rotary positions: `rope_parameters` since `transformers` 5; before, `rope_scaling` and top-level fields.
 
-mod scores;
-
-pub(crate) use scores::{read_score_factor, score_scale};
+pub(crate) mod scores;
 
 use serde_json::{Map, Value, json};
 
@@ -37,6 +35,13 @@ pub(crate) const FULL_HEAD: RopeFields = RopeFields {
     default_fraction: 1.0,
     partial: false,
     original: None,
+};
+
+/// Fields of types that rotate half of a head by default.
+pub(crate) const HALF_HEAD: RopeFields = RopeFields {
+    default_fraction: 0.5,
+    partial: true,
+    ..FULL_HEAD
 };
 
 /// Reads half-split rotary positions.
@@ -186,16 +191,12 @@ pub(crate) fn write(config: &TransformerConfig, names: &RopeFields) -> Option<Va
         scaling,
         ..
     } = config.rotary()?;
-    let latent = config.latent_attention();
-    // The rotated elements of a head with latents are a vector by themselves.
-    let head_dim = latent.map_or(config.head_dim(), |latent| {
-        latent.rope_dim_for(config.head_dim())
-    });
+    let whole = config.rotatable_dim();
     let mut fields = written(base, &scaling);
-    if names.partial || dims != head_dim {
-        let exact = dims as f64 / head_dim as f64;
-        // Readers truncate `head_dim · fraction`, so the product must not round below `dims`.
-        let falls_short = ((head_dim as f64 * exact) as usize) < dims;
+    if names.partial || dims != whole {
+        let exact = dims as f64 / whole as f64;
+        // Readers truncate `whole · fraction`, so the product must not round below `dims`.
+        let falls_short = ((whole as f64 * exact) as usize) < dims;
         let fraction = if falls_short { exact.next_up() } else { exact };
         fields["partial_rotary_factor"] = json!(fraction);
     }
@@ -280,8 +281,8 @@ fn yarn_factor(parameters: &Fields<'_>) -> Result<Option<f64>, HuggingFaceError>
     if scale == 0.0 || all == 0.0 {
         return Ok(None);
     }
-    let growth = parameters.number("factor", 1.0)?.max(1.0).ln();
-    let of = |scale: f64| 0.1 * scale * growth + 1.0;
+    let growth = parameters.number("factor", 1.0)?;
+    let of = |scale: f64| scaling::yarn_factor(scale, growth);
     Ok(Some(of(scale) / of(all)))
 }
 

@@ -17,6 +17,7 @@ use super::llama::{self, GATED, NORMS, exchange, read_sizes, write_rotated};
 use super::prelude::*;
 use super::qwen3_moe::EXPERTS;
 use crate::nn::attention::default_scale;
+use crate::nn::position::scaling::yarn_factor;
 use crate::weights::names::{TensorName, as_is, latents, linear};
 
 pub(super) const EXCHANGE: Option<Exchange> =
@@ -106,18 +107,9 @@ pub(super) fn yarn(factor_of_scores: f64) -> (Position, AttentionKind) {
             original_seq_len: 4096,
         },
     };
-    let growth = 0.1 * factor_of_scores * FACTOR.ln() + 1.0;
+    let growth = yarn_factor(factor_of_scores, FACTOR);
     let scale = default_scale(Latents::DEEPSEEK.head_dim()) * (growth * growth);
-    (position, scaled(Some(scale)))
-}
-
-const fn scaled(scale: Option<f64>) -> AttentionKind {
-    AttentionKind::Softmax {
-        window: None,
-        scale,
-        soft_cap: None,
-        sinks: false,
-    }
+    (position, AttentionKind::scaled(Some(scale)))
 }
 
 pub(super) fn presets() -> Vec<Preset> {
@@ -177,11 +169,11 @@ pub(super) fn read_latent(
         rope_dim: fields.size("qk_rope_head_dim", defaults.rope_dim)?,
         value_dim: fields.size("v_head_dim", defaults.value_dim)?,
     };
-    let biased = fields.flag("attention_bias", false)?;
-    if biased && latents.query_rank.is_none() {
+    let bias = fields.attention_biases()?;
+    if bias.qkv && latents.query_rank.is_none() {
         return Err(fields.error("attention_bias", "must be false without q_lora_rank"));
     }
-    let factor = rope::read_score_factor(fields)?;
+    let factor = rope::scores::read_factor(fields)?;
     let scale = default_scale(latents.head_dim()) * factor;
     let position = rope::read(fields, &FULL_HEAD, latents.rope_dim, raw.seq_len)?;
     let position = match fields.flag("rope_interleave", true)? {
@@ -192,11 +184,8 @@ pub(super) fn read_latent(
         norm: Norm::Rms {
             epsilon: fields.number("rms_norm_eps", epsilon)?,
         },
-        attention: scaled((factor != 1.0).then_some(scale)),
-        bias: Biases {
-            feed_forward: false,
-            ..Biases::all(biased)
-        },
+        attention: AttentionKind::scaled((factor != 1.0).then_some(scale)),
+        bias,
         ..raw
     };
     Ok(latents.in_model(position, raw))
@@ -214,7 +203,7 @@ pub(super) fn write_latent(config: &TransformerConfig) -> Map<String, Value> {
         scale: Some(scale), ..
     } = config.attention()
         && let Position::Rotary { scaling, .. } = config.position()
-        && let Some(all) = rope::score_scale(*scale, default_scale(head_dim), scaling)
+        && let Some(all) = rope::scores::written(*scale, default_scale(head_dim), scaling)
         && let Some(parameters) = fields.get_mut("rope_parameters")
     {
         parameters["mscale_all_dim"] = json!(all);

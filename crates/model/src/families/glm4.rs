@@ -45,14 +45,8 @@ fn of_type(raw: ModelConfig, biased: bool, epsilon: f64) -> ModelConfig {
     }
 }
 
-const ROPE: RopeFields = RopeFields {
-    default_fraction: 0.5,
-    partial: true,
-    ..FULL_HEAD
-};
-
 fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
-    let raw = read_rotated(fields, Family::Glm4, NINE, Some(HEAD_DIM), &ROPE)?;
+    let raw = read_rotated(fields, Family::Glm4, NINE, Some(HEAD_DIM), &HALF_HEAD)?;
     let epsilon = fields.number("rms_norm_eps", 1.562_5e-7)?;
     Ok(ModelConfig {
         position: rope::interleaved(raw.position.clone()),
@@ -61,7 +55,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 }
 
 fn write(config: &TransformerConfig) -> Map<String, Value> {
-    let mut fields = write_rotated(config, &ROPE);
+    let mut fields = write_rotated(config, &HALF_HEAD);
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
     fields.insert(PADDING.to_owned(), Value::Null);
     fields

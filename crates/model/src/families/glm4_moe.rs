@@ -16,6 +16,7 @@ use super::llama::{
     self, ATTENTION, GATED, NORMS, QK_NORMS, exchange, read_rotated, write_rotated,
 };
 use super::prelude::*;
+use super::qwen2_moe::BIASES;
 use super::qwen3_moe::EXPERTS;
 
 pub(super) const EXCHANGE: Option<Exchange> =
@@ -25,18 +26,6 @@ pub(super) const EXCHANGE: Option<Exchange> =
 const AIR: Sizes = sizes! { vocab_size 151_552, seq_len 131_072, d_model 4096, n_layers 46, heads 96, kv_heads 8, width 10_944 };
 
 const HEAD_DIM: usize = 128;
-
-const ROPE: RopeFields = RopeFields {
-    default_fraction: 0.5,
-    partial: true,
-    ..FULL_HEAD
-};
-
-const BIASES: Biases = Biases {
-    qkv: true,
-    attention_out: false,
-    feed_forward: false,
-};
 
 pub(super) fn presets() -> Vec<Preset> {
     let of = |sizes: Sizes, experts: Experts| ModelConfig {
@@ -69,11 +58,11 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
     // As in `transformers`, a default that need not fill the width.
     let heads = fields.size("num_attention_heads", AIR.heads)?;
     let head_dim = fields.size("hidden_size", AIR.d_model)? / heads;
-    let found = read_rotated(fields, Family::Glm4Moe, AIR, Some(head_dim), &ROPE)?;
+    let found = read_rotated(fields, Family::Glm4Moe, AIR, Some(head_dim), &HALF_HEAD)?;
     Ok(ModelConfig {
         bias: Biases {
             qkv: fields.flag("attention_bias", false)?,
-            ..Biases::all(false)
+            ..BIASES
         },
         qk_norm: fields.flag("use_qk_norm", false)?,
         norm: Norm::Rms {
@@ -89,7 +78,7 @@ fn read(fields: &Fields<'_>) -> Result<ModelConfig, HuggingFaceError> {
 }
 
 fn write(config: &TransformerConfig) -> Map<String, Value> {
-    let mut fields = write_rotated(config, &ROPE);
+    let mut fields = write_rotated(config, &HALF_HEAD);
     fields.insert("attention_bias".to_owned(), json!(config.bias().qkv));
     fields.insert("use_qk_norm".to_owned(), json!(config.raw().qk_norm));
     experts::write_grouped(config, &mut fields);

@@ -50,12 +50,7 @@ impl Factors {
     fn applied(&self, raw: ModelConfig, tied: bool) -> ModelConfig {
         let other_than_one = |factor: f64| (factor != 1.0).then_some(factor);
         ModelConfig {
-            attention: AttentionKind::Softmax {
-                window: None,
-                scale: Some(self.attention),
-                soft_cap: None,
-                sinks: false,
-            },
+            attention: AttentionKind::scaled(Some(self.attention)),
             embedding_scale: other_than_one(self.embedding),
             residual_scale: other_than_one(self.residual),
             head: Head {

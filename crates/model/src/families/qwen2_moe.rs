@@ -18,7 +18,8 @@ pub(super) const EXCHANGE: Option<Exchange> =
 
 const SIZES: Sizes = sizes! { vocab_size 151_936, seq_len 32_768, d_model 2048, n_layers 24, heads 16, kv_heads 16, width 5632 };
 
-const BIASES: Biases = Biases {
+/// Biases of queries, keys and values.
+pub(super) const BIASES: Biases = Biases {
     qkv: true,
     attention_out: false,
     feed_forward: false,

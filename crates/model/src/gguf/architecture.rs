@@ -4,7 +4,7 @@ use emberlm_gguf::{GgufError, Metadata, Value as GgufValue};
 use serde_json::{Map, Value};
 
 use super::encoding::{self, Encoding};
-use super::fields;
+use super::fields::{self, delta_nets};
 use super::key_names::ATTENTION_SCALE;
 use super::metadata::Keys;
 use super::names::{
@@ -211,14 +211,14 @@ static ARCHITECTURES: [Architecture; 22] = [
         predictions: true,
         names: &[HYBRID, GROUPED_VALUES],
         encodings: encoding::HYBRID,
-        ..plain("qwen3next", &[Family::Qwen3Next], fields::qwen3_next)
+        ..plain("qwen3next", &[Family::Qwen3Next], delta_nets::qwen3_next)
     },
     Architecture {
-        further: Some(fields::sections),
+        further: Some(delta_nets::sections),
         predictions: true,
         names: &[HYBRID, TILED_VALUES],
         encodings: encoding::HYBRID,
-        ..plain("qwen35", &[Family::Qwen3_5Text], fields::qwen3_5_text)
+        ..plain("qwen35", &[Family::Qwen3_5Text], delta_nets::qwen3_5_text)
     },
 ];
 

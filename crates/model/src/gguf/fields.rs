@@ -1,12 +1,11 @@
 //! Metadata of GGUF files as fields of `config.json`.
 
-mod delta_nets;
+pub(super) mod delta_nets;
 mod layer_norm;
 
 use emberlm_gguf::GgufError;
 use serde_json::{Map, Value, json};
 
-pub(super) use delta_nets::{qwen3_5_text, qwen3_next, sections};
 pub(super) use layer_norm::{bloom, cohere, falcon, gpt_neox, gpt2, layout, parallel, starcoder2};
 
 use super::architecture::Windows;
@@ -17,14 +16,15 @@ use super::key_names::{
 };
 use super::metadata::Keys;
 use super::{EMBEDDING, HEAD, architecture, rope};
+use crate::config::limits;
 
 type Fields = Map<String, Value>;
 type Read<T> = Result<T, GgufError>;
 
 /// Key of the kind of file: a model, an adapter, or another part of one.
 const KIND: &str = "general.type";
-/// Number of layers from which on lists of layers are cut, so that a damaged number takes no memory. No model has that many.
-const MOST_LAYERS: u64 = 1 << 16;
+/// Number of layers from which on lists of layers are cut, so that a damaged number takes no memory.
+const MOST_LAYERS: u64 = limits::MOST_LAYERS as u64;
 /// Names of the special tokens in `config.json`.
 const TOKENS: [(&str, &str); 3] = [
     ("tokenizer.ggml.bos_token_id", "bos_token_id"),

@@ -2,6 +2,8 @@
 
 use emberlm_gguf::TensorType;
 
+use super::store::block_of;
+
 /// A type of file: a type for most matrices, and rules for those that need more bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileType {
@@ -179,7 +181,7 @@ impl FileType {
                 _ => main,
             },
             part => {
-                let layer = super::block_of(name).unwrap_or_default();
+                let layer = block_of(name).unwrap_or_default();
                 self.within_block(part, layer as usize, model)
             }
         };

@@ -8,7 +8,6 @@ use emberlm_kernels::PackedFormat;
 use emberlm_kernels::cpu::packed::{PackedView, unpack};
 
 use super::architecture::Architecture;
-use super::block_of;
 use crate::error::WeightsError;
 use crate::weights::{Element, TensorStore};
 
@@ -148,6 +147,12 @@ impl TensorStore for GgufStore<'_> {
         let read = self.file.read_rows(tensor, rows, at_once, read);
         read.map_err(WeightsError::Gguf)
     }
+}
+
+/// The index of the block in the name of a tensor.
+pub(super) fn block_of(name: &str) -> Option<u64> {
+    let (index, _) = name.strip_prefix("blk.")?.split_once('.')?;
+    index.parse().ok()
 }
 
 fn in_tensor(name: &str, rule: &str) -> WeightsError {

@@ -185,17 +185,17 @@ impl<B: Backend> Attention<B> {
             None => mixed,
         };
         let qkv = self.projected(x, pass.ids.as_ref(), pass.adapters);
-        if let (Some(latent), None) = (&self.latent, &pass.probe) {
+        if let (Some(probe), [span]) = (&mut pass.probe, &*spans) {
+            let mixed = merge_heads(self.probed(&qkv, span, rotary, probe));
+            return self.out.run(gated(mixed), residual, pass.adapters);
+        }
+        if let Some(latent) = &self.latent {
             let q = latent.queries(&qkv, pass.adapters);
             let of = |span: &mut Span<'_, B>| {
                 let (q, rows) = (span.rows.of_heads(&q), span.rows.of(&qkv));
                 self.mixed_latents(latent, q, &rows, span, rotary)
             };
             let mixed = RowSpan::joined(spans.iter_mut().map(of), [batch, seq]);
-            return self.out.run(gated(mixed), residual, pass.adapters);
-        }
-        if let (Some(probe), [span]) = (&mut pass.probe, &*spans) {
-            let mixed = merge_heads(self.probed(&qkv, span, rotary, probe));
             return self.out.run(gated(mixed), residual, pass.adapters);
         }
         let qkv = self.normed_columns(qkv);

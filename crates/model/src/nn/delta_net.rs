@@ -7,7 +7,7 @@ use burn::tensor::{Device, Int, Tensor, activation};
 use emberlm_kernels::{Activation, Backend, DeltaRuleHeads, ops};
 
 use crate::config;
-use crate::nn::heads::take_heads;
+use crate::nn::heads::{HeadSizes, take_heads};
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig};
 use crate::nn::norm::{Norm, NormConfig};
@@ -21,19 +21,6 @@ pub struct DeltaNetConfig {
     pub taps: usize,
     /// ε of the norm of the outputs.
     pub epsilon: f64,
-}
-
-/// Sizes of a delta net that every attention has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadSizes {
-    /// Width of the input.
-    pub(crate) d_model: usize,
-    /// Heads of values.
-    pub(crate) heads: usize,
-    /// Heads of queries and keys.
-    pub(crate) key_heads: usize,
-    /// Width of a head of queries or keys.
-    pub(crate) key_dim: usize,
 }
 
 impl DeltaNetConfig {

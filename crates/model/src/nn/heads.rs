@@ -8,6 +8,19 @@ use emberlm_kernels::{Backend, ops};
 
 use crate::nn::norm::Norm;
 
+/// Sizes that every attention has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadSizes {
+    /// Width of the input.
+    pub(crate) d_model: usize,
+    /// Query heads; heads of values in a delta net.
+    pub(crate) heads: usize,
+    /// Key-value heads; heads of queries and keys in a delta net.
+    pub(crate) key_heads: usize,
+    /// Width of a head of queries or keys.
+    pub(crate) key_dim: usize,
+}
+
 /// Splits a range of columns into heads: `[batch, seq, all]` to `[batch, heads, seq, head_dim]`.
 pub(crate) fn take_heads<B: Backend>(
     projected: &Tensor<B, 3>,

@@ -8,8 +8,7 @@ use emberlm_kernels::{Backend, Precision, ops};
 
 use crate::config;
 use crate::nn::adapter_rows::AdapterRows;
-use crate::nn::delta_net::HeadSizes;
-use crate::nn::heads::{rotated, take_heads};
+use crate::nn::heads::{HeadSizes, rotated, take_heads};
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::linear::{Linear, LinearConfig, LinearWeight};
 use crate::nn::norm::{Norm, NormConfig};

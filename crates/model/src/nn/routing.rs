@@ -95,13 +95,12 @@ impl RoutingRule {
             return largest(row, self.active, best);
         };
         let size = (row.len() / count.max(1)).max(1);
+        let summed = match self.scores {
+            ExpertScores::Softmax => 1,
+            ExpertScores::Sigmoid => 2,
+        };
         let score = |group: &[f32]| {
-            let mut best = Vec::with_capacity(3);
-            let summed = match self.scores {
-                ExpertScores::Softmax => 1,
-                ExpertScores::Sigmoid => 2,
-            };
-            largest(group, summed, &mut best);
+            largest(group, summed, best);
             best.iter().map(|&expert| group[expert]).sum()
         };
         let scores: Vec<f32> = row.chunks(size).map(score).collect();

@@ -220,6 +220,11 @@ impl TransformerConfig {
         self.head_dim
     }
 
+    /// The most elements of a head that can be rotated.
+    pub(crate) fn rotatable_dim(&self) -> usize {
+        self.filled.rotatable_dim(self.head_dim)
+    }
+
     /// The coefficients of the routers' losses; 0 without experts.
     pub fn router_coefficients(&self) -> RouterCoefficients {
         let experts = self.experts();

@@ -6,9 +6,10 @@ use super::parameters;
 use crate::config::RotaryScaling;
 use crate::error::HuggingFaceError;
 use crate::exchange::fields::Fields;
+use crate::nn::position::scaling::yarn_factor;
 
 /// Reads the factor on the scores of types that scale them with the context: the square of that of `mscale_all_dim`.
-pub(crate) fn read_score_factor(fields: &Fields<'_>) -> Result<f64, HuggingFaceError> {
+pub(crate) fn read_factor(fields: &Fields<'_>) -> Result<f64, HuggingFaceError> {
     let Some(parameters) = parameters(fields)? else {
         return Ok(1.0);
     };
@@ -21,17 +22,17 @@ pub(crate) fn read_score_factor(fields: &Fields<'_>) -> Result<f64, HuggingFaceE
     }
     let all = parameters.number("mscale_all_dim", 0.0)?;
     let growth = parameters.number("factor", 1.0)?;
-    Ok(score_factor(all, growth))
+    Ok(factor_of(all, growth))
 }
 
-fn score_factor(all: f64, growth: f64) -> f64 {
-    let factor = 0.1 * all * growth.max(1.0).ln() + 1.0;
+fn factor_of(all: f64, growth: f64) -> f64 {
+    let factor = yarn_factor(all, growth);
     factor * factor
 }
 
-/// The `mscale_all_dim` with which [`read_score_factor`] turns the scale `plain` into `scale`, with few digits if these do.
+/// The `mscale_all_dim` with which [`read_factor`] turns the scale `plain` into `scale`, with few digits if these do.
 /// Another scale than one that was read may have none.
-pub(crate) fn score_scale(scale: f64, plain: f64, scaling: &RotaryScaling) -> Option<f64> {
+pub(crate) fn written(scale: f64, plain: f64, scaling: &RotaryScaling) -> Option<f64> {
     let RotaryScaling::Yarn { factor: growth, .. } = *scaling else {
         return None;
     };
@@ -41,7 +42,7 @@ pub(crate) fn score_scale(scale: f64, plain: f64, scaling: &RotaryScaling) -> Op
     let above = iter::successors(Some(exact), |all| Some(all.next_up())).take(64);
     let below = iter::successors(Some(exact), |all| Some(all.next_down())).take(64);
     let mut all = iter::once(short).chain(above).chain(below);
-    let found = all.find(|&all| plain * score_factor(all, growth) == scale);
+    let found = all.find(|&all| plain * factor_of(all, growth) == scale);
     Some(found.unwrap_or(exact))
 }
 
@@ -63,9 +64,9 @@ mod tests {
                     original_seq_len: 16,
                 };
                 let plain = default_scale(head_dim);
-                let scale = plain * score_factor(all, 40.0);
-                let all = score_scale(scale, plain, &scaling).expect("YaRN");
-                assert_eq!(plain * score_factor(all, 40.0), scale, "{head_dim}");
+                let scale = plain * factor_of(all, 40.0);
+                let all = written(scale, plain, &scaling).expect("YaRN");
+                assert_eq!(plain * factor_of(all, 40.0), scale, "{head_dim}");
             }
         }
     }

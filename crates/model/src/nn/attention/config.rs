@@ -9,8 +9,9 @@ use emberlm_kernels::{AttentionOptions, Backend, Precision, Reach};
 use super::Attention;
 use crate::config::{self, QkNormSpan};
 use crate::nn::alibi::AlibiSlopes;
-use crate::nn::delta_net::{DeltaNetConfig, HeadSizes};
+use crate::nn::delta_net::DeltaNetConfig;
 use crate::nn::features::FeatureTable;
+use crate::nn::heads::HeadSizes;
 use crate::nn::init::{Initializer, OutputRole};
 use crate::nn::latent::LatentConfig;
 use crate::nn::linear::LinearConfig;
@@ -183,7 +184,7 @@ impl AttentionConfig {
         self.heads * width
     }
 
-    /// The sizes that a delta net shares with other attentions.
+    /// The sizes that every attention has.
     pub(crate) fn head_sizes(&self) -> HeadSizes {
         HeadSizes {
             d_model: self.d_model,

@@ -7,7 +7,7 @@ use emberlm_kernels::{AttentionMask, AttentionOptions, Backend, ops};
 use super::Attention;
 use crate::nn::heads::{merge_heads, rotated};
 use crate::nn::kv_cache::cached_attention;
-use crate::nn::latent::{LatentProjections, Latents};
+use crate::nn::latent::LatentProjections;
 use crate::nn::packed::Span;
 use crate::nn::position::RotaryTable;
 
@@ -55,8 +55,7 @@ impl<B: Backend> Attention<B> {
         projected: &Tensor<B, 3>,
     ) -> [Tensor<B, 4>; 3] {
         let q = latent.queries(projected, None);
-        let Latents { latents, keys } = latent.latents(projected);
-        let [k, v] = latent.expanded(Latents { latents, keys });
+        let [k, v] = latent.expanded(latent.latents(projected));
         [q, k, v]
     }
 }
@@ -71,17 +70,10 @@ fn padded_attention<B: Backend>(
 ) -> Tensor<B, 4> {
     let value_dim = v.dims()[3];
     let width = value_dim.max(q.dims()[3]);
-    let [q, k, v] = [q, k, v].map(|x| padded(x, width));
+    let [q, k, v] = [q, k, v].map(|x| match width - x.dims()[3] {
+        0 => x,
+        missing => x.pad((0, missing, 0, 0), 0.0),
+    });
     let mixed = ops::attention(q, k, v, mask, options);
     mixed.narrow(3, 0, value_dim)
-}
-
-/// Adds zeros to the end of each vector.
-fn padded<B: Backend>(x: Tensor<B, 4>, width: usize) -> Tensor<B, 4> {
-    let [batch, heads, tokens, own] = x.dims();
-    if own == width {
-        return x;
-    }
-    let zeros = Tensor::zeros([batch, heads, tokens, width - own], &x.device());
-    Tensor::cat(vec![x, zeros], 3)
 }

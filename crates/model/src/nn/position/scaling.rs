@@ -56,10 +56,7 @@ pub(super) fn factor(seq_len: usize, scaling: &RotaryScaling) -> f64 {
             factor,
             attention_factor,
             ..
-        } => attention_factor.unwrap_or_else(|| match factor > 1.0 {
-            true => 0.1 * factor.ln() + 1.0,
-            false => 1.0,
-        }),
+        } => attention_factor.unwrap_or_else(|| yarn_factor(1.0, factor)),
         RotaryScaling::LongRope {
             attention_factor,
             original_seq_len,
@@ -80,6 +77,12 @@ pub(crate) fn long_rope_factor(growth: f64, original_seq_len: usize) -> f64 {
         true => (1.0 + growth.ln() / (original_seq_len as f64).ln()).sqrt(),
         false => 1.0,
     }
+}
+
+/// YaRN's `0.1 m ln(growth) + 1`, a factor on queries and keys for contexts that are `growth` times as long. Published models have
+/// other `m` than 1 (`mscale`).
+pub(crate) fn yarn_factor(m: f64, growth: f64) -> f64 {
+    0.1 * m * growth.max(1.0).ln() + 1.0
 }
 
 /// The fractional pair indices between which YaRN interpolates from unchanged to divided frequencies.

@@ -61,10 +61,9 @@ fn with_defaults(mut raw: ModelConfig) -> Result<TransformerConfig, ConfigError>
         nets.value_dim.get_or_insert(key_dim);
         nets.full_layers = FullLayers::Listed(nets.full_layers.layers(raw.n_layers));
     }
-    let mut rotated = head_dim;
+    let rotatable = raw.rotatable_dim(head_dim);
     if let Some(latent) = &mut raw.latent_attention {
-        rotated = latent.rope_dim_for(head_dim);
-        latent.rope_dim = Some(rotated);
+        latent.rope_dim = Some(rotatable);
         latent.value_dim.get_or_insert(head_dim);
     }
     match &mut raw.attention {
@@ -79,7 +78,7 @@ fn with_defaults(mut raw: ModelConfig) -> Result<TransformerConfig, ConfigError>
         }
     }
     if let Position::Rotary { dims, .. } = &mut raw.position {
-        dims.get_or_insert(rotated);
+        dims.get_or_insert(rotatable);
     }
     if let Some(positions) = &mut raw.layer_positions {
         let layers = positions.layers_mut();

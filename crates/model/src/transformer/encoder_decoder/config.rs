@@ -123,12 +123,7 @@ impl From<EncoderDecoderSettings> for ModelConfig {
                 DropoutSite::Hidden,
                 DropoutSite::Residual,
             ],
-            attention: AttentionKind::Softmax {
-                window: None,
-                scale: Some(1.0),
-                soft_cap: None,
-                sinks: false,
-            },
+            attention: AttentionKind::scaled(Some(1.0)),
             norm: settings.norm,
             position: Position::Relative(settings.relative_positions),
             feed_forward: settings.feed_forward,
