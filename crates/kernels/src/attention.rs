@@ -57,6 +57,7 @@ pub struct AttentionOptions {
     /// `1/(1 - p)`. Only applies in training.
     pub dropout: f64,
     /// The rounding of the operands of matrix products: queries, keys, weights, values and their gradients.
-    /// Scores and softmax stay in f32. flex computes all of them in f32.
+    /// Scores and softmax stay in f32. flex rounds only to bfloat16, where the CPU has AMX and there are enough queries and
+    /// keys ([`crate::cpu::attention`]).
     pub precision: Precision,
 }

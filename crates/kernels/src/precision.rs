@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 emberlm_system::named! {
-    /// The precision of the operands of matrix products, forward and backward: in linear layers, in the head and,
-    /// except on flex, in attention. Everything else, such as weights, sums and scores, stays in f32.
+    /// The precision of the operands of matrix products, forward and backward: in linear layers, in the head and, on flex
+    /// only with AMX, in attention. Everything else, such as weights, sums and scores, stays in f32.
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Precision {

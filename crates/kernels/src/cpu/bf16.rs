@@ -11,7 +11,7 @@
 //! see [`Amx`](Instructions::Amx) and [`Avx512`](Instructions::Avx512).
 //!
 //! `blocked` divides a product into cache-sized blocks, `pack` reorders an operand, and the kernels `amx` and `avx512`
-//! multiply.
+//! multiply. `in_task` is for products within a task, which packs their operands itself.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -20,6 +20,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod blocked;
 mod element;
+pub mod in_task;
 #[cfg(target_arch = "x86_64")]
 mod kernel;
 #[cfg(target_arch = "x86_64")]

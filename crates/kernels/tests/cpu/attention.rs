@@ -3,6 +3,7 @@
 mod case;
 mod dropout;
 mod packed;
+mod rounded;
 mod scores;
 
 use emberlm_kernels::Reach;

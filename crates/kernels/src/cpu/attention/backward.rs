@@ -20,7 +20,9 @@ use super::softmax::weight;
 use super::tile::{Left, Right, dot, multiply_at, store, vector};
 use super::transpose::transpose;
 use super::visibility::Visibility;
-use super::{AttentionShape, Call};
+use super::{AttentionShape, Call, tiles};
+use crate::cpu::bf16::in_task::Packed;
+use crate::cpu::matrix::Matrix;
 use crate::cpu::parallel::{Shared, for_each};
 
 /// The number of tasks to aim for, enough for most CPUs.
@@ -81,7 +83,12 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
     let arch = pulp::Arch::new();
     let width = head_dim.next_multiple_of(LANES);
     let longest = KEYS.min(step);
-    let memory_len = 2 * step * width
+    let packed_len = match call.rounds {
+        true => tiles::left_len(head_dim) + 5 * tiles::right_len(width),
+        false => 0,
+    };
+    let memory_len = packed_len
+        + 2 * step * width
         + 5 * QUERIES * width
         + longest * (2 * WEIGHTS_ROW + width)
         + slopes_len(call, longest);
@@ -162,6 +169,21 @@ struct Queries<'a> {
     along: [f32; QUERIES],
 }
 
+/// The tensors of [`Queries`] as right operands.
+struct PackedQueries<'a> {
+    columns: Packed<'a>,
+    rows: Packed<'a>,
+    grad_columns: Packed<'a>,
+    grad_rows: Packed<'a>,
+}
+
+/// The vectors of a range of tokens, `[tokens, head_dim]`.
+#[inline(always)]
+fn vectors<'a>(of: &Heads<'a>, [b, h]: [usize; 2], tokens: Range<usize>) -> Matrix<'a> {
+    let sizes = [tokens.len(), of.dims()[3]];
+    tiles::rows(of.tokens(b, h, tokens), sizes, of.token_stride())
+}
+
 impl Queries<'_> {
     /// Replaces scores by weights, and gradients of the weights by gradients of the scores times `scale`, where
     /// they are computed. Both are 0 for hidden keys.
@@ -217,7 +239,9 @@ impl WithSimd for Task<'_> {
             options,
             mask,
             dropout,
+            rounds,
         } = *self.call;
+        let registers = self.call.registers();
         let Inputs {
             q,
             k,
@@ -232,6 +256,14 @@ impl WithSimd for Task<'_> {
         let len = self.keys.len();
         let longest = KEYS.min(len);
         let mut memory = std::mem::take(&mut self.memory);
+        // First, since it is aligned.
+        let lens = match rounds {
+            true => [tiles::left_len(head_dim), tiles::right_len(width)],
+            false => [0; 2],
+        };
+        let left = take(&mut memory, lens[0]);
+        let right = take(&mut memory, lens[1]);
+        let mut packed = [(); 4].map(|()| take(&mut memory, lens[1]));
         let dk = take(&mut memory, len * width);
         let dv = take(&mut memory, len * width);
         let mut queries = Queries {
@@ -280,6 +312,18 @@ impl WithSimd for Task<'_> {
                 transpose(simd, queries.rows, width, scale, queries.columns);
                 copy(grad, at, block.count, width, queries.grad_rows);
                 transpose(simd, queries.grad_rows, width, 1.0, queries.grad_columns);
+                let tiles = registers.as_ref().map(|registers| {
+                    let [q, grad, q_rows, grad_rows] = packed.each_mut();
+                    let columns = |x| tiles::rows(x, [head_dim, QUERIES], QUERIES);
+                    let rows = |x| tiles::rows(x, [QUERIES, width], width);
+                    let packed = PackedQueries {
+                        columns: registers.pack_right(columns(queries.columns), q),
+                        grad_columns: registers.pack_right(columns(queries.grad_columns), grad),
+                        rows: registers.pack_right(rows(queries.rows), q_rows),
+                        grad_rows: registers.pack_right(rows(queries.grad_rows), grad_rows),
+                    };
+                    (registers, packed)
+                });
                 queries.log_sums.fill(0.0);
                 queries.along.fill(0.0);
                 for i in 0..block.count {
@@ -303,12 +347,22 @@ impl WithSimd for Task<'_> {
                     let len = range.len();
                     let visibility = Visibility::new(&block, &chunk);
                     let tokens = range.clone();
-                    let left = Left {
-                        data: k.tokens(b, kv, tokens.clone()),
-                        row: k.token_stride(),
-                        step: 1,
-                    };
-                    visibility.scores(simd, left, queries.columns, head_dim, weights);
+                    match &tiles {
+                        Some((registers, queries)) => {
+                            let keys = vectors(k, [b, kv], tokens.clone());
+                            let keys = registers.pack_left(keys, left);
+                            let factors = (keys, queries.columns);
+                            tiles::scores(registers, &visibility, factors, weights);
+                        }
+                        None => {
+                            let left = Left {
+                                data: k.tokens(b, kv, tokens.clone()),
+                                row: k.token_stride(),
+                                step: 1,
+                            };
+                            visibility.scores(simd, left, queries.columns, head_dim, weights);
+                        }
+                    }
                     let tile = Tile {
                         from,
                         count: block.count,
@@ -323,12 +377,22 @@ impl WithSimd for Task<'_> {
                             slopes,
                         });
                     }
-                    let left = Left {
-                        data: v.tokens(b, kv, tokens),
-                        row: v.token_stride(),
-                        step: 1,
-                    };
-                    visibility.scores(simd, left, queries.grad_columns, head_dim, scores_grad);
+                    match &tiles {
+                        Some((registers, queries)) => {
+                            let values = registers.pack_left(vectors(v, [b, kv], tokens), left);
+                            let factors = (values, queries.grad_columns);
+                            tiles::scores(registers, &visibility, factors, scores_grad);
+                        }
+                        None => {
+                            let left = Left {
+                                data: v.tokens(b, kv, tokens),
+                                row: v.token_stride(),
+                                step: 1,
+                            };
+                            let columns = &*queries.grad_columns;
+                            visibility.scores(simd, left, columns, head_dim, scores_grad);
+                        }
+                    }
                     queries.pass(
                         simd,
                         (&block, &chunk, &visibility),
@@ -349,6 +413,52 @@ impl WithSimd for Task<'_> {
                         });
                     }
                     let offset = range.start - self.keys.start;
+                    let (dq_out, dq_row) = if single_pass {
+                        self.dq.rows([b, h, from], block.count)
+                    } else {
+                        (dq.as_mut_ptr(), width)
+                    };
+                    if let Some((registers, queries)) = &tiles {
+                        visibility.clear_others(weights);
+                        visibility.clear_others(scores_grad);
+                        for ((out, row), left_rows, right) in [
+                            (dv_rows, &*weights, queries.grad_rows),
+                            (dk_rows, &*scores_grad, queries.rows),
+                        ] {
+                            let rows = registers.pack_left(tiles::weights(left_rows, len), left);
+                            let out = (out.wrapping_add(offset * row), row);
+                            // SAFETY: rows of these keys, in `dk` and `dv` of this task, or in the outputs, where no
+                            // other task has these keys of this head.
+                            unsafe {
+                                let factors = (rows, right);
+                                tiles::by_keys(
+                                    registers,
+                                    &visibility,
+                                    factors,
+                                    out,
+                                    width,
+                                    !single_pass,
+                                );
+                            }
+                        }
+                        let grads = tiles::weights(scores_grad, len).transposed();
+                        let grads = registers.pack_left(grads, left);
+                        let keys = registers.pack_right(vectors(k, [b, kv], range.clone()), right);
+                        // SAFETY: rows of these queries, in `dq`, which has space for a block, or in the output, where
+                        // no other task has these queries of this head.
+                        unsafe {
+                            tiles::by_queries(
+                                registers,
+                                &visibility,
+                                (grads, keys),
+                                (dq_out, dq_row),
+                                [block.count, head_dim],
+                                any,
+                            );
+                        }
+                        any = true;
+                        continue;
+                    }
                     // One after the other, so the operands of each stay in the L1 cache.
                     for ((out, out_row), left, right, to_prefetch) in [
                         (dv_rows, &*weights, &*queries.grad_rows, [q, k]),
@@ -397,11 +507,6 @@ impl WithSimd for Task<'_> {
                         );
                         (&*key_rows, width)
                     };
-                    let (dq, dq_row) = if single_pass {
-                        self.dq.rows([b, h, from], block.count)
-                    } else {
-                        (dq.as_mut_ptr(), width)
-                    };
                     for (row, keys) in visibility.query_rows(block.count) {
                         if let Some([b, h]) = self.next {
                             prefetch_tokens(out, [b, h, row], ROWS);
@@ -412,7 +517,7 @@ impl WithSimd for Task<'_> {
                             multiply_at(
                                 simd,
                                 [ROWS.min(block.count - row), keys.len(), width],
-                                (dq.wrapping_add(row * dq_row), dq_row),
+                                (dq_out.wrapping_add(row * dq_row), dq_row),
                                 Left {
                                     data: &scores_grad[keys.start * WEIGHTS_ROW + row..],
                                     row: 1,

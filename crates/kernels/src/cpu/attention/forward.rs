@@ -16,7 +16,7 @@ use super::tile::{Left, Right, multiply};
 use super::transpose::transpose;
 use super::vectors::TokenVectors;
 use super::visibility::{Visibility, drop_out};
-use super::{AttentionShape, Call};
+use super::{AttentionShape, Call, tiles};
 use crate::cpu::parallel::{Shared, for_each};
 
 /// Computes attention for each block of queries of each head.
@@ -40,7 +40,12 @@ pub fn forward<K: TokenVectors>(
     let arch = pulp::Arch::new();
     let width = head_dim.next_multiple_of(LANES);
     let longest = KEYS.min(k_len);
-    let memory_len = 2 * QUERIES * width + longest * (WEIGHTS_ROW + width) + k.scratch_len(longest);
+    let packed_len = match call.rounds {
+        true => tiles::left_len(head_dim) + 2 * tiles::right_len(head_dim),
+        false => 0,
+    };
+    let memory_len =
+        packed_len + 2 * QUERIES * width + longest * (WEIGHTS_ROW + width) + k.scratch_len(longest);
     for_each(batch * heads * blocks, |task| {
         // The last blocks have the most visible keys, so they start first.
         let block = blocks - 1 - task / (batch * heads);
@@ -89,7 +94,9 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
             options,
             mask,
             dropout,
+            rounds,
         } = *self.call;
+        let registers = self.call.registers();
         let (b, h) = (self.b, self.h);
         let head_dim = shape.head_dim;
         let width = head_dim.next_multiple_of(LANES);
@@ -100,6 +107,16 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
         let keys = block.keys();
         let longest = KEYS.min(shape.k_len);
         let mut memory = self.memory;
+        // First, since it is aligned.
+        let [left, right, packed] = match rounds {
+            true => [
+                tiles::left_len(head_dim),
+                tiles::right_len(head_dim),
+                tiles::right_len(head_dim),
+            ],
+            false => [0; 3],
+        }
+        .map(|len| take(&mut memory, len));
         let queries = take(&mut memory, width * QUERIES);
         let weights = take(&mut memory, longest * WEIGHTS_ROW);
         let values = take(&mut memory, longest * width);
@@ -108,6 +125,10 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
         let at = [b, h, self.from];
         copy(&self.q, at, block.count, width, mixed);
         transpose(simd, mixed, width, options.scale as f32, queries);
+        let tiles = registers.as_ref().map(|registers| {
+            let queries = tiles::rows(queries, [head_dim, QUERIES], QUERIES);
+            (registers, registers.pack_right(queries, packed))
+        });
         let mut softmax = Softmax::new();
         let mut seen_any = false;
         let mut start = keys.start;
@@ -119,12 +140,21 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
             };
             let visibility = Visibility::new(&block, &chunk);
             let (rows, row) = self.k.rows([b, kv], range.clone(), unpacked);
-            let k = Left {
-                data: rows,
-                row,
-                step: 1,
-            };
-            visibility.scores(simd, k, queries, head_dim, weights);
+            match tiles {
+                Some((registers, queries)) => {
+                    let keys = tiles::rows(rows, [range.len(), head_dim], row);
+                    let keys = registers.pack_left(keys, left);
+                    tiles::scores(registers, &visibility, (keys, queries), weights);
+                }
+                None => {
+                    let k = Left {
+                        data: rows,
+                        row,
+                        step: 1,
+                    };
+                    visibility.scores(simd, k, queries, head_dim, weights);
+                }
+            }
             if let Some(terms) = terms {
                 simd.vectorize(Apply {
                     terms,
@@ -144,7 +174,8 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
             }
             // A single block of queries reads the values in place. For more, it is faster to copy them to
             // contiguous memory.
-            let (values, values_row) = if shape.q_len <= QUERIES && head_dim == width {
+            let in_place = shape.q_len <= QUERIES && head_dim == width;
+            let (values, values_row) = if in_place || tiles.is_some() {
                 self.v.rows([b, kv], range.clone(), values)
             } else {
                 let values = &mut values[..range.len() * width];
@@ -157,6 +188,26 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
                         row.iter_mut().for_each(|x| *x *= factor);
                     }
                 }
+            }
+            if let Some((registers, _)) = tiles {
+                visibility.clear_others(weights);
+                let weights = tiles::weights(weights, range.len()).transposed();
+                let weights = registers.pack_left(weights, left);
+                let values = tiles::rows(values, [range.len(), head_dim], values_row);
+                let values = registers.pack_right(values, right);
+                // SAFETY: `mixed` has a row for each query and is borrowed exclusively.
+                unsafe {
+                    tiles::by_queries(
+                        registers,
+                        &visibility,
+                        (weights, values),
+                        (mixed.as_mut_ptr(), width),
+                        [QUERIES, head_dim],
+                        seen_any,
+                    );
+                }
+                seen_any = true;
+                continue;
             }
             for (row, keys) in visibility.query_rows(block.count) {
                 multiply(

@@ -6,7 +6,7 @@
 //!   keys.
 //! - `heads` has views of vectors in fused buffers, `vectors` the reading of keys and values in f32 or packed, `mask`
 //!   the keys visible to a query, and `visibility` the scores of a chunk that can be skipped.
-//! - `tile` has the small matrix products, `transpose` the layout they need, `scores` the soft cap, bias and
+//! - `tile` has the small matrix products in f32, `tiles` those in bfloat16, `transpose` the layout they need, `scores` the soft cap, bias and
 //!   padding, `softmax` the online softmax and `dropout` the dropout mask.
 //! - `scratch` has the working memory, and `prefetch` the prefetching of vectors.
 
@@ -22,6 +22,7 @@ mod scores;
 mod scratch;
 mod softmax;
 mod tile;
+mod tiles;
 mod transpose;
 mod vectors;
 mod visibility;
@@ -30,8 +31,10 @@ pub use dropout::Dropout;
 pub use heads::{HeadStrides, Heads, HeadsMut};
 pub use vectors::{PackedHeads, TokenVectors, pack_heads, unpack_heads};
 
+use self::mask::QUERIES;
+use crate::cpu::bf16::in_task::{Registers, TILE};
 use crate::cpu::parallel::Shared;
-use crate::{AttentionOptions, Reach};
+use crate::{AttentionOptions, Precision, Reach};
 
 /// The sizes of an attention operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,8 @@ struct Call<'a> {
     options: &'a AttentionOptions,
     mask: Mask<'a>,
     dropout: Option<Dropout>,
+    /// True if blocks of queries are multiplied in tile registers, rounded to bfloat16.
+    rounds: bool,
 }
 
 impl<'a> Call<'a> {
@@ -138,7 +143,15 @@ impl<'a> Call<'a> {
             options,
             mask,
             dropout: dropout.filter(|dropout| dropout.probability > 0.0),
+            // Fewer queries would leave most of a tile empty; with fewer keys, packing takes as long as it saves.
+            rounds: options.precision == Precision::Bf16 && q_len >= TILE && k_len > QUERIES,
         }
+    }
+
+    /// Configures the tile registers of this thread if the products are rounded and the CPU has them.
+    #[inline(always)]
+    fn registers(&self) -> Option<Registers> {
+        self.rounds.then(Registers::configured).flatten()
     }
 
     /// The sink of a head.
@@ -153,6 +166,10 @@ impl<'a> Call<'a> {
 /// `[batch, heads, q_len]`, receives `ln Σ exp(score)` over the visible keys and the sink, which [`attention_backward`] needs.
 ///
 /// For a query without visible keys, the output is 0 and `log_sum` is the sink, or -∞ without one.
+///
+/// With [`Precision::Bf16`] and AMX, the products of at least 32 queries with more than 64 keys are computed with queries
+/// times `scale`, keys, values, weights, and the gradients of output and scores rounded to bfloat16, to nearest. Everything
+/// else is f32.
 ///
 /// `dropout` replaces the dropout of the options, which is ignored. It applies after the normalization of the
 /// softmax.

@@ -162,6 +162,12 @@ impl Case {
         self
     }
 
+    /// Rounds the operands of products to bfloat16 where the CPU has tile registers.
+    pub fn rounded(mut self) -> Self {
+        self.options.precision = Precision::Bf16;
+        self
+    }
+
     /// Adds a bias in ±2.
     pub fn biased(mut self, seed: u64) -> Self {
         let count = self.shape.heads * self.shape.q_len * self.shape.k_len;
@@ -363,13 +369,18 @@ impl Case {
         let grad = self.queries(4);
         let [out, log_sums, dq, dk, dv, dbias] = self.expected(&q, &k, &v, &grad);
         let actual = self.forward(&q, &k, &v);
-        assert_close("output", &actual.0, &out, 1e-6);
+        // A few units of rounding.
+        let error = match self.options.precision {
+            Precision::F32 => 1e-6,
+            Precision::Bf16 | Precision::F16 => 1e-2,
+        };
+        assert_close("output", &actual.0, &out, error);
         // The sum of a query without visible keys is 0.
         let pairs = actual.1.iter().copied().zip(log_sums);
         let (sums, none): (Vec<_>, Vec<_>) = pairs.partition(|pair| pair.1.is_finite());
         assert!(none.iter().all(|pair| pair.0 == f32::NEG_INFINITY));
         let (found_sums, log_sums): (Vec<_>, Vec<_>) = sums.into_iter().unzip();
-        assert_close("sums", &found_sums, &log_sums, 1e-6);
+        assert_close("sums", &found_sums, &log_sums, error);
         let actual = self.backward(&q, &k, &v, &grad);
         // The gradient of a query that only sees its own key is zero, up to rounding.
         let against = |what: &str, actual: &[f32], expected: &[f64]| {
@@ -378,7 +389,7 @@ impl Case {
             let mut expected = expected.to_vec();
             actual.push(scale.sqrt() as f32);
             expected.push(f64::from(scale.sqrt() as f32));
-            assert_close(what, &actual, &expected, 2e-6);
+            assert_close(what, &actual, &expected, 2.0 * error);
         };
         against("queries' gradient", &actual[0], &dq);
         against("keys' gradient", &actual[1], &dk);
