@@ -1,8 +1,6 @@
 //! Activations of the feed-forward network, plain and gated, and their derivatives.
 
-use rayon::prelude::*;
-
-use super::parallel::elements_per_task;
+use super::parallel::{Tasks, elements_per_task};
 use super::vector::{LEAST_EXPONENT, MultiplyAdd, reduced_exp_by, wide, wide_fused};
 use crate::Activation;
 
@@ -24,9 +22,7 @@ pub fn activation(kind: Activation, x: &[f32], out: &mut [f32]) {
 /// `x = f(x)`.
 pub fn activate_in_place(kind: Activation, x: &mut [f32]) {
     let step = elements_per_task(x.len());
-    x.par_chunks_mut(step)
-        .with_max_len(1)
-        .for_each(|x| activate_row(kind, x));
+    x.chunks_mut(step).for_each_task(|x| activate_row(kind, x));
 }
 
 /// [`activate_in_place`] on the calling thread only. For use within parallel tasks.
@@ -63,10 +59,9 @@ pub fn activation_and_slope(kind: Activation, x: &mut [f32], out: &mut [f32]) {
 pub fn multiply(grad: &mut [f32], slope: &[f32]) {
     assert!(grad.len() == slope.len(), "the sizes differ");
     let step = elements_per_task(grad.len());
-    grad.par_chunks_mut(step)
-        .zip(slope.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|(grad, slope)| {
+    grad.chunks_mut(step)
+        .zip(slope.chunks(step))
+        .for_each_task(|(grad, slope)| {
             wide(
                 #[inline(always)]
                 || {
@@ -119,10 +114,9 @@ pub fn gated_backward(
 fn activate<F: Function>(x: &[f32], out: &mut [f32]) {
     assert!(x.len() == out.len(), "the sizes differ");
     let step = elements_per_task(out.len());
-    out.par_chunks_mut(step)
-        .zip(x.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|(out, x)| {
+    out.chunks_mut(step)
+        .zip(x.chunks(step))
+        .for_each_task(|(out, x)| {
             wide_fused(
                 #[inline(always)]
                 |add| {
@@ -148,10 +142,9 @@ fn activate_here<F: Function>(x: &mut [f32]) {
 fn activate_and_slope<F: Function>(x: &mut [f32], out: &mut [f32]) {
     assert!(x.len() == out.len(), "the sizes differ");
     let step = elements_per_task(out.len());
-    out.par_chunks_mut(step)
-        .zip(x.par_chunks_mut(step))
-        .with_max_len(1)
-        .for_each(|(out, x)| {
+    out.chunks_mut(step)
+        .zip(x.chunks_mut(step))
+        .for_each_task(|(out, x)| {
             wide_fused(
                 #[inline(always)]
                 |add| {
@@ -169,11 +162,10 @@ fn gate_up<F: Function>(gate: &[f32], up: &[f32], out: &mut [f32]) {
         "the sizes differ"
     );
     let step = elements_per_task(out.len());
-    out.par_chunks_mut(step)
-        .zip(gate.par_chunks(step))
-        .zip(up.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|((out, gate), up)| {
+    out.chunks_mut(step)
+        .zip(gate.chunks(step))
+        .zip(up.chunks(step))
+        .for_each_task(|((out, gate), up)| {
             wide_fused(
                 #[inline(always)]
                 |add| {
@@ -199,13 +191,12 @@ fn gate_up_backward<F: Function>(
     );
     let step = elements_per_task(len);
     gate_grad
-        .par_chunks_mut(step)
-        .zip(up_grad.par_chunks_mut(step))
-        .zip(gate.par_chunks(step))
-        .zip(up.par_chunks(step))
-        .zip(grad.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|((((gate_grad, up_grad), gate), up), grad)| {
+        .chunks_mut(step)
+        .zip(up_grad.chunks_mut(step))
+        .zip(gate.chunks(step))
+        .zip(up.chunks(step))
+        .zip(grad.chunks(step))
+        .for_each_task(|((((gate_grad, up_grad), gate), up), grad)| {
             wide_fused(
                 #[inline(always)]
                 |add| {

@@ -1,8 +1,6 @@
 //! The AdamW update, and the sum of squares for gradient clipping.
 
-use rayon::prelude::*;
-
-use super::parallel::elements_per_task;
+use super::parallel::{Tasks, elements_per_task};
 use super::vector::{sum_by, wide};
 use crate::{AdamWStep, SQUARES_CHUNK};
 
@@ -37,12 +35,11 @@ pub fn adamw(
     let (constants, cautious) = (Constants::of(step, factor), step.cautious);
     let step = elements_per_task(len);
     parameter
-        .par_chunks_mut(step)
-        .zip(grad.par_chunks(step))
-        .zip(moment1.par_chunks_mut(step))
-        .zip(moment2.par_chunks_mut(step))
-        .with_max_len(1)
-        .for_each(|(((p, g), m), v)| {
+        .chunks_mut(step)
+        .zip(grad.chunks(step))
+        .zip(moment1.chunks_mut(step))
+        .zip(moment2.chunks_mut(step))
+        .for_each_task(|(((p, g), m), v)| {
             wide(
                 #[inline(always)]
                 || match cautious {
@@ -110,10 +107,9 @@ pub fn sum_of_squares(x: &[f32]) -> f64 {
 pub fn chunk_sums_of_squares(x: &[f32]) -> Vec<f32> {
     let step = elements_per_task(x.len()).next_multiple_of(SQUARES_CHUNK);
     let mut sums = vec![0.0f32; x.len().div_ceil(SQUARES_CHUNK)];
-    sums.par_chunks_mut(step / SQUARES_CHUNK)
-        .zip(x.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|(sums, x)| {
+    sums.chunks_mut(step / SQUARES_CHUNK)
+        .zip(x.chunks(step))
+        .for_each_task(|(sums, x)| {
             wide(
                 #[inline(always)]
                 || {

@@ -1,9 +1,7 @@
 //! Normalization of groups of columns, such as the heads of queries and keys, and its gradients.
 
-use rayon::prelude::*;
-
 use super::norm::{Row, add_to, normalize_row};
-use super::parallel::{rows_of, rows_per_sum, rows_per_task};
+use super::parallel::{Tasks, rows_of, rows_per_sum, rows_per_task};
 use super::reduce::sum_rows;
 use super::vector::wide;
 use crate::ColumnNorms;
@@ -31,10 +29,9 @@ pub fn normalize_columns(
     let rows = rows_of(x.len(), width);
     assert_eq!(out.len(), x.len(), "the sizes do not fit");
     let block = rows_per_task(rows, width) * width;
-    out.par_chunks_mut(block)
-        .zip(x.par_chunks(block))
-        .with_max_len(1)
-        .for_each(|(out, x)| {
+    out.chunks_mut(block)
+        .zip(x.chunks(block))
+        .for_each_task(|(out, x)| {
             wide(
                 #[inline(always)]
                 || {
@@ -81,11 +78,10 @@ pub fn normalize_columns_backward(
     let block = rows_per_sum(rows, width) * width;
     let mut partials = vec![0.0f32; x.len().div_ceil(block) * sums];
     partials
-        .par_chunks_mut(sums)
-        .zip(x_grad.par_chunks_mut(block))
-        .zip(x.par_chunks(block).zip(grad.par_chunks(block)))
-        .with_max_len(1)
-        .for_each(|((partial, x_grad), (x, grad))| {
+        .chunks_mut(sums)
+        .zip(x_grad.chunks_mut(block))
+        .zip(x.chunks(block).zip(grad.chunks(block)))
+        .for_each_task(|((partial, x_grad), (x, grad))| {
             wide(
                 #[inline(always)]
                 || {

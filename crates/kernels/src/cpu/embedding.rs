@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
-use super::parallel::{self, Shared, rows_of, rows_per_task};
+use super::parallel::{self, Shared, Tasks, rows_of, rows_per_task};
 use super::vector::wide;
 
 /// `out[i] = table[ids[i]]`, `table: [rows, width]`, `out: [tokens, width]`.
@@ -18,10 +16,9 @@ pub fn gather(table: &[f32], ids: &[i32], width: usize, out: &mut [f32]) {
         "the output has not a row for each id"
     );
     let step = rows_per_task(ids.len(), width);
-    out.par_chunks_mut(step * width)
-        .zip(ids.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|(out, ids)| {
+    out.chunks_mut(step * width)
+        .zip(ids.chunks(step))
+        .for_each_task(|(out, ids)| {
             for (out, id) in out.chunks_exact_mut(width).zip(ids) {
                 let start = *id as usize * width;
                 out.copy_from_slice(&table[start..start + width]);

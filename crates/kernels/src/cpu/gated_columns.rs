@@ -1,8 +1,6 @@
 //! Gated groups of columns added to the last columns of a matrix, such as embeddings added to the values of an attention.
 
-use rayon::prelude::*;
-
-use super::parallel::{rows_of, rows_per_task};
+use super::parallel::{Tasks, rows_of, rows_per_task};
 use super::reduce::inner_product;
 use super::vector::wide;
 
@@ -46,11 +44,10 @@ pub fn add_gated_columns(sizes: Sizes, out: &mut [f32], gates: &[f32], added: &[
         groups,
     } = sizes;
     let block = rows_per_task(sizes.rows(out, gates, added), columns);
-    out.par_chunks_mut(block * width)
-        .zip(gates.par_chunks(block * groups))
-        .zip(added.par_chunks(block * columns))
-        .with_max_len(1)
-        .for_each(|((out, gates), added)| {
+    out.chunks_mut(block * width)
+        .zip(gates.chunks(block * groups))
+        .zip(added.chunks(block * columns))
+        .for_each_task(|((out, gates), added)| {
             wide(
                 #[inline(always)]
                 || {
@@ -85,14 +82,15 @@ pub fn add_gated_columns_backward(
     } = sizes;
     let block = rows_per_task(sizes.rows(grad, gates, added), columns);
     let outputs = gates_grad
-        .par_chunks_mut(block * groups)
-        .zip(added_grad.par_chunks_mut(block * columns));
+        .chunks_mut(block * groups)
+        .zip(added_grad.chunks_mut(block * columns));
     let inputs = gates
-        .par_chunks(block * groups)
-        .zip(added.par_chunks(block * columns))
-        .zip(grad.par_chunks(block * width));
-    outputs.zip(inputs).with_max_len(1).for_each(
-        |((gates_grad, added_grad), ((gates, added), grad))| {
+        .chunks(block * groups)
+        .zip(added.chunks(block * columns))
+        .zip(grad.chunks(block * width));
+    outputs
+        .zip(inputs)
+        .for_each_task(|((gates_grad, added_grad), ((gates, added), grad))| {
             wide(
                 #[inline(always)]
                 || {
@@ -113,6 +111,5 @@ pub fn add_gated_columns_backward(
                     }
                 },
             );
-        },
-    );
+        });
 }

@@ -1,8 +1,6 @@
 //! Normalization over the last dimension with gain and bias, and its gradients.
 
-use rayon::prelude::*;
-
-use super::parallel::{rows_of, rows_per_sum, rows_per_task};
+use super::parallel::{Tasks, rows_of, rows_per_sum, rows_per_task};
 use super::reduce::sum_rows;
 use super::vector::{sum_by, wide};
 use crate::Normalization;
@@ -27,10 +25,9 @@ pub fn normalize(
         "the sizes do not fit"
     );
     let block = rows_per_task(rows, width) * width;
-    out.par_chunks_mut(block)
-        .zip(x.par_chunks(block))
-        .with_max_len(1)
-        .for_each(|(out, x)| {
+    out.chunks_mut(block)
+        .zip(x.chunks(block))
+        .for_each_task(|(out, x)| {
             wide(
                 #[inline(always)]
                 || {
@@ -148,11 +145,10 @@ pub fn normalize_backward(
     // `[2, width]` per task: the contributions of its rows to the gradients of the gain and of the bias.
     let mut partials = vec![0.0f32; x.len().div_ceil(block) * 2 * width];
     partials
-        .par_chunks_mut(2 * width)
-        .zip(x_grad.par_chunks_mut(block))
+        .chunks_mut(2 * width)
+        .zip(x_grad.chunks_mut(block))
         .enumerate()
-        .with_max_len(1)
-        .for_each(|(i, (partial, x_grad))| {
+        .for_each_task(|(i, (partial, x_grad))| {
             let range = i * block..i * block + x_grad.len();
             let (x, grad) = (&x[range.clone()], &grad[range.clone()]);
             match residual {

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -17,6 +18,23 @@ pub fn for_each(count: usize, task: impl Fn(usize) + Send + Sync) {
         _ => (0..count).into_par_iter().with_max_len(1).for_each(task),
     }
 }
+
+/// An iterator over parts of operands, each for a task.
+pub trait Tasks: Iterator<Item: Send> + Sized {
+    /// Runs `task` for each part like [`for_each`].
+    fn for_each_task(self, task: impl Fn(Self::Item) + Send + Sync) {
+        let parts: Vec<_> = self.map(|part| Mutex::new(Some(part))).collect();
+        for_each(parts.len(), |at| {
+            let part = parts[at]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            part.into_iter().for_each(&task);
+        });
+    }
+}
+
+impl<I: Iterator<Item: Send>> Tasks for I {}
 
 /// Splits `0..len` into ranges of length `step`; the last one may be shorter.
 pub fn ranges(len: usize, step: usize) -> impl Iterator<Item = Range<usize>> + Clone {

@@ -1,8 +1,6 @@
 //! Sums over rows, and simple elementwise passes.
 
-use rayon::prelude::*;
-
-use super::parallel::{elements_per_task, rows_of, rows_per_sum, rows_per_task};
+use super::parallel::{Tasks, elements_per_task, rows_of, rows_per_sum, rows_per_task};
 use super::vector::wide;
 
 /// Sums over the rows: `out[j] = Σ_r x[r, j]`, `x: [rows, width]`, `out: [width]`.
@@ -24,10 +22,9 @@ pub fn column_sums(x: &[f32], width: usize, out: &mut [f32]) {
     }
     let mut partials = vec![0.0; x.len().div_ceil(block) * width];
     partials
-        .par_chunks_mut(width)
-        .zip(x.par_chunks(block))
-        .with_max_len(1)
-        .for_each(|(out, x)| {
+        .chunks_mut(width)
+        .zip(x.chunks(block))
+        .for_each_task(|(out, x)| {
             wide(
                 #[inline(always)]
                 || sum_rows(x, width, out),
@@ -71,7 +68,7 @@ pub(super) fn add_scaled(y: &mut [f32], x: &[f32], factor: f32) {
 /// `x *= factor`.
 pub fn scale_in_place(x: &mut [f32], factor: f32) {
     let step = elements_per_task(x.len());
-    x.par_chunks_mut(step).with_max_len(1).for_each(|x| {
+    x.chunks_mut(step).for_each_task(|x| {
         wide(
             #[inline(always)]
             || {
@@ -102,7 +99,7 @@ pub(super) fn add_row(x: &mut [f32], row: &[f32]) {
 pub fn add_row_in_place(x: &mut [f32], row: &[f32]) {
     let rows = rows_of(x.len(), row.len());
     let block = rows_per_task(rows, row.len()) * row.len();
-    x.par_chunks_mut(block).with_max_len(1).for_each(|x| {
+    x.chunks_mut(block).for_each_task(|x| {
         wide(
             #[inline(always)]
             || {
@@ -123,10 +120,9 @@ pub fn add_row_in_place(x: &mut [f32], row: &[f32]) {
 pub fn copy(x: &[f32], out: &mut [f32]) {
     assert!(x.len() == out.len(), "the sizes differ");
     let step = elements_per_task(out.len());
-    out.par_chunks_mut(step)
-        .zip(x.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|(out, x)| out.copy_from_slice(x));
+    out.chunks_mut(step)
+        .zip(x.chunks(step))
+        .for_each_task(|(out, x)| out.copy_from_slice(x));
 }
 
 /// `out[r] = row` for every row `r`, `out: [rows, width]`, `row: [width]`.
@@ -136,7 +132,7 @@ pub fn copy(x: &[f32], out: &mut [f32]) {
 pub fn fill_rows(row: &[f32], out: &mut [f32]) {
     let rows = rows_of(out.len(), row.len());
     let block = rows_per_task(rows, row.len()) * row.len();
-    out.par_chunks_mut(block).with_max_len(1).for_each(|out| {
+    out.chunks_mut(block).for_each_task(|out| {
         for out in out.chunks_exact_mut(row.len()) {
             out.copy_from_slice(row);
         }

@@ -1,8 +1,6 @@
 //! Rows of some tokens added to all tokens' rows, each with a weight: how a mixture of experts puts its results together.
 
-use rayon::prelude::*;
-
-use super::parallel::{rows_of, rows_per_task};
+use super::parallel::{Tasks, rows_of, rows_per_task};
 use super::reduce::inner_product;
 use super::vector::wide;
 
@@ -17,14 +15,21 @@ pub fn add_weighted(base: &mut [f32], ids: &[i32], x: &[f32], weights: &[f32], w
         "there is not a row and a weight for each id"
     );
     let step = rows_per_task(ids.len(), width);
-    Rows {
+    let mut parts = vec![];
+    let mut rest = Rows {
         base,
         first: 0,
         ids,
         x,
         weights,
+    };
+    while rest.ids.len() > step {
+        let (part, after) = rest.split(step, width);
+        parts.push(part);
+        rest = after;
     }
-    .add(width, step);
+    parts.push(rest);
+    parts.into_iter().for_each_task(|part| part.add(width));
 }
 
 /// Rows to be added, and the part of the result that holds all of their places.
@@ -37,19 +42,15 @@ struct Rows<'a> {
     weights: &'a [f32],
 }
 
-impl Rows<'_> {
-    /// Halves the rows until they are few. As the ids ascend, the halves' places are apart.
-    fn add(self, width: usize, step: usize) {
-        if self.ids.len() <= step {
-            return self.add_here(width);
-        }
-        let middle = self.ids.len() / 2;
-        let row = self.ids[middle] as usize;
+impl<'a> Rows<'a> {
+    /// The first `count` rows, and the others. As the ids ascend, their places are apart.
+    fn split(self, count: usize, width: usize) -> (Self, Self) {
+        let row = self.ids[count] as usize;
         let (base, base_after) = self.base.split_at_mut((row - self.first) * width);
-        let (ids, ids_after) = self.ids.split_at(middle);
-        let (x, x_after) = self.x.split_at(middle * width);
-        let (weights, weights_after) = self.weights.split_at(middle);
-        let before = Rows {
+        let (ids, ids_after) = self.ids.split_at(count);
+        let (x, x_after) = self.x.split_at(count * width);
+        let (weights, weights_after) = self.weights.split_at(count);
+        let part = Rows {
             base,
             first: self.first,
             ids,
@@ -63,10 +64,10 @@ impl Rows<'_> {
             x: x_after,
             weights: weights_after,
         };
-        rayon::join(|| before.add(width, step), || after.add(width, step));
+        (part, after)
     }
 
-    fn add_here(self, width: usize) {
+    fn add(self, width: usize) {
         let (base, first) = (self.base, self.first);
         let rows = self.ids.iter().zip(self.x.chunks_exact(width));
         wide(
@@ -103,13 +104,12 @@ pub fn add_weighted_backward(
     );
     let step = rows_per_task(rows, width);
     x_grad
-        .par_chunks_mut(step * width)
-        .zip(weights_grad.par_chunks_mut(step))
-        .zip(ids.par_chunks(step))
-        .zip(x.par_chunks(step * width))
-        .zip(weights.par_chunks(step))
-        .with_max_len(1)
-        .for_each(|((((x_grad, weights_grad), ids), x), weights)| {
+        .chunks_mut(step * width)
+        .zip(weights_grad.chunks_mut(step))
+        .zip(ids.chunks(step))
+        .zip(x.chunks(step * width))
+        .zip(weights.chunks(step))
+        .for_each_task(|((((x_grad, weights_grad), ids), x), weights)| {
             let rows = x_grad.chunks_exact_mut(width).zip(x.chunks_exact(width));
             let numbers = weights_grad.iter_mut().zip(weights).zip(ids);
             for ((x_grad, x), ((weight_grad, &weight), id)) in rows.zip(numbers) {
