@@ -107,8 +107,8 @@ struct Workload {
     vocab: usize,
 }
 
-/// nanoGPT's character model, PocketTransformer, GPT-2.
-const WORKLOADS: [Workload; 3] = [
+/// nanoGPT's character model, PocketTransformer, GPT-2, and a small model with long sequences.
+const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "char",
         attention: Attention {
@@ -145,6 +145,18 @@ const WORKLOADS: [Workload; 3] = [
         hidden: 3072,
         vocab: 50257,
     },
+    Workload {
+        name: "long",
+        attention: Attention {
+            batch: 1,
+            seq: 2048,
+            heads: 4,
+            kv_heads: 4,
+            head_dim: 64,
+        },
+        hidden: 1024,
+        vocab: 256,
+    },
 ];
 
 impl Workload {
@@ -175,7 +187,9 @@ impl Workload {
             operations::linear_backward(up),
             operations::linear_backward_bf16(up),
             operations::self_attention(attention),
+            operations::self_attention_bf16(attention),
             operations::self_attention_backward(attention),
+            operations::self_attention_backward_bf16(attention),
             operations::attention_decode(attention),
             operations::head_loss(head),
             operations::head_loss_gradients(head),

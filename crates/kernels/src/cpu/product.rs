@@ -267,3 +267,29 @@ fn tile(a: Matrix<'_>, b: Matrix<'_>, work: usize) -> [usize; 2] {
 fn whole_steps(len: usize, parts: usize, step: usize) -> usize {
     len.div_ceil(parts).next_multiple_of(step)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two threads finish a product at the same time, if its sizes permit that.
+    #[test]
+    fn tiles_are_even_in_number() {
+        for [m, k, n] in [
+            [2048, 64, 64],
+            [2048, 192, 64],
+            [768, 128, 384],
+            [128, 768, 384],
+            [256, 1024, 256],
+        ] {
+            let (a, b) = (vec![0.0; m * k], vec![0.0; k * n]);
+            for [a_strides, b_strides] in [[[k, 1], [n, 1]], [[k, 1], [1, k]], [[1, m], [n, 1]]] {
+                let a = Matrix::new(&a, [m, k], a_strides);
+                let b = Matrix::new(&b, [k, n], b_strides);
+                let [rows, columns] = tile(a, b, work(a, b));
+                let tiles = m.div_ceil(rows) * n.div_ceil(columns);
+                assert!(tiles.is_multiple_of(2), "{tiles} tiles of {m}x{k}x{n}");
+            }
+        }
+    }
+}

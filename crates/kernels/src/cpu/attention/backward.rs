@@ -10,19 +10,17 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::dropout::HeadDropout;
 use super::heads::{HeadStrides, Heads, HeadsMut};
-use super::mask::{Block, KEYS, KeyChunk, LANES, QUERIES, ROWS, WEIGHTS_ROW};
+use super::mask::{Block, KEYS, LANES, QUERIES, ROWS, WEIGHTS_ROW};
 use super::prefetch::prefetch_tokens;
 use super::scores::{Apply, Differentiate, ScoreTerms, Tile, slopes_len};
 use super::scratch::{copy, take, with};
-use super::softmax::weight;
-use super::tile::{Left, Right, dot, multiply_at, store, vector};
+use super::softmax::SoftmaxGradient;
+use super::tile::{Left, Right, dot, multiply_at};
+use super::tiles::PackedQueries;
 use super::transpose::transpose;
 use super::visibility::Visibility;
 use super::{AttentionShape, Call, tiles};
-use crate::cpu::bf16::in_task::Packed;
-use crate::cpu::matrix::Matrix;
 use crate::cpu::parallel::{Shared, for_each};
 
 /// The number of tasks to aim for, enough for most CPUs.
@@ -164,69 +162,7 @@ struct Queries<'a> {
     grad_columns: &'a mut [f32],
     /// The gradient of the output, `[QUERIES, width]`.
     grad_rows: &'a mut [f32],
-    log_sums: [f32; QUERIES],
-    /// `rowsum(dO ∘ O)`.
-    along: [f32; QUERIES],
-}
-
-/// The tensors of [`Queries`] as right operands.
-struct PackedQueries<'a> {
-    columns: Packed<'a>,
-    rows: Packed<'a>,
-    grad_columns: Packed<'a>,
-    grad_rows: Packed<'a>,
-}
-
-/// The vectors of a range of tokens, `[tokens, head_dim]`.
-#[inline(always)]
-fn vectors<'a>(of: &Heads<'a>, [b, h]: [usize; 2], tokens: Range<usize>) -> Matrix<'a> {
-    let sizes = [tokens.len(), of.dims()[3]];
-    tiles::rows(of.tokens(b, h, tokens), sizes, of.token_stride())
-}
-
-impl Queries<'_> {
-    /// Replaces scores by weights, and gradients of the weights by gradients of the scores times `scale`, where
-    /// they are computed. Both are 0 for hidden keys.
-    #[inline(always)]
-    fn pass<S: Simd>(
-        &self,
-        simd: S,
-        (block, chunk, visibility): (&Block, &KeyChunk, &Visibility),
-        dropout: Option<(HeadDropout, usize)>,
-        scale: f32,
-        weights: &mut [f32],
-        grads: &mut [f32],
-    ) {
-        let scales = simd.splat_f32s(scale);
-        for rows in visibility.key_rows() {
-            let vectors = rows.columns.start * LANES..rows.columns.end * LANES;
-            for at in vectors.step_by(S::F32_LANES) {
-                let whole = rows.whole[at / LANES];
-                let log_sums = vector::<S>(&self.log_sums, at);
-                let along = vector::<S>(&self.along, at);
-                for key in rows.keys.clone() {
-                    let place = key * WEIGHTS_ROW + at;
-                    let mut score = vector::<S>(weights, place);
-                    let mut grad = vector::<S>(grads, place);
-                    if !whole {
-                        score = block.hide(simd, chunk.keys.start + key, at, score);
-                    }
-                    let weight = weight(simd, simd.sub_f32s(score, log_sums));
-                    let mut kept = weight;
-                    if let Some((of_head, first_query)) = dropout {
-                        let of_key = of_head.of_key(chunk.keys.start + key);
-                        let factors = of_key.factors::<S>((first_query + at) as u32);
-                        kept = simd.mul_f32s(weight, factors);
-                        grad = simd.mul_f32s(grad, factors);
-                    }
-                    let scaled = simd.mul_f32s(weight, scales);
-                    let grad = simd.mul_f32s(scaled, simd.sub_f32s(grad, along));
-                    store::<S>(weights, place, kept);
-                    store::<S>(grads, place, grad);
-                }
-            }
-        }
-    }
+    softmax: SoftmaxGradient,
 }
 
 impl WithSimd for Task<'_> {
@@ -271,8 +207,7 @@ impl WithSimd for Task<'_> {
             rows: take(&mut memory, QUERIES * width),
             grad_columns: take(&mut memory, width * QUERIES),
             grad_rows: take(&mut memory, QUERIES * width),
-            log_sums: [0.0; QUERIES],
-            along: [0.0; QUERIES],
+            softmax: SoftmaxGradient::new(),
         };
         let weights = take(&mut memory, longest * WEIGHTS_ROW);
         let scores_grad = take(&mut memory, longest * WEIGHTS_ROW);
@@ -313,25 +248,19 @@ impl WithSimd for Task<'_> {
                 copy(grad, at, block.count, width, queries.grad_rows);
                 transpose(simd, queries.grad_rows, width, 1.0, queries.grad_columns);
                 let tiles = registers.as_ref().map(|registers| {
-                    let [q, grad, q_rows, grad_rows] = packed.each_mut();
-                    let columns = |x| tiles::rows(x, [head_dim, QUERIES], QUERIES);
-                    let rows = |x| tiles::rows(x, [QUERIES, width], width);
-                    let packed = PackedQueries {
-                        columns: registers.pack_right(columns(queries.columns), q),
-                        grad_columns: registers.pack_right(columns(queries.grad_columns), grad),
-                        rows: registers.pack_right(rows(queries.rows), q_rows),
-                        grad_rows: registers.pack_right(rows(queries.grad_rows), grad_rows),
-                    };
-                    (registers, packed)
+                    let Queries { columns, rows, .. } = &queries;
+                    let of = [columns, &queries.grad_columns, rows, &queries.grad_rows];
+                    let of = of.map(|of| &**of);
+                    let memory = packed.each_mut().map(|memory| &mut **memory);
+                    PackedQueries::new(registers, of, [head_dim, width], memory)
                 });
-                queries.log_sums.fill(0.0);
-                queries.along.fill(0.0);
+                queries.softmax = SoftmaxGradient::new();
                 for i in 0..block.count {
                     // A query without a visible key: its scores are -∞, and -∞ - 0 gives a weight of 0.
                     let sum = log_sum[head * shape.q_len + from + i];
-                    queries.log_sums[i] = if sum == f32::NEG_INFINITY { 0.0 } else { sum };
+                    queries.softmax.log_sums[i] = if sum == f32::NEG_INFINITY { 0.0 } else { sum };
                     let grad = &queries.grad_rows[i * width..][..head_dim];
-                    queries.along[i] = dot(simd, grad, out.vector([b, h, from + i]));
+                    queries.softmax.along[i] = dot(simd, grad, out.vector([b, h, from + i]));
                 }
 
                 let mut any = false;
@@ -347,22 +276,15 @@ impl WithSimd for Task<'_> {
                     let len = range.len();
                     let visibility = Visibility::new(&block, &chunk);
                     let tokens = range.clone();
-                    match &tiles {
-                        Some((registers, queries)) => {
-                            let keys = vectors(k, [b, kv], tokens.clone());
-                            let keys = registers.pack_left(keys, left);
-                            let factors = (keys, queries.columns);
-                            tiles::scores(registers, &visibility, factors, weights);
-                        }
-                        None => {
-                            let left = Left {
-                                data: k.tokens(b, kv, tokens.clone()),
-                                row: k.token_stride(),
-                                step: 1,
-                            };
-                            visibility.scores(simd, left, queries.columns, head_dim, weights);
-                        }
-                    }
+                    tiles::scores(
+                        simd,
+                        &visibility,
+                        (k.tokens(b, kv, tokens.clone()), k.token_stride()),
+                        (queries.columns, head_dim),
+                        tiles.as_ref().map(PackedQueries::of_keys),
+                        left,
+                        weights,
+                    );
                     let tile = Tile {
                         from,
                         count: block.count,
@@ -377,23 +299,16 @@ impl WithSimd for Task<'_> {
                             slopes,
                         });
                     }
-                    match &tiles {
-                        Some((registers, queries)) => {
-                            let values = registers.pack_left(vectors(v, [b, kv], tokens), left);
-                            let factors = (values, queries.grad_columns);
-                            tiles::scores(registers, &visibility, factors, scores_grad);
-                        }
-                        None => {
-                            let left = Left {
-                                data: v.tokens(b, kv, tokens),
-                                row: v.token_stride(),
-                                step: 1,
-                            };
-                            let columns = &*queries.grad_columns;
-                            visibility.scores(simd, left, columns, head_dim, scores_grad);
-                        }
-                    }
-                    queries.pass(
+                    tiles::scores(
+                        simd,
+                        &visibility,
+                        (v.tokens(b, kv, tokens.clone()), v.token_stride()),
+                        (queries.grad_columns, head_dim),
+                        tiles.as_ref().map(PackedQueries::of_values),
+                        left,
+                        scores_grad,
+                    );
+                    queries.softmax.pass(
                         simd,
                         (&block, &chunk, &visibility),
                         of_head.map(|dropout| (dropout, from)),
@@ -418,42 +333,21 @@ impl WithSimd for Task<'_> {
                     } else {
                         (dq.as_mut_ptr(), width)
                     };
-                    if let Some((registers, queries)) = &tiles {
-                        visibility.clear_others(weights);
-                        visibility.clear_others(scores_grad);
-                        for ((out, row), left_rows, right) in [
-                            (dv_rows, &*weights, queries.grad_rows),
-                            (dk_rows, &*scores_grad, queries.rows),
-                        ] {
-                            let rows = registers.pack_left(tiles::weights(left_rows, len), left);
-                            let out = (out.wrapping_add(offset * row), row);
-                            // SAFETY: rows of these keys, in `dk` and `dv` of this task, or in the outputs, where no
-                            // other task has these keys of this head.
-                            unsafe {
-                                let factors = (rows, right);
-                                tiles::by_keys(
-                                    registers,
-                                    &visibility,
-                                    factors,
-                                    out,
-                                    width,
-                                    !single_pass,
-                                );
-                            }
-                        }
-                        let grads = tiles::weights(scores_grad, len).transposed();
-                        let grads = registers.pack_left(grads, left);
-                        let keys = registers.pack_right(vectors(k, [b, kv], range.clone()), right);
-                        // SAFETY: rows of these queries, in `dq`, which has space for a block, or in the output, where
-                        // no other task has these queries of this head.
+                    if let Some(tiles) = &tiles {
+                        let at =
+                            |(out, row): (*mut f32, usize)| (out.wrapping_add(offset * row), row);
+                        let outputs = [at(dv_rows), at(dk_rows), (dq_out, dq_row)];
+                        let keys = (k.tokens(b, kv, tokens), [len, head_dim], k.token_stride());
+                        // SAFETY: rows of these keys, in `dk` and `dv` of this task, or in the outputs, where no other
+                        // task has these keys of this head; and of these queries, in `dq`, or in the output likewise.
                         unsafe {
-                            tiles::by_queries(
-                                registers,
+                            tiles.gradients(
                                 &visibility,
-                                (grads, keys),
-                                (dq_out, dq_row),
-                                [block.count, head_dim],
-                                any,
+                                [weights, scores_grad],
+                                (tiles::rows(keys.0, keys.1, keys.2), block.count),
+                                outputs,
+                                [!single_pass, any],
+                                [left, right],
                             );
                         }
                         any = true;

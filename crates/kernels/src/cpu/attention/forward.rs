@@ -140,21 +140,16 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
             };
             let visibility = Visibility::new(&block, &chunk);
             let (rows, row) = self.k.rows([b, kv], range.clone(), unpacked);
-            match tiles {
-                Some((registers, queries)) => {
-                    let keys = tiles::rows(rows, [range.len(), head_dim], row);
-                    let keys = registers.pack_left(keys, left);
-                    tiles::scores(registers, &visibility, (keys, queries), weights);
-                }
-                None => {
-                    let k = Left {
-                        data: rows,
-                        row,
-                        step: 1,
-                    };
-                    visibility.scores(simd, k, queries, head_dim, weights);
-                }
-            }
+            let columns = (&*queries, head_dim);
+            tiles::scores(
+                simd,
+                &visibility,
+                (rows, row),
+                columns,
+                tiles,
+                left,
+                weights,
+            );
             if let Some(terms) = terms {
                 simd.vectorize(Apply {
                     terms,
@@ -191,7 +186,7 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
             }
             if let Some((registers, _)) = tiles {
                 visibility.clear_others(weights);
-                let weights = tiles::weights(weights, range.len()).transposed();
+                let weights = tiles::of_chunk(weights, range.len()).transposed();
                 let weights = registers.pack_left(weights, left);
                 let values = tiles::rows(values, [range.len(), head_dim], values_row);
                 let values = registers.pack_right(values, right);

@@ -1,7 +1,8 @@
-//! The online softmax over chunks of keys.
+//! The online softmax over chunks of keys, and its gradient.
 
 use pulp::Simd;
 
+use super::dropout::HeadDropout;
 use super::mask::{Block, KeyChunk, LANES, QUERIES, WEIGHTS_ROW};
 use super::tile::{store, vector};
 use super::visibility::Visibility;
@@ -77,6 +78,67 @@ impl Softmax {
             store::<S>(&mut self.largest, at, largest);
             store::<S>(&mut self.sums, at, sums);
             store::<S>(&mut self.correction, at, correction);
+        }
+    }
+}
+
+/// The terms of the softmax's gradient for a block of queries.
+pub struct SoftmaxGradient {
+    /// `ln Σ exp(score)`.
+    pub log_sums: [f32; QUERIES],
+    /// `rowsum(dO ∘ O)`.
+    pub along: [f32; QUERIES],
+}
+
+impl SoftmaxGradient {
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self {
+            log_sums: [0.0; QUERIES],
+            along: [0.0; QUERIES],
+        }
+    }
+
+    /// Replaces scores by weights, and gradients of the weights by gradients of the scores times `scale`, where
+    /// they are computed. Both are 0 for hidden keys.
+    #[inline(always)]
+    pub fn pass<S: Simd>(
+        &self,
+        simd: S,
+        (block, chunk, visibility): (&Block, &KeyChunk, &Visibility),
+        dropout: Option<(HeadDropout, usize)>,
+        scale: f32,
+        weights: &mut [f32],
+        grads: &mut [f32],
+    ) {
+        let scales = simd.splat_f32s(scale);
+        for rows in visibility.key_rows() {
+            let vectors = rows.columns.start * LANES..rows.columns.end * LANES;
+            for at in vectors.step_by(S::F32_LANES) {
+                let whole = rows.whole[at / LANES];
+                let log_sums = vector::<S>(&self.log_sums, at);
+                let along = vector::<S>(&self.along, at);
+                for key in rows.keys.clone() {
+                    let place = key * WEIGHTS_ROW + at;
+                    let mut score = vector::<S>(weights, place);
+                    let mut grad = vector::<S>(grads, place);
+                    if !whole {
+                        score = block.hide(simd, chunk.keys.start + key, at, score);
+                    }
+                    let weight = weight(simd, simd.sub_f32s(score, log_sums));
+                    let mut kept = weight;
+                    if let Some((of_head, first_query)) = dropout {
+                        let of_key = of_head.of_key(chunk.keys.start + key);
+                        let factors = of_key.factors::<S>((first_query + at) as u32);
+                        kept = simd.mul_f32s(weight, factors);
+                        grad = simd.mul_f32s(grad, factors);
+                    }
+                    let scaled = simd.mul_f32s(weight, scales);
+                    let grad = simd.mul_f32s(scaled, simd.sub_f32s(grad, along));
+                    store::<S>(weights, place, kept);
+                    store::<S>(grads, place, grad);
+                }
+            }
         }
     }
 }

@@ -7,13 +7,12 @@ use pulp::Simd;
 use super::dropout::HeadDropout;
 use super::mask::{Block, COLUMNS, KEYS, KeyChunk, LANES, QUERIES, ROWS, WEIGHTS_ROW};
 use super::tile::{Left, Right, multiply, store, vector};
-use crate::cpu::bf16::in_task::TILE;
 
 /// The visibility of a chunk of keys for a block of queries, in groups of [`ROWS`] keys.
 pub struct Visibility {
-    rows: [Rows; KEYS / ROWS],
-    count: usize,
-    queries: [Range<usize>; QUERIES / ROWS],
+    pub(super) rows: [Rows; KEYS / ROWS],
+    pub(super) count: usize,
+    pub(super) queries: [Range<usize>; QUERIES / ROWS],
 }
 
 /// Up to [`ROWS`] keys of a chunk.
@@ -92,36 +91,6 @@ impl Visibility {
         steps.map(|(i, keys)| (i * ROWS, keys.clone()))
     }
 
-    /// For each [`TILE`] keys, the keys, and the queries to which some of them are visible in steps of [`TILE`].
-    #[inline(always)]
-    pub fn key_tiles(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-        let groups = self.rows[..self.count].chunks(TILE / ROWS);
-        groups.map(|rows| {
-            let keys = rows[0].keys.start..rows[rows.len() - 1].keys.end;
-            (keys, whole_tiles(rows.iter().map(|rows| &rows.queries)))
-        })
-    }
-
-    /// For each [`TILE`] of `count` queries, the index of the first query and the keys visible to them in steps of [`TILE`].
-    #[inline(always)]
-    pub fn query_tiles(&self, count: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
-        let groups = self.queries[..count.div_ceil(ROWS)].chunks(TILE / ROWS);
-        let tiles = groups.map(|keys| whole_tiles(keys.iter()));
-        tiles.enumerate().map(|(i, keys)| (i * TILE, keys))
-    }
-
-    /// Sets the weights that are not computed to 0, so that products of whole tiles can read them.
-    #[inline(always)]
-    pub fn clear_others(&self, weights: &mut [f32]) {
-        for rows in self.all_key_rows() {
-            for key in rows.keys.clone() {
-                let weights = &mut weights[key * WEIGHTS_ROW..][..QUERIES];
-                weights[..rows.columns.start * LANES].fill(0.0);
-                weights[rows.columns.end * LANES..].fill(0.0);
-            }
-        }
-    }
-
     /// `out[key · WEIGHTS_ROW + query] = keys[key] · queries[query]` for each key of the chunk and the columns of
     /// queries that can attend to it. Other elements are left unchanged. `queries` is `[depth, QUERIES]`.
     #[inline(always)]
@@ -154,17 +123,6 @@ impl Visibility {
             );
         }
     }
-}
-
-/// A range of whole tiles that covers the ranges.
-#[inline(always)]
-fn whole_tiles<'a>(ranges: impl Iterator<Item = &'a Range<usize>>) -> Range<usize> {
-    let (mut start, mut end) = (usize::MAX, 0);
-    for range in ranges.filter(|range| !range.is_empty()) {
-        start = start.min(range.start);
-        end = end.max(range.end);
-    }
-    start.min(end) / TILE * TILE..end.next_multiple_of(TILE)
 }
 
 /// Multiplies weights by their dropout factors.

@@ -123,12 +123,15 @@ pub struct Attention {
 }
 
 impl Attention {
-    fn config(self) -> SelfAttention {
+    fn config(self, precision: Precision) -> SelfAttention {
         SelfAttention {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
-            options: attention_options(self.head_dim),
+            options: AttentionOptions {
+                precision,
+                ..attention_options(self.head_dim)
+            },
         }
     }
 
@@ -157,7 +160,7 @@ impl Attention {
 
 /// Attention of training.
 pub fn self_attention<B: Backend>(size: Attention) -> Operation<B> {
-    let (config, mask) = (size.config(), AttentionMask::default);
+    let (config, mask) = (size.config(F32), AttentionMask::default);
     Operation::<B>::new(
         "self_attention",
         Work::Flops(2.0 * size.product()),
@@ -169,7 +172,7 @@ pub fn self_attention<B: Backend>(size: Attention) -> Operation<B> {
 
 /// The backward pass of attention.
 pub fn self_attention_backward<B: Backend>(size: Attention) -> Operation<B> {
-    let (config, mask) = (size.config(), AttentionMask::default);
+    let (config, mask) = (size.config(F32), AttentionMask::default);
     Operation::<B>::new(
         "self_attention_backward",
         Work::Flops(4.0 * size.product()),
@@ -189,6 +192,44 @@ pub fn self_attention_backward<B: Backend>(size: Attention) -> Operation<B> {
             reference::self_attention_backward::<B>(state, angles, grad, config, false)
         },
     )
+}
+
+/// Attention of training in bf16, compared with f32.
+pub fn self_attention_bf16<B: Backend>(size: Attention) -> Operation<B> {
+    let attend = move |(qkv, angles), precision| {
+        let (mask, config) = (AttentionMask::default(), size.config(precision));
+        B::Attention::self_attention_training(qkv, angles, mask, config)
+    };
+    Operation::<B>::new(
+        "self_attention_bf16",
+        Work::Flops(2.0 * size.product()),
+        move |random| size.inputs(random),
+        move |inputs| attend(inputs, Precision::Bf16),
+        move |inputs| attend(inputs, F32),
+    )
+    .against("f32")
+}
+
+/// The backward pass of attention in bf16, compared with f32.
+pub fn self_attention_backward_bf16<B: Backend>(size: Attention) -> Operation<B> {
+    let differentiate = move |(state, angles, grad), precision| {
+        let config = size.config(precision);
+        B::Attention::self_attention_backward(state, angles, grad, config, false)
+    };
+    Operation::<B>::new(
+        "self_attention_backward_bf16",
+        Work::Flops(4.0 * size.product()),
+        move |random| {
+            let (qkv, angles) = size.inputs(random);
+            let (mask, config, kept) = (AttentionMask::default(), size.config(F32), angles.clone());
+            let grad = random.floats([size.batch, size.seq, size.heads * size.head_dim]);
+            let (_, state) = B::Attention::self_attention_training(qkv, angles, mask, config);
+            (state, kept, grad)
+        },
+        move |inputs| differentiate(inputs, Precision::Bf16),
+        move |inputs| differentiate(inputs, F32),
+    )
+    .against("f32")
 }
 
 /// Attention of a single query to a cache, as in generation.
