@@ -81,11 +81,9 @@ pub fn backward(call: &Call<'_>, inputs: &Inputs<'_>, outputs: &Outputs<'_>) {
     let arch = pulp::Arch::new();
     let width = head_dim.next_multiple_of(LANES);
     let longest = KEYS.min(step);
-    let packed_len = match call.rounds {
-        true => tiles::left_len(head_dim) + 5 * tiles::right_len(width),
-        false => 0,
-    };
-    let memory_len = packed_len
+    let [left_len, right_len] = tiles::lens(call.rounds, width);
+    let memory_len = left_len
+        + 5 * right_len
         + 2 * step * width
         + 5 * QUERIES * width
         + longest * (2 * WEIGHTS_ROW + width)
@@ -193,13 +191,10 @@ impl WithSimd for Task<'_> {
         let longest = KEYS.min(len);
         let mut memory = std::mem::take(&mut self.memory);
         // First, since it is aligned.
-        let lens = match rounds {
-            true => [tiles::left_len(head_dim), tiles::right_len(width)],
-            false => [0; 2],
-        };
-        let left = take(&mut memory, lens[0]);
-        let right = take(&mut memory, lens[1]);
-        let mut packed = [(); 4].map(|()| take(&mut memory, lens[1]));
+        let [left_len, right_len] = tiles::lens(rounds, width);
+        let left = take(&mut memory, left_len);
+        let right = take(&mut memory, right_len);
+        let mut packed = [(); 4].map(|()| take(&mut memory, right_len));
         let dk = take(&mut memory, len * width);
         let dv = take(&mut memory, len * width);
         let mut queries = Queries {
@@ -337,14 +332,15 @@ impl WithSimd for Task<'_> {
                         let at =
                             |(out, row): (*mut f32, usize)| (out.wrapping_add(offset * row), row);
                         let outputs = [at(dv_rows), at(dk_rows), (dq_out, dq_row)];
-                        let keys = (k.tokens(b, kv, tokens), [len, head_dim], k.token_stride());
+                        let keys = k.tokens(b, kv, tokens);
+                        let keys = tiles::rows(keys, [len, head_dim], k.token_stride());
                         // SAFETY: rows of these keys, in `dk` and `dv` of this task, or in the outputs, where no other
                         // task has these keys of this head; and of these queries, in `dq`, or in the output likewise.
                         unsafe {
                             tiles.gradients(
                                 &visibility,
                                 [weights, scores_grad],
-                                (tiles::rows(keys.0, keys.1, keys.2), block.count),
+                                (keys, block.count),
                                 outputs,
                                 [!single_pass, any],
                                 [left, right],

@@ -40,12 +40,12 @@ pub fn forward<K: TokenVectors>(
     let arch = pulp::Arch::new();
     let width = head_dim.next_multiple_of(LANES);
     let longest = KEYS.min(k_len);
-    let packed_len = match call.rounds {
-        true => tiles::left_len(head_dim) + 2 * tiles::right_len(head_dim),
-        false => 0,
-    };
-    let memory_len =
-        packed_len + 2 * QUERIES * width + longest * (WEIGHTS_ROW + width) + k.scratch_len(longest);
+    let [left_len, right_len] = tiles::lens(call.rounds, width);
+    let memory_len = left_len
+        + 2 * right_len
+        + 2 * QUERIES * width
+        + longest * (WEIGHTS_ROW + width)
+        + k.scratch_len(longest);
     for_each(batch * heads * blocks, |task| {
         // The last blocks have the most visible keys, so they start first.
         let block = blocks - 1 - task / (batch * heads);
@@ -108,15 +108,9 @@ impl<K: TokenVectors> WithSimd for Task<'_, K> {
         let longest = KEYS.min(shape.k_len);
         let mut memory = self.memory;
         // First, since it is aligned.
-        let [left, right, packed] = match rounds {
-            true => [
-                tiles::left_len(head_dim),
-                tiles::right_len(head_dim),
-                tiles::right_len(head_dim),
-            ],
-            false => [0; 3],
-        }
-        .map(|len| take(&mut memory, len));
+        let [left_len, right_len] = tiles::lens(rounds, width);
+        let [left, right, packed] =
+            [left_len, right_len, right_len].map(|len| take(&mut memory, len));
         let queries = take(&mut memory, width * QUERIES);
         let weights = take(&mut memory, longest * WEIGHTS_ROW);
         let values = take(&mut memory, longest * width);

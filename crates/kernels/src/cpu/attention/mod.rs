@@ -31,8 +31,7 @@ pub use dropout::Dropout;
 pub use heads::{HeadStrides, Heads, HeadsMut};
 pub use vectors::{PackedHeads, TokenVectors, pack_heads, unpack_heads};
 
-use self::mask::QUERIES;
-use crate::cpu::bf16::in_task::{Registers, TILE};
+use crate::cpu::bf16::in_task::Registers;
 use crate::cpu::parallel::Shared;
 use crate::{AttentionOptions, Precision, Reach};
 
@@ -143,8 +142,7 @@ impl<'a> Call<'a> {
             options,
             mask,
             dropout: dropout.filter(|dropout| dropout.probability > 0.0),
-            // Fewer queries would leave most of a tile empty; with fewer keys, packing takes as long as it saves.
-            rounds: options.precision == Precision::Bf16 && q_len >= TILE && k_len > QUERIES,
+            rounds: options.precision == Precision::Bf16 && tiles::suit(shape),
         }
     }
 

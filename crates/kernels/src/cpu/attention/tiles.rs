@@ -5,21 +5,27 @@ use std::ops::Range;
 
 use pulp::Simd;
 
+use super::AttentionShape;
 use super::mask::{KEYS, LANES, QUERIES, ROWS, WEIGHTS_ROW};
 use super::tile::Left;
 use super::visibility::Visibility;
 use crate::cpu::bf16::in_task::{Packed, Registers, TILE, packed_len};
 use crate::cpu::matrix::Matrix;
 
-/// The length of a packed left operand: keys, values or weights.
-pub const fn left_len(head_dim: usize) -> usize {
-    let (vectors, weights) = (packed_len(KEYS, head_dim), packed_len(KEYS, QUERIES));
-    if vectors > weights { vectors } else { weights }
+/// Returns true if the products of these sizes are faster in tile registers: fewer queries leave most of a tile empty, and with
+/// fewer keys packing takes as long as it saves.
+pub fn suit(shape: &AttentionShape) -> bool {
+    shape.q_len >= TILE && shape.k_len > QUERIES
 }
 
-/// The length of a packed right operand: vectors of keys or queries.
-pub const fn right_len(width: usize) -> usize {
-    packed_len(width, KEYS)
+/// The lengths of a packed left operand (keys, values or weights) and of a right one (vectors of keys or queries): 0 if
+/// nothing is `packed`.
+pub fn lens(packed: bool, width: usize) -> [usize; 2] {
+    if !packed {
+        return [0; 2];
+    }
+    let (vectors, weights) = (packed_len(KEYS, width), packed_len(KEYS, QUERIES));
+    [vectors.max(weights), vectors]
 }
 
 /// Rows `[count, width]` of memory, `stride` elements apart.

@@ -228,15 +228,7 @@ impl<'a, E: Element> Operand<'a, E> {
             panel: self.units * self.panel,
             units: units.len(),
         };
-        let from = self.from.block(lanes, k);
-        let factor = Factor {
-            start: from.as_ptr(),
-            width: from.rows,
-            stride: from.row_stride,
-            depth: from.columns,
-            depth_stride: from.column_stride,
-        };
-        (factor, place)
+        (Factor::of(self.from.block(lanes, k)), place)
     }
 }
 

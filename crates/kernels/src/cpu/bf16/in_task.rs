@@ -117,16 +117,12 @@ impl Registers {
             let from = first / TILE * panel + depth.start * TILE / 2;
             operand.memory[from..][..depth.len() * TILE / 2].as_ptr()
         };
-        if depth.is_empty() && !add {
-            for i in rows.clone() {
-                // SAFETY: the caller guarantees access.
-                unsafe {
-                    c.wrapping_add(i * c_row + columns.start)
-                        .write_bytes(0, columns.len())
-                };
-            }
-        }
         if depth.is_empty() {
+            for i in rows.filter(|_| !add) {
+                let row = c.wrapping_add(i * c_row + columns.start);
+                // SAFETY: the caller guarantees access.
+                unsafe { row.write_bytes(0, columns.len()) };
+            }
             return;
         }
         for i in rows.clone().step_by(TILE) {
@@ -174,19 +170,12 @@ mod x86_64 {
 
     fn place(from: Matrix<'_>, to: &mut [f32]) -> (Factor<f32>, Place) {
         let units = from.columns.next_multiple_of(TILE) / Amx::K;
-        let factor = Factor {
-            start: from.as_ptr(),
-            width: from.rows,
-            stride: from.row_stride,
-            depth: from.columns,
-            depth_stride: from.column_stride,
-        };
         let place = Place {
             start: to.as_mut_ptr().cast(),
             panel: units * TILE,
             units,
         };
-        (factor, place)
+        (Factor::of(from), place)
     }
 
     /// # Safety

@@ -8,6 +8,7 @@
 use std::arch::x86_64::*;
 
 use super::element::Element;
+use crate::cpu::matrix::Matrix;
 
 /// The number of f32 in a vector.
 const LANES: usize = 16;
@@ -27,6 +28,19 @@ pub struct Factor<E> {
     pub depth: usize,
     /// The stride of the k dimension.
     pub depth_stride: usize,
+}
+
+impl<E: Copy> Factor<E> {
+    /// All elements of `[width, k]`.
+    pub fn of(matrix: Matrix<'_, E>) -> Self {
+        Self {
+            start: matrix.as_ptr(),
+            width: matrix.rows,
+            stride: matrix.row_stride,
+            depth: matrix.columns,
+            depth_stride: matrix.column_stride,
+        }
+    }
 }
 
 /// The place of packed units in panels.
